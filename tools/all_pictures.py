@@ -38,7 +38,7 @@ TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "probdiff": ("probdiff", ("probdiff", "probdiff.pairs")),
     "samples": ("curve", ("samples",)),
 }
-OTHERS: Final = ("sample", "report", "viewer")
+OTHERS: Final = ("sample", "report", "report_chat", "viewer")
 ITEM: Final = 3
 
 
@@ -64,6 +64,11 @@ def draw(name: str) -> None:
             run = _run("validate")
             _call("-m", "orchestrator", "report", str(run), "--html", str(run / "report.html"))
             _call("tools/report_picture.py", str(run / "report.html"))
+        case "report_chat":
+            run = RUNS / "demo_chat"
+            _call("tools/demo_chat.py", "--run-dir", str(run))
+            picture = ROOT / "docs" / "images" / "report_chat.jpg"
+            _call("tools/report_picture.py", str(run / "report.html"), "--to", str(picture))
         case "viewer":
             run = _run("pairwise_ranking")
             _call("tools/view_picture.py", str(run.parent), run.name, str(ITEM))

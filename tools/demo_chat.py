@@ -49,10 +49,10 @@ def main() -> None:
     try:
         _call("weights", "get", "smollm2", "--yes")
         _say("one question, while the models load (a minute or two)")
-        _call(*sample, "1", output=subprocess.DEVNULL)
+        _call(*sample, "1", is_sample=True)
         _say(f"{SAMPLE} more, to see how fast this machine is")
         n_before, start = _n_requests(run_dir), time.monotonic()
-        _call(*sample, str(1 + SAMPLE), output=subprocess.DEVNULL)
+        _call(*sample, str(1 + SAMPLE), is_sample=True)
         sample_s, is_new = time.monotonic() - start, _n_requests(run_dir) > n_before
         n_left = options.questions - SAMPLE - 1
         estimate_s = sample_s * n_left / SAMPLE
@@ -65,7 +65,7 @@ def main() -> None:
         _call(*run, "--keep-servers", "--limit", str(options.questions), "--html", str(page))
         took_s = time.monotonic() - start
     finally:
-        _call("servers", "stop", "--all", output=subprocess.DEVNULL)
+        _call("servers", "stop", "--all", is_sample=True)
     if is_new:
         share = took_s / estimate_s - 1
         kept = "kept" if abs(share) <= TOLERANCE else "NOT kept"
@@ -86,11 +86,20 @@ def _say(text: str) -> None:
     print(f"demo: {text}", flush=True)
 
 
-def _call(*arguments: str, output: int | None = None) -> None:
-    """Run a command of orchestrator; exit with its code if it fails."""
+def _call(*arguments: str, is_sample: bool = False) -> None:
+    """Run a command of orchestrator; exit with its code if it fails.
+
+    Args:
+        arguments: Of the command.
+        is_sample: Show nothing but why it failed: what a few questions say is said again by all.
+    """
     command = [sys.executable, "-m", "orchestrator", *arguments]
-    if code := subprocess.run(command, cwd=ROOT, check=False, stdout=output).returncode:
-        sys.exit(code)
+    kept = subprocess.PIPE if is_sample else None
+    ended = subprocess.run(command, cwd=ROOT, check=False, stdout=kept, stderr=kept)
+    if ended.returncode:
+        if is_sample:
+            sys.stderr.buffer.write(ended.stderr)
+        sys.exit(ended.returncode)
 
 
 if __name__ == "__main__":
