@@ -50,7 +50,7 @@ vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two 
 test-vllm: vllm ## the tests that need a real vLLM (six minutes)
 	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
 
-test-long: weights vllm ## what takes longer than CI allows: SmolLM2 on a real vLLM (ten minutes)
+test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server (15 minutes)
 	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
@@ -58,7 +58,7 @@ llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GG
 	@$(BIN)/python tools/make_gguf.py --bundled
 
 test-llamacpp: llamacpp ## the tests that need a real llama-server
-	$(BIN)/python -m pytest -m llamacpp -o timeout=600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "llamacpp and not long" -o timeout=600 $(PYTEST_ARGS)
 
 chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
 	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)

@@ -44,6 +44,7 @@ SPELLED: Final = (Label("A", ("A", " A")), Label("B", ("B", " B")), Label("tie",
 TEXT: Final = "[[>]] because f k"
 N_TOP: Final = 3
 _TRIES: Final = 5
+_AGAIN: Final = ("connection", "unreachable")
 
 QUANTITIES: Final = (
     "greedy draw",
@@ -78,10 +79,10 @@ def known(outcome: T | Failure) -> T:
 
 
 async def patient(ask: Callable[[], Awaitable[T | Failure]]) -> T | Failure:
-    """Ask again where a busy machine gave no connection, as the scheduler does."""
+    """Ask again where there was no connection, or it was closed, as the scheduler does."""
     outcome = await ask()
     for _ in range(_TRIES):
-        if not isinstance(outcome, Failure) or outcome.cause != "unreachable":
+        if not isinstance(outcome, Failure) or outcome.cause not in _AGAIN:
             break
         outcome = await ask()
     return outcome
@@ -135,26 +136,31 @@ class _Measuring:
             self._chosen(name, prompt, found, wanted, begun)
 
     async def crowd(self) -> None:
-        """Everything at the same time: nothing of one request may get into another's numbers."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(8):
-                group.create_task(self._one_of_a_crowd(PROMPTS[0]))
-                group.create_task(self._one_of_a_crowd(PROMPTS[1]))
+        """Everything at the same time: nothing of one request may get into another's numbers.
 
-    async def _one_of_a_crowd(self, prompt: tuple[Message, ...]) -> None:
+        Compared is what came when all are answered: idle connections would be closed meanwhile.
+        """
+        asked = [PROMPTS[place % 2] for place in range(16)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._one_of_a_crowd(prompt)) for prompt in asked]
         name = "all at once"
+        for prompt, task in zip(asked, tasks, strict=True):
+            found, drawn, scored = task.result()
+            self._chosen(name, prompt, found, SYMBOLS, Prefix())
+            self._draw(name, prompt, drawn)
+            self._top(name, prompt, drawn)
+            self._scored(name, prompt, scored, self._truth.encode(TEXT))
+
+    async def _one_of_a_crowd(
+        self, prompt: tuple[Message, ...]
+    ) -> tuple[Choice, Generation, Scored]:
         choosing = ChooseAsk("m", prompt, SYMBOLS)
         found = known(await patient(lambda: self._backend.choose(choosing)))
-        self._chosen(name, prompt, found, SYMBOLS, Prefix())
         hot = Sampling(max_tokens=8, temperature=1.2)
         drawing = GenerateAsk("m", prompt, hot, top_logprobs=N_TOP)
         drawn = known(await patient(lambda: self._backend.generate(drawing, 3)))
-        self._draw(name, prompt, drawn)
-        self._top(name, prompt, drawn)
-        ids = tuple(self._truth.encode(TEXT))
-        scoring = ScoreAsk("m", prompt, ids, TEXT)
-        scored = known(await patient(lambda: self._backend.score(scoring)))
-        self._scored(name, prompt, scored, ids)
+        scoring = ScoreAsk("m", prompt, tuple(self._truth.encode(TEXT)), TEXT)
+        return found, drawn, known(await patient(lambda: self._backend.score(scoring)))
 
     # -- comparisons ------------------------------------------------------------------------------
 

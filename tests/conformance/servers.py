@@ -8,14 +8,16 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from launch import llamacpp
 from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel
 from orchestrator.weights import PUBLISHED
+from tools import make_gguf
 
 MODEL = "judge"
 CONTEXT = 1024
@@ -31,6 +33,8 @@ class Kind:
         settings: Of its launch kind.
         backend: Settings of the back-end.
         weights: What it serves.
+        rewritten: Number format that its GGUF file is written in first, `f32` or `f16`; empty
+            serves the weights as they are.
         tolerance: Largest error of a log-probability against a float32 forward pass, nats; None
             for numbers that are made up.
         max_top: Alternatives that may be asked for; None for any number.
@@ -45,6 +49,7 @@ class Kind:
     settings: Mapping[str, Any] = field(default_factory=dict)
     backend: Mapping[str, Any] = field(default_factory=dict)
     weights: str = f"bundled:{MODEL}"
+    rewritten: str = ""
     tolerance: float | None = None
     max_top: int | None = None
     by_text: bool = False
@@ -123,17 +128,27 @@ KINDS = {
 
 SMOLLM2 = PUBLISHED[0].weights
 """A real chat model of 135 million parameters, with 49,152 tokens."""
+_LONG: Final = (pytest.mark.long,)
 REAL_KINDS = {
     name: replace(
-        KINDS[name],
+        KINDS[name.partition("_")[0]],
         weights=SMOLLM2,
+        rewritten=rewritten,
         tolerance=tolerance,
-        marks=(*KINDS[name].marks, pytest.mark.smollm2, *longer),
+        marks=(*KINDS[name.partition("_")[0]].marks, pytest.mark.smollm2, *longer),
     )
-    # A label's errors add up over its tokens: at most 6.7e-5 a token with vLLM, 1.2e-4 a label.
-    for name, tolerance, longer in (("embedded", 1e-4, ()), ("vllm", 2e-4, (pytest.mark.long,)))
+    for name, tolerance, rewritten, longer in (
+        ("embedded", 1e-4, "", ()),
+        # A label's errors add up over its tokens: at most 6.7e-5 a token, 1.2e-4 a label.
+        ("vllm", 2e-4, "", _LONG),
+        ("llamacpp", 1e-3, "f32", ()),
+        # Weights and what they are multiplied by are rounded to 11 bits.
+        ("llamacpp_f16", 0.1, "f16", _LONG),
+        # What weights are multiplied by is rounded to 8 bits: no error, but another model.
+        ("llamacpp_q4_1", 3.0, "", _LONG),
+    )
 }
-"""The same servers with that model."""
+"""The same servers with that model, llama-server with it in several number formats."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +180,22 @@ class Running:
 def running(kind: Kind, log: Path) -> Iterator[Running]:
     """A server of a kind, ended with the block."""
     launch = contracts.load(plugins.LAUNCH, kind.launch or kind.name)
-    models = (ServedModel(MODEL, kind.weights),)
+    weights = str(_rewritten(kind)) if kind.rewritten else kind.weights
+    models = (ServedModel(MODEL, weights),)
     server = asyncio.run(_start(launch(launch.Config(**kind.settings)), models, log))
     try:
         yield Running(kind, server)
     finally:
         asyncio.run(_stop(server))
+
+
+def _rewritten(kind: Kind) -> Path:
+    """The GGUF file of a kind in its number format, made where it is missing."""
+    source = llamacpp.resolve(kind.weights)
+    file = make_gguf.MADE / f"{source.name.partition('.')[0]}.{kind.rewritten}.gguf"
+    if not file.exists() or file.stat().st_mtime < source.stat().st_mtime:
+        make_gguf.write_dequantised(source, file, kind.rewritten)
+    return file
 
 
 async def _start(launch: LaunchKind, models: tuple[ServedModel, ...], log: Path) -> RunningServer:
