@@ -72,6 +72,12 @@ class FileSettings(Settings):
     path: str = Field(description="Path of the file, relative to the recipe.", min_length=1)
 
 
+class FolderSettings(Settings):
+    """Settings of a dataset that is a folder, which must be there when the recipe is checked."""
+
+    path: str = Field(description="Path of the folder, relative to the recipe.", min_length=1)
+
+
 class Dataset:
     """Items by index. Keeps 16 to 28 bytes an item; the items themselves are read each time.
 
@@ -251,7 +257,7 @@ class DatasetKind(Plugin[ConfigT], ABC):
     """A kind of dataset: how its items are made or read.
 
     The type in brackets is the model of its settings, at `dataset:` in a recipe. Settings that
-    derive from `FileSettings` name a file.
+    derive from `FileSettings` name a file, from `FolderSettings` a folder.
 
     Attributes:
         suffixes: Of file names that tell the kind where a recipe names none, such as (".csv",).

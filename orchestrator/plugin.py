@@ -29,7 +29,15 @@ from orchestrator.contracts.method import (
 )
 from orchestrator.contracts.statistic import Statistic, StatisticSettings
 from orchestrator.contracts.summary import Analysis, Summary
-from orchestrator.dataset import About, Dataset, DatasetKind, File, FileSettings, from_items
+from orchestrator.dataset import (
+    About,
+    Dataset,
+    DatasetKind,
+    File,
+    FileSettings,
+    FolderSettings,
+    from_items,
+)
 from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
 from orchestrator.figures import Figure, Picture, points
 from orchestrator.plugins.base import Plugin
@@ -95,6 +103,7 @@ __all__ = [
     "Figure",
     "File",
     "FileSettings",
+    "FolderSettings",
     "Footprint",
     "GenerateAsk",
     "Generation",

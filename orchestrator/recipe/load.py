@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
-from orchestrator.dataset import FileSettings
+from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError
 from orchestrator.gates.grammar import UnreadableError
@@ -217,12 +217,14 @@ class _Loading:
         if "dataset" not in data:
             return None  # the schema has said so
         found = self._plugs.dataset(data["dataset"])
-        if found is None or not isinstance(found.config, FileSettings):
+        if found is None or not isinstance(found.config, FileSettings | FolderSettings):
             return found
         path = found.config.path
         file = existing(path, self._file.parent)
-        if file is None or not file.is_file():
-            what = f"no such file: {path!r}" if file is None else f"{path!r} is a folder"
+        is_folder = isinstance(found.config, FolderSettings)
+        if file is None or file.is_dir() != is_folder:
+            missing = f"no such {'folder' if is_folder else 'file'}: {path!r}"
+            what = missing if file is None else f"{path!r} is a {'file' if is_folder else 'folder'}"
             message = f"dataset.path: {what}{_near_file(self._file.parent / path)}"
             self._fault(("dataset", "path"), message)
             return None

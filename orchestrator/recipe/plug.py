@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path as FilePath
 from pathlib import PurePath
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import naming_models
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault, NotAllowedError, PluginError
 from orchestrator.plugins import by_path
 from orchestrator.plugins.base import Plugin
@@ -20,6 +21,9 @@ from orchestrator.recipe.plugin_ref import StatisticRef
 from orchestrator.recipe.schema import AnalysisRef, MethodRef, PluginRef
 from orchestrator.recipe.source import Path
 from orchestrator.settings import Settings
+
+_FOLDER: Final = "folder"
+"""Kind of a dataset whose path is a folder."""
 
 _ModelT = TypeVar("_ModelT", bound=Settings)
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
@@ -148,6 +152,9 @@ class Plugs:
         suffix = PurePath(file).suffix.lower()
         if suffix in known:
             return self.ref(plugins.DATASETS, known[suffix], value, path)
+        bases = (FilePath(self._context["folder"]), FilePath.cwd())
+        if any(answers(base / expanded(file), FilePath.is_dir) for base in bases):
+            return self.ref(plugins.DATASETS, _FOLDER, value, path)
         message = f"cannot detect the kind of {file!r} from its suffix; set 'kind', or use one of "
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None
