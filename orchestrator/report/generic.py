@@ -150,15 +150,19 @@ def _laid_out(
         Column(safe_line(column.name), "left" if is_left else "right")
         for column, is_left in zip(table.columns, left, strict=True)
     ]
-    rows: list[list[RenderableType]] = []
-    for row in table.rows:
-        texts = _texts(table.columns, row)
-        rows.append(
-            [
-                page.name(text, _MAX_NAME, HEADING if index == 0 else "")
-                if is_left
-                else _cell(page, _split(text) if under else [text])
-                for index, (text, is_left) in enumerate(zip(texts, left, strict=True))
-            ]
-        )
+    # Names of one column, of which no two are cut to the same.
+    shown = [_texts(table.columns, row) for row in table.rows]
+    called = [
+        page.names(of_column, _MAX_NAME) if is_left else {}
+        for of_column, is_left in zip(zip(*shown, strict=True), left, strict=True)
+    ]
+    rows: list[list[RenderableType]] = [
+        [
+            page.cell(called[index][text], HEADING if index == 0 else "")
+            if is_left
+            else _cell(page, _split(text) if under else [text])
+            for index, (text, is_left) in enumerate(zip(texts, left, strict=True))
+        ]
+        for texts in shown
+    ]
     return columns, rows

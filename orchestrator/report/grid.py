@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from orchestrator.report.page import FAINT, HEADING, Column, Page
 
@@ -52,9 +53,10 @@ def draw(page: Page, grid: Grid) -> Iterator[RenderableType]:
     # A few pieces with intervals are better than one without.
     with_under = len(grid.columns) * (wide + _GAP) <= _MAX_PIECES * room and wide + _GAP <= room
     width = wide if with_under else narrow
-    headings = [page.name(name, max(width, _MAX_HEADING)) for name in grid.columns]
+    headings = _headings(page, grid.columns, max(width, _MAX_HEADING))
     if sum(max(h.cell_len, width) + _GAP for h in headings) > room:
-        headings = [page.name(name, max(width, _MIN_NAME)) for name in grid.columns]
+        headings = _headings(page, grid.columns, max(width, _MIN_NAME))
+    called = page.names(grid.rows, names)
     piece = max(1, room // (max([width, *(h.cell_len for h in headings)]) + _GAP))
     for begin in range(0, len(grid.columns), piece):
         part = range(begin, min(begin + piece, len(grid.columns)))
@@ -62,7 +64,7 @@ def draw(page: Page, grid: Grid) -> Iterator[RenderableType]:
         columns += [Column("", picture=headings[c]) for c in part]
         rows = [
             [
-                page.name(name, names, HEADING),
+                page.cell(called[name], HEADING),
                 *(_stacked(page, cells[r][c], with_under=with_under) for c in part),
             ]
             for r, name in enumerate(grid.rows)
@@ -74,6 +76,11 @@ def draw(page: Page, grid: Grid) -> Iterator[RenderableType]:
         yield page.words(
             "Intervals are shown on a wider terminal or with --format markdown or json.", FAINT
         )
+
+
+def _headings(page: Page, names: Sequence[str], width: int) -> list[Text]:
+    called = page.names(names, width)
+    return [page.cell(called[name]) for name in names]
 
 
 def _cell_width(cells: Sequence[Sequence[Cell]], *, with_under: bool) -> int:

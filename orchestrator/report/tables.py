@@ -172,7 +172,8 @@ def _ratings(
             min(beside if fits else page.width - names - _GAP, _MAX_PICTURE),
         )
     )
-    name = _Field(Column("model", "left"), names, lambda m: page.name(m.model, names, HEADING))
+    called = page.names((model.model for model in analysis.ratings), names)
+    name = _Field(Column("model", "left"), names, lambda m: page.cell(called[m.model], HEADING))
     fields.insert(1, name)
     if axis is None:
         yield _drawn(page, fields, analysis)

@@ -35,25 +35,37 @@ _MARKS: Final = frozenset({"Mn", "Me"})
 _MAX_MARKS: Final = 3
 # Characters that a cut name keeps before the place where names differ.
 _CONTEXT: Final = 4
+# Zero-width joiners and non-joiners: spelling in several scripts, and in emoji.
+_JOINERS: Final = "\u200c\u200d"
+# From Arabic to Sinhala, and symbols with their modifiers and variation selectors.
+_FIRST_JOINING: Final = "\u0600"
+_LAST_JOINING: Final = "\u0dff"
+_EMOJI: Final = frozenset({"So", "Sk", "Mn"})
 # More than any terminal line shows; keeps the cost of a megabyte of answer small.
 _MAX_LENGTH: Final = 4096
 
 
-def safe_line(text: str, width: int | None = None, *, ascii_only: bool = False) -> str:
+def safe_line(
+    text: str, width: int | None = None, *, ascii_only: bool = False, joined: bool = False
+) -> str:
     """`text` on one line, without anything a terminal would obey.
 
     Args:
         text: From anywhere.
         width: Columns it may take; the end is cut where it takes more.
         ascii_only: Whether the output can show ASCII only.
+        joined: Keep joiners between letters and between emoji, as pages can show them; terminals
+            differ in the columns that they take for those.
     """
-    line = _one_line(text, ascii_only=ascii_only)
+    line = _one_line(text, ascii_only=ascii_only, joined=joined)
     return line if width is None else _cut_end(line, width, ascii_only=ascii_only)
 
 
-def safe_name(name: str, width: int | None = None, *, ascii_only: bool = False) -> str:
+def safe_name(
+    name: str, width: int | None = None, *, ascii_only: bool = False, joined: bool = False
+) -> str:
     """Like `safe_line`, but cut in the middle: names differ at their ends."""
-    line = _one_line(name, ascii_only=ascii_only)
+    line = _one_line(name, ascii_only=ascii_only, joined=joined)
     if width is None or cell_len(line) <= width:
         return line
     dots = _dots(ascii_only=ascii_only)
@@ -64,7 +76,9 @@ def safe_name(name: str, width: int | None = None, *, ascii_only: bool = False) 
     return _fitting(line, room - cell_len(tail)) + dots + tail
 
 
-def safe_names(names: Iterable[str], width: int, *, ascii_only: bool = False) -> dict[str, str]:
+def safe_names(
+    names: Iterable[str], width: int, *, ascii_only: bool = False, joined: bool = False
+) -> dict[str, str]:
     """Names cut to a width so that no two become the same: each keeps what it differs in.
 
     All names are cut in one way where one is enough: in the middle, else at the beginning, else at
@@ -74,8 +88,11 @@ def safe_names(names: Iterable[str], width: int, *, ascii_only: bool = False) ->
         names: From anywhere; equal ones are one name.
         width: Columns that a name may take, at least 8.
         ascii_only: Whether the output can show ASCII only.
+        joined: As for `safe_line`.
     """
-    lines = {name: _one_line(name, ascii_only=ascii_only) for name in dict.fromkeys(names)}
+    lines = {
+        name: _one_line(name, ascii_only=ascii_only, joined=joined) for name in dict.fromkeys(names)
+    }
     long = {name for name, line in lines.items() if cell_len(line) > width}
     if not long and len(set(lines.values())) == len(lines):
         return lines
@@ -83,7 +100,7 @@ def safe_names(names: Iterable[str], width: int, *, ascii_only: bool = False) ->
     begin = max(0, _alike([lines[name] for name in long]) - _CONTEXT)
     dots = _dots(ascii_only=ascii_only)
     cuts: tuple[Callable[[str], str], ...] = (
-        lambda line: safe_name(line, width, ascii_only=ascii_only),
+        lambda line: safe_name(line, width, ascii_only=ascii_only, joined=joined),
         lambda line: dots + _fitting(line[::-1], width - len(dots))[::-1],
         lambda line: _cut_end(line, width, ascii_only=ascii_only),
         lambda line: _cut_end(dots + line[begin:], width, ascii_only=ascii_only),
@@ -92,7 +109,7 @@ def safe_names(names: Iterable[str], width: int, *, ascii_only: bool = False) ->
         shown = {name: cut(line) if name in long else line for name, line in lines.items()}
         if len(set(shown.values())) == len(shown):
             return shown
-    return _numbered(lines, width, ascii_only=ascii_only)
+    return _numbered(lines, width, ascii_only=ascii_only, joined=joined)
 
 
 def _alike(lines: Sequence[str]) -> int:
@@ -101,17 +118,20 @@ def _alike(lines: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, together))
 
 
-def _numbered(lines: Mapping[str, str], width: int, *, ascii_only: bool) -> dict[str, str]:
+def _numbered(
+    lines: Mapping[str, str], width: int, *, ascii_only: bool, joined: bool
+) -> dict[str, str]:
     """The names cut in the middle; those that become the same get a number."""
     shown: dict[str, str] = {}
     taken: set[str] = set()
     for name, line in lines.items():
-        found = safe_name(line, width, ascii_only=ascii_only)
+        found = safe_name(line, width, ascii_only=ascii_only, joined=joined)
         n = 1
         while found in taken:
             n += 1
             end = f" ({n})"
-            found = safe_name(line, width - len(end), ascii_only=ascii_only) + end
+            room = width - len(end)
+            found = safe_name(line, room, ascii_only=ascii_only, joined=joined) + end
         taken.add(found)
         shown[name] = found
     return shown
@@ -122,15 +142,19 @@ def own_words(text: str, *, ascii_only: bool = False) -> str:
     return text.translate(_OURS) if ascii_only else text
 
 
-def _one_line(text: str, *, ascii_only: bool) -> str:
+def _one_line(text: str, *, ascii_only: bool, joined: bool = False) -> str:
     shown: list[str] = []
     marks = 0
-    for character in _BLANKS.sub(" ", text[:_MAX_LENGTH]).strip(" "):
+    line = _BLANKS.sub(" ", text[:_MAX_LENGTH]).strip(" ")
+    for place, character in enumerate(line):
         if " " <= character <= "~":
             marks = 0
             shown.append(character)
             continue
         category = unicodedata.category(character)
+        if character in _JOINERS and joined and not ascii_only and _joins(line, place):
+            shown.append(character)
+            continue
         marks = marks + 1 if category in _MARKS else 0
         if marks > _MAX_MARKS:
             continue
@@ -138,6 +162,15 @@ def _one_line(text: str, *, ascii_only: bool) -> str:
     if len(text) > _MAX_LENGTH:
         shown.append(_dots(ascii_only=ascii_only))
     return "".join(shown)
+
+
+def _joins(line: str, place: int) -> bool:
+    """Return True if a joiner stands between two letters or emoji, where it is spelling."""
+    if not 0 < place < len(line) - 1:
+        return False
+    around = line[place - 1], line[place + 1]
+    is_emoji = all(unicodedata.category(one) in _EMOJI and not one.isascii() for one in around)
+    return is_emoji or all(_FIRST_JOINING <= one <= _LAST_JOINING for one in around)
 
 
 def _dots(*, ascii_only: bool) -> str:

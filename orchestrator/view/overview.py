@@ -58,7 +58,8 @@ def overview(result: Result) -> dict[str, object]:
 
 def _brief(brief: Brief) -> dict[str, object]:
     """The run in brief; sentences are lists of words, as texts, and of names, as lists of one."""
-    short = safe_names(brief.names, page.MAX_NAME)
+    short = safe_names(brief.names, page.MAX_NAME, joined=True)
+    rows = safe_names(brief.names, page.MAX_ROW_NAME, joined=True)
 
     def said(phrase: Phrase) -> list[str | list[str]]:
         return [
@@ -90,7 +91,7 @@ def _brief(brief: Brief) -> dict[str, object]:
                 "ticks": [] if drawn is None else drawn.ticks,
                 "models": [
                     {
-                        "name": short[model.model],
+                        "name": rows[model.model],
                         "whole": safe_line(model.model),
                         "rank": model.rank,
                         "shown": model.shown,

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from orchestrator.report.brief import brief
 from orchestrator.report.html import page as html
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.report import hostile
+from tests.report.samples import an_analysis
+from tests.report.test_brief import many
 
 pytestmark = IN_CHROMIUM
 
@@ -112,3 +116,69 @@ def test_it_reads_without_scripts(browser, report):
 def test_axe_finds_no_serious_fault(browser, report, axe, scheme):
     with opened(browser, report, color_scheme=scheme) as (page, _):
         assert_no_serious_fault(page, axe, 20)
+
+
+@pytest.fixture(scope="module")
+def thirty(tmp_path_factory):
+    """The page of thirty models with long names, and names of several scripts."""
+    analysis = an_analysis(many(), n_items=30)
+    found = hostile.material(
+        rankings=[analysis], n_left=0, brief=brief(name="thirty", rankings=[analysis])
+    )
+    path = tmp_path_factory.mktemp("thirty") / "report.html"
+    path.write_text(html.render(found), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("which", ["report", "thirty"])
+def test_the_answer_is_on_the_first_screen_of_a_telephone(browser, request, which):
+    path = request.getfixturevalue(which)
+    with opened(browser, path, viewport={"width": 390, "height": 844}) as (page, _):
+        answer = page.locator("h2.answer").bounding_box()
+        first = page.locator(".forest tbody tr").first.bounding_box()
+        assert answer["y"] + answer["height"] < 844
+        assert first["y"] + first["height"] < 844
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_thirty_models_keep_their_rows_and_the_axis_its_ticks_apart(browser, thirty, width):
+    with opened(browser, thirty, viewport={"width": width, "height": 900}) as (page, _):
+        assert page.locator(".forest tbody tr").count() == 30
+        names = page.locator(".forest tbody th").all_inner_texts()
+        assert len(set(names)) == 30
+        boxes = [one.bounding_box() for one in page.locator(".axis text").all()]
+        boxes.sort(key=lambda box: box["x"])
+        assert len(boxes) >= 2
+        assert all(a["x"] + a["width"] < b["x"] for a, b in pairwise(boxes))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_name_from_right_to_left_moves_no_word_beside_it(browser, thirty):
+    with opened(browser, thirty) as (page, _):
+        page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+        bare = page.evaluate(
+            """() => {
+              const main = document.querySelector("main");
+              const found = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+              const bare = [];
+              while (found.nextNode()) {
+                const { parentElement: parent, data } = found.currentNode;
+                const is_arabic = /[\\u0590-\\u08ff]/.test(data);
+                if (is_arabic && !parent.closest("bdi, pre, svg")) bare.push(data);
+              }
+              return bare;
+            }"""
+        )
+        assert bare == []
+
+
+def test_a_print_folds_nothing_away(browser, thirty):
+    with opened(browser, thirty, viewport={"width": 718, "height": 1000}) as (page, _):
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open])").count() == 0
+        hidden = page.evaluate(
+            "[...document.querySelectorAll('main table')].filter((t) => !t.offsetHeight).length"
+        )
+        assert hidden == 0

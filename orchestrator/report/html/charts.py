@@ -24,6 +24,8 @@ _BLUES: Final = ("#e6eef6", "#b8d3ea", "#6baed6", "#2171b5")
 _WIDTH: Final = 640
 _ROW: Final = 26
 _ROWS: Final = "rows"
+# Labels of an axis that stand apart also where a page shrinks the chart.
+_TICKS: Final = 6
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
 _Chart = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -131,7 +133,7 @@ def _intervals(picture: Picture) -> _Chart:
     order = list(dict.fromkeys(row["label"] for row in picture.rows))
     domain = picture.options.get("domain")
     scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
-    x_axis = alt.Axis(title=picture.x, format=_form(picture), grid=True)
+    x_axis = alt.Axis(title=picture.x, format=_form(picture), grid=True, tickCount=_TICKS)
     y = alt.Y(
         "label:N", sort=order, title=None, axis=alt.Axis(grid=False, domain=False, ticks=False)
     )

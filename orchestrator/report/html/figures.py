@@ -1,5 +1,6 @@
 """Figures as pages draw them: text from outside that stands in a picture is made safe here."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, get_args
@@ -7,7 +8,8 @@ from typing import Any, Final, get_args
 from orchestrator import figures
 from orchestrator.errors import PluginError
 from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, as_table, cell, finite, key
-from orchestrator.report.text import safe_line, safe_name
+from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.tables import Table
 
 __all__ = [
     "MAX_ROWS",
@@ -19,6 +21,7 @@ __all__ = [
     "key",
     "made_safe",
     "name",
+    "named",
     "point",
     "points",
 ]
@@ -32,11 +35,26 @@ _NAMED_OPTIONS: Final = frozenset({"order", "columns"})
 
 def name(text: str) -> str:
     """A name from outside as it stands in charts."""
-    return safe_name(text, _MAX_NAME)
+    return safe_name(text, _MAX_NAME, joined=True)
+
+
+def named(texts: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that cuts these names so that no two look the same in a chart."""
+    shown = safe_names(texts, _MAX_NAME, joined=True)
+    return lambda text: shown.get(text) or name(text)
 
 
 point = partial(figures.point, name=name)
-points = partial(figures.points, name=name)
+
+
+def points(table: Table, label: int, value: int, group: int | None = None) -> list[dict[str, Any]]:
+    """As `figures.points`, the labels cut so that no two look the same."""
+    called = named(
+        str(row[place])
+        for row in table.rows
+        for place in (label, label if group is None else group)
+    )
+    return figures.points(table, label, value, group, name=called)
 
 
 def made_safe(figure: Figure) -> Figure:

@@ -28,7 +28,9 @@ _ADDRESS_SPACE_BYTES: Final = 80 << 30
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
 MAX_NAME: Final = 40
-"""Characters of a model's name in the run in brief."""
+"""Characters of a model's name in a sentence of the run in brief."""
+MAX_ROW_NAME: Final = 28
+"""Characters of a model's name beside a plot."""
 _MOSTLY: Final = 0.5
 # Anchors of the page's own sections.
 _PLACES: Final = frozenset({
@@ -196,7 +198,8 @@ def in_brief(material: Material) -> dict[str, object]:
     return {
         "brief": brief,
         "forests": [forest(question) for question in brief.questions],
-        "short": safe_names(brief.names, MAX_NAME),
+        "short": safe_names(brief.names, MAX_NAME, joined=True),
+        "row_names": safe_names(brief.names, MAX_ROW_NAME, joined=True),
         "checks": [*(brief.questions[0].checks if brief.questions else ()), *brief.checks],
     }
 

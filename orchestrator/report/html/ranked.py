@@ -11,7 +11,7 @@ import msgspec
 from orchestrator import numbers
 from orchestrator.report import words
 from orchestrator.report.html import figures
-from orchestrator.report.html.figures import Figure, Picture, as_table, cell, name
+from orchestrator.report.html.figures import Figure, Picture, as_table, cell, named
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.clustered import METHOD as SHARES
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
@@ -65,10 +65,11 @@ def group_words(analysis: RankingAnalysis) -> str:
 
     Best first: `>` where two neighbours can be told apart, `≈` where they can't.
     """
-    said = verdict(analysis, name)
+    called = named(model.model for model in analysis.ratings)
+    said = verdict(analysis, called)
     if not analysis.order_resolvable:
         return said
-    order = " > ".join(" ≈ ".join(map(name, group)) for group in groups(analysis))
+    order = " > ".join(" ≈ ".join(map(called, group)) for group in groups(analysis))
     return f"{order}. {said}"
 
 
@@ -166,13 +167,14 @@ def _wins(analysis: RankingAnalysis) -> Figure:
     rows: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
     many = len(wins.models) > _MOST_MODELS
+    called = named(wins.models)
     for r, c in ((r, c) for r in range(len(wins.models)) for c in range(len(wins.models))):
         value = wins.preference[r][c]
         if r == c or value is None:
             continue
         measured = Measured(value, wins.low[r][c], wins.high[r][c])
         rows.append([wins.models[r], wins.models[c], measured, wins.n[r][c]])
-        row, column = name(wins.models[r]), name(wins.models[c])
+        row, column = called(wins.models[r]), called(wins.models[c])
         drawn.append(
             {
                 "row": row,
@@ -186,7 +188,7 @@ def _wins(analysis: RankingAnalysis) -> Figure:
     table = as_table(_key("wins", analysis), f"Win rates: {subject(analysis)}", columns, rows)
     picture = None
     if drawn and not many:
-        order = [name(model) for model in wins.models]
+        order = [called(model) for model in wins.models]
         options = {"order": order, "domain": [0.0, 1.0], "columns": order}
         picture = Picture("matrix", drawn, "against", "model", options=options)
     says = "P(row wins against column), with ties as half; blue above one half, orange below."
@@ -204,9 +206,12 @@ def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     title = f"By category: {subject(analysis)}"
     table = as_table(_key("categories", analysis), title, columns, rows)
     rated = {model.model for model in analysis.ratings}
-    named = [name(model) for model in models if model in rated]
     shown = figures.points(table, 0, 2, 1)
-    picture = Picture("intervals", shown, _SCALE, "", named, _POINTS) if shown else None
+    used = {row["group"] for row in shown}
+    # Cut as in the rows, in the order in which each model has its colour.
+    called = named([*(str(row[0]) for row in table.rows), *(str(row[1]) for row in table.rows)])
+    groups = [group for model in models if model in rated and (group := called(model)) in used]
+    picture = Picture("intervals", shown, _SCALE, "", groups, _POINTS) if shown else None
     says = "Ratings within each category; the mean of each category is 1000."
     return Figure(table.key, title, _basis(analysis, METHOD), says, table, picture)
 

@@ -87,7 +87,7 @@
   // Folded tables would print as their titles.
   const closed = [];
   addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details.folded:not([open])")) {
+    for (const one of document.querySelectorAll("details:not([open])")) {
       one.open = true;
       closed.push(one);
     }

@@ -4,11 +4,13 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
 import jinja2
+from markupsafe import Markup, escape
 
 from orchestrator.report.html.cells import Grid, grid
 from orchestrator.report.html.figures import key
@@ -20,6 +22,10 @@ _UNIT: Final = re.compile(r"(\d) %")
 _INTERVAL: Final = re.compile(r"\[[^\[\]()]{1,40}[\])]")
 
 
+_LETTER: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
+_RIGHT_TO_LEFT: Final = re.compile(f"[{_LETTER}]+(?:[ _.-]+[{_LETTER}]+)*")
+
+
 def template(name: str) -> jinja2.Template:
     """Return a template of this package; everything that is put into it is escaped."""
     environment = jinja2.Environment(
@@ -29,7 +35,8 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(own_file),
     )
-    environment.filters["line"] = safe_line
+    environment.filters["line"] = partial(safe_line, joined=True)
+    environment.filters["said"] = isolated
     environment.filters["together"] = together
     environment.filters["name"] = safe_name
     environment.filters["block"] = safe_block
@@ -40,6 +47,12 @@ def together(text: str) -> str:
     """Keep a number and its unit, and the ends of an interval, on one line."""
     text = _UNIT.sub("\\1\N{NO-BREAK SPACE}%", text)
     return _INTERVAL.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+
+
+def isolated(text: str) -> Markup:
+    """A sentence on one line, escaped; names in scripts from right to left keep their place."""
+    escaped = str(escape(safe_line(text, joined=True)))
+    return Markup(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped))  # noqa: S704 (escaped above)
 
 
 def own_file(name: str) -> str:
