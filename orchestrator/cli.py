@@ -59,6 +59,9 @@ _LISTED = ("methods", "analyses", "statistics", "backends", "datasets", "plugins
 def entry() -> None:
     """The console script."""
     os.environ.setdefault(*_ALLOCATOR)
+    if "_ARGCOMPLETE" in os.environ:
+        # The shell asks what may come next; this answers and ends the process.
+        _module("runner.commands.completion").complete(_parser())
     gc.set_threshold(*_COLLECT_EVERY)
     code = main(sys.argv[1:])
     # All is said and done: one Ctrl-C more would only change the exit code.
@@ -216,6 +219,13 @@ def _parser() -> Parser:
         )
         listing.set_defaults(family=family)
         listing_options(listing)
+    completion = _command(
+        commands,
+        "completion",
+        "runner.commands.completion:completion",
+        "print what a shell needs to complete commands, options and names",
+    )
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="shell to complete in")
     return parser
 
 

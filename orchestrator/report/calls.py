@@ -51,6 +51,8 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
         yield page.words("Money: unknown because a queried model has no price", FAINT)
+    if count.duration is not None and count.left:
+        yield page.prose(count.duration.words(), "" if count.duration.low_s else FAINT)
     if count.at_least is not None and count.left:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")

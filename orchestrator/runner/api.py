@@ -25,6 +25,7 @@ from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared
 from orchestrator.runner.planning.counts import blocks_of, count_prepared
+from orchestrator.runner.planning.durations import duration_of, earlier_paces
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.servers.placement import look_for_places
@@ -242,7 +243,8 @@ def plan(  # noqa: PLR0913 (options, by keyword)
             prepared, store, blocks_of(prepared, store), exact=exact, advance=advance
         )
     notes = (*counted.notes, *notes_on_items(prepared))
-    return msgspec.structs.replace(counted, servers=servers, notes=notes)
+    duration = duration_of(counted.stages, earlier_paces(prepared, where))
+    return msgspec.structs.replace(counted, servers=servers, notes=notes, duration=duration)
 
 
 async def aplan(
