@@ -28,7 +28,7 @@ def _run(folder: Path, seed: int, n_items: int) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"seed {seed}: exit code {done.returncode}\n{done.stderr}")
-    (ranking,) = json.loads(done.stdout)
+    (ranking,) = json.loads(done.stdout)["rankings"]
     return dict(ranking)
 
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -15,9 +15,12 @@ from orchestrator.report.completeness import Completeness
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.markdown import brief_markdown, ranking_markdown
 from orchestrator.report.page import DOUBTFUL, HEADING, Paged
-from orchestrator.report.structured import FORMAT, ranking_json
+from orchestrator.report.structured import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
+
+REPORT_FORMAT: Final = 3
+"""Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Findings:
         tables: What summaries and analyses say.
         completeness: How far the run is; None where that is not known.
         brief: The run in brief, shown first; None to show the rest alone.
+        run: Metadata of the run, for programs; empty where it is not known.
     """
 
     rankings: Sequence[RankingAnalysis]
@@ -37,6 +41,7 @@ class Findings:
     tables: Sequence[Table] = ()
     completeness: Completeness | None = None
     brief: Brief | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def warning(self) -> str:
@@ -45,25 +50,22 @@ class Findings:
 
 
 def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
-    """The results as Markdown, or as a JSON list of documents.
+    """The results as Markdown, or as a JSON object that carries the metadata of the run.
 
-    Each document of a run says whether it is complete. Where it is not, a document of its own or a
-    line says so first, also where there are no results yet.
+    Where the run is not complete, its warning comes before any result.
     """
     if form == "json":
-        documents = [ranking_json(ranking, found.exact_match) for ranking in found.rankings]
-        documents += [generic_json(table) for table in found.tables]
-        if found.completeness is not None:
-            run = found.completeness.as_json()
-            documents = [{"complete": run["complete"], **document} for document in documents]
-            if found.warning:
-                documents.insert(0, {"format": FORMAT, "warning": found.warning, **run})
-        # The last one, so that the documents before it keep their places.
-        if found.brief is not None:
-            run = {} if found.completeness is None else found.completeness.as_json()
-            is_complete = {"complete": run["complete"]} if run else {}
-            documents.append({**is_complete, **found.brief.as_json()})
-        return json.dumps(documents, indent=2, allow_nan=False) + "\n"
+        is_complete = {} if found.completeness is None else found.completeness.as_json()
+        document = {
+            "format": REPORT_FORMAT,
+            "warning": found.warning,
+            **is_complete,
+            "run": plain(dict(found.run)),
+            "brief": None if found.brief is None else found.brief.as_json()["brief"],
+            "rankings": [ranking_json(ranking, found.exact_match) for ranking in found.rankings],
+            "tables": [generic_json(table) for table in found.tables],
+        }
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
     texts = [f"> **{found.warning}**"] if found.warning else []
     if found.brief is not None:
         texts = [brief_markdown(found.brief)]

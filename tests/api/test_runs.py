@@ -146,8 +146,9 @@ def test_a_result_says_how_it_stands(tmp_path):
     assert (result.ok, result.failed, result.n_left) == (True, 0, 0)
     assert repr(result) == f"<Result {str(tmp_path / 'run')!r}: 24 of 24 units, 0 failed>"
     assert "strong" in result.to_markdown()
-    documents = json.loads(result.to_json())
-    assert all(document["complete"] for document in documents)
+    said = json.loads(result.to_json())
+    assert (said["complete"], said["run"]["name"]) == (True, "made")
+    assert said["rankings"]
     path = result.to_html(tmp_path / "there" / "report.html")
     assert path.read_text().startswith("<!doctype html>")
     assert result.to_html() == tmp_path / "run" / "report.html"

@@ -41,9 +41,10 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
     assert "●" not in whole
     assert "pairwise_ranking: No ranking: judge" in " ".join(err.split())
     assert run(command, path, "--strict")[0] == 3
-    document, last = json.loads(command("report", "made", "--format", "json")[1])
-    assert last["brief"]["questions"][0]["state"] == "withheld"
-    assert list(document)[:4] == ["complete", "format", "warning", "trusted"]
+    said = json.loads(command("report", "made", "--format", "json")[1])
+    (document,) = said["rankings"]
+    assert said["brief"]["questions"][0]["state"] == "withheld"
+    assert list(document)[:3] == ["format", "warning", "trusted"]
     assert not document["trusted"]
     assert document["trust"][0]["verdict"] == "not trusted"
 

@@ -37,9 +37,10 @@ def test_a_run_is_complete_and_can_be_looked_at(command, recipe):
 def test_formats_of_a_run(command, recipe):
     path = recipe()
     assert run(command, path, "--format", "json")[0] == 0
-    document, last = json.loads(command("report", "made", "--format", "json")[1])
+    said = json.loads(command("report", "made", "--format", "json")[1])
+    (document,) = said["rankings"]
     assert document["judge"] == "judge"
-    assert last["brief"]["questions"][0]["judge"] == "judge"
+    assert said["brief"]["questions"][0]["judge"] == "judge"
     markdown = command("report", "made", "--format", "markdown")[1]
     assert markdown.startswith("# No winner: strong and weak cannot be told apart: ")
     assert "## Ranking of 2 models" in markdown

@@ -36,7 +36,7 @@ def test_the_demo_says_how_long_it_takes_and_ends_with_a_report(tmp_path: Path) 
 def test_a_sample_of_the_validation_has_every_score(tmp_path: Path) -> None:
     recipe, run = "recipes/validate_chat.yaml", tmp_path / "run"
     options = ("--limit", 2, "--run-dir", run, "--display", "none", "--format", "json")
-    tables = json.loads(call("-m", "orchestrator", "run", recipe, *options))
+    tables = json.loads(call("-m", "orchestrator", "run", recipe, *options))["tables"]
     orders = [table["rows"] for table in tables if table.get("table") == "validation.order"]
     assert len(orders) == 2
     for rows in orders:

@@ -155,6 +155,6 @@ def test_the_true_order_is_found(server, tmp_path, seed):
     recipe = write_recipe(tmp_path / "r.json", server, n=100, seed=seed)
     result = run(recipe, tmp_path / "run", "--format", "json")
     assert result.returncode == EXIT_COMPLETE, result.stderr
-    ranking, _ = json.loads(result.stdout)
+    (ranking,) = json.loads(result.stdout)["rankings"]
     assert [row["model"] for row in ranking["ratings"]] == ["expert", "apprentice", "novice"]
     assert all(pair["resolvable"] for pair in ranking["neighbours"])

@@ -45,7 +45,8 @@ def joined(runs, frame, keys):
 
 def test_models_rank_as_they_do_on_the_embedded_server(runs):
     orders = [
-        [row["model"] for row in runs[name][0][0]["ratings"]] for name in ("vllm", "embedded")
+        [row["model"] for row in runs[name][0]["rankings"][0]["ratings"]]
+        for name in ("vllm", "embedded")
     ]
     assert orders[0] == orders[1] == ["expert", "apprentice", "novice"]
 

@@ -107,7 +107,7 @@ def test_statistics_are_tables_of_every_report(command, recipe, here):
         assert f"answers.n_tokens: {title}" in page
         assert f"answers.n_tokens: {title}" in markdown
     documents = json.loads(command("report", "made", "--allow-code", "--format", "json")[1])
-    (table,) = [one for one in documents if "share above" in str(one.get("title"))]
+    (table,) = [one for one in documents["tables"] if "share above" in str(one.get("title"))]
     assert len(table["rows"]) == 3
 
 

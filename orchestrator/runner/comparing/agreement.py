@@ -80,12 +80,10 @@ def _of_run(
             .filter(
                 pl.col("item").is_in(common.items.implode())
                 & ~pl.col("same_text").fill_null(value=False)
-                & pl.col("model_a").is_in(list(known))
-                & pl.col("model_b").is_in(list(known))
             )
             .with_columns(
-                a=pl.col("model_a").replace(dict(renamed)),
-                b=pl.col("model_b").replace(dict(renamed)),
+                a=pl.col("model_a").replace(known),
+                b=pl.col("model_b").replace(known),
             )
             .select(
                 pl.col("judge").fill_null("") + ending,

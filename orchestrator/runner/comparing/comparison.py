@@ -36,7 +36,6 @@ from orchestrator.runner.comparing.differences import (
 )
 from orchestrator.runner.comparing.ratings import joint_rankings, rating_tables
 from orchestrator.runner.comparing.sides import Common, Side, common_items, match_notes, opened
-from orchestrator.runner.interface.metadata import metadata
 from orchestrator.runner.interface.result import Result, load
 from orchestrator.statistics.differences import METHOD
 from orchestrator.statistics.results import checked_level
@@ -293,7 +292,7 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
     alone = common.alone[side.label]
     return {
         "label": side.label,
-        **metadata(side.result),
+        **side.result.metadata,
         "n_items": len(side.items),
         "n_alone": len(alone),
         "items_alone": list(alone[:_MOST_ALONE]),

@@ -27,7 +27,6 @@ from orchestrator.runner.comparing.sides import (
     opened,
     renamed_points,
 )
-from orchestrator.runner.interface.metadata import metadata
 from orchestrator.runner.interface.result import Result, load
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.clustered import METHOD as SHARE_METHOD
@@ -442,18 +441,34 @@ def gate(
             "the recipe and run it"
         )
     wanted = [_read(text, sides) for text in texts]
-    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
-    each = 1.0 - (1.0 - level) / max(1, n_estimated)
-    deciding = _Deciding(sides, each)
+    checked, each = decided(sides, wanted, level)
     return GateResult(
-        requirements=tuple(deciding.decide(one) for one in wanted),
-        run=metadata(runs[0]),
-        against=metadata(runs[1]) if against is not None else None,
+        requirements=checked,
+        run=runs[0].metadata,
+        against=runs[1].metadata if against is not None else None,
         confidence_level=level,
         level=each,
         notes=tuple(_notes(runs)),
         seconds=time.monotonic() - begun,
     )
+
+
+def decided(
+    sides: Sequence[Side], wanted: Sequence[Requirement], confidence_level: float
+) -> tuple[tuple[Checked, ...], float]:
+    """Return the verdicts on requirements, and the level of each interval.
+
+    Counts are exact: they take no share of the error.
+
+    Args:
+        sides: The run, and the older one if there is one.
+        wanted: Their names are those of the runs.
+        confidence_level: Of all verdicts together, in (0, 1).
+    """
+    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
+    each = 1.0 - (1.0 - confidence_level) / max(1, n_estimated)
+    deciding = _Deciding(sides, each)
+    return tuple(deciding.decide(one) for one in wanted), each
 
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:

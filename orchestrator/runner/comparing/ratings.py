@@ -46,6 +46,8 @@ def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]
         sides: The runs.
         method: Name of the ranked method in the first run.
     """
+    if len(sides) == 1:
+        return {sides[0].label: {}}
     kinds: dict[str, dict[str, list[str]]] = {}
     for side in sides:
         revision = last_revision(RunDirectory.open(side.result.path)) or {}

@@ -1,26 +1,31 @@
 """The metadata of a run that machine-readable results carry: of what, by what, how complete."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from orchestrator.runner.interface.result import Result
+from orchestrator.report.completeness import Completeness
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.store import RunDirectory
 
 
-def metadata(result: Result) -> dict[str, Any]:
+def run_metadata(
+    path: Path, settings: Mapping[str, Any], completeness: Completeness
+) -> dict[str, Any]:
     """Return what identifies a run and tells how far it is, as JSON values.
 
     Args:
-        result: The run.
+        path: The run directory.
+        settings: The resolved recipe.
+        completeness: How far the run is.
     """
-    directory = RunDirectory.open(result.path)
+    directory = RunDirectory.open(path)
     revision = last_revision(directory) or {}
-    settings = result.settings
     identities = revision.get("identities") or {}
     status = directory.read_status()
     return {
-        "run": str(result.path),
-        "name": settings.get("name", result.path.name),
+        "run": str(path),
+        "name": settings.get("name", path.name),
         "orchestrator": revision.get("orchestrator", ""),
         "at": None if status is None else status.at.isoformat(timespec="seconds"),
         "seed": settings.get("seed"),
@@ -33,5 +38,5 @@ def metadata(result: Result) -> dict[str, Any]:
         },
         "methods": [one.get("name") or one.get("kind") for one in settings.get("methods", ())],
         "confidence_level": settings.get("statistics", {}).get("confidence_level", 0.95),
-        **result.completeness.as_json(),
+        **completeness.as_json(),
     }

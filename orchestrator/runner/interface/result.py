@@ -22,6 +22,7 @@ from orchestrator.recipe.faults import nearest
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
+from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
@@ -169,7 +170,19 @@ class Result:
     @property
     def findings(self) -> Findings:
         """Everything that the reports of this run show."""
-        return Findings(self.rankings, self.exact_match, self.tables, self.completeness, self.brief)
+        return Findings(
+            self.rankings,
+            self.exact_match,
+            self.tables,
+            self.completeness,
+            self.brief,
+            self.metadata,
+        )
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What identifies the run and tells how far it is, as JSON values."""
+        return run_metadata(self.path, self.settings, self.completeness)
 
     @cached_property
     def brief(self) -> Brief:
@@ -220,7 +233,7 @@ class Result:
         return as_text("markdown", self.findings)
 
     def to_json(self) -> str:
-        """Return the rankings and tables as a JSON list of documents.
+        """Return the rankings and tables as one JSON object, with the metadata of the run.
 
         Returns:
             The text of `orchestrator report --format json`.
@@ -229,7 +242,7 @@ class Result:
             OrchestratorError: If the frames can't be read.
 
         Example:
-            >>> documents = json.loads(result.to_json())  # doctest: +SKIP
+            >>> json.loads(result.to_json())["rankings"]  # doctest: +SKIP
         """
         return as_text("json", self.findings)
 
