@@ -1,6 +1,6 @@
 """Makes the pictures in docs/images: the ranking of a run, and the live display.
 
-    python tools/pictures.py --run runs/demo            ranking.svg, from that run
+    python tools/pictures.py --run runs/demo            ranking.svg: the first screen of that run
     python tools/pictures.py --run runs/NAME --table probdiff [--to docs/images]
                                                         probdiff.svg: the tables of these keys
     python tools/pictures.py --events events.jsonl      live.svg, from a run's JSON display
@@ -33,6 +33,7 @@ import orchestrator
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.pace import Pace
@@ -120,7 +121,8 @@ def main() -> int:
             return 0
         for number, found in enumerate(result.rankings):
             name = "ranking" if number == 0 else f"ranking_{number + 1}"
-            _draw(options.to / name, show(found, result.exact_match), title)
+            first = brief_text(result.brief) if number == 0 and not options.whole else None
+            _draw(options.to / name, first or show(found, result.exact_match), title)
     if options.events is not None:
         events = (json.loads(line) for line in options.events.read_text("utf-8").splitlines())
         _draw(options.to / "live", _live(events, options.at), "orchestrator run")

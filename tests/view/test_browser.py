@@ -382,3 +382,18 @@ def test_differences_of_texts_that_share_nothing_are_given_up(browser, links):
     long = [" ".join(f"{side}{k}" for k in range(5000)) for side in "ab"]
     with opened(browser, links, "/") as (page, _):
         assert page.evaluate(DIFFERENCES, long) is None
+
+
+def test_the_answer_is_on_the_first_screen_of_a_telephone(browser, links):
+    with opened(browser, links, "/run/demo", viewport={"width": 390, "height": 844}) as (
+        page,
+        said,
+    ):
+        page.wait_for_selector("h2.answer")
+        answer = page.locator("h2.answer").bounding_box()
+        first = page.locator(".forest tbody tr").first.bounding_box()
+        assert answer["y"] + answer["height"] < 844
+        assert first["y"] + first["height"] < 844
+        assert page.locator(".forest circle").count() == page.locator(".forest tbody tr").count()
+        assert page.locator("h3", has_text="How far to trust it").count() == 1
+        assert said == []
