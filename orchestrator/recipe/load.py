@@ -173,6 +173,8 @@ class _Loading:
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
         self._check_gates([] if checked is None else checked.gates, models, methods)
+        if checked is not None and checked.on_end is not None:
+            self._plugs.need_permission(("on_end",), "on_end: a command of the recipe's choice")
         said = set(self._faults)
         self._faults += [one for one in refuse_infinite(self._written) if one not in said]
         if self._faults or checked is None or dataset is None:
@@ -194,6 +196,8 @@ class _Loading:
             resources=checked.resources,
             probe=checked.probe,
             reuse=tuple(reuse),
+            on_end=checked.on_end,
+            log_to=tuple(checked.log_to),
             file=str(self._file),
             gates=tuple(checked.gates),
         )

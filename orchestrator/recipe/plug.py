@@ -193,6 +193,11 @@ class Plugs:
         """The kind of back-end that speaks to a launched server."""
         return contracts.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code).backend
 
+    def need_permission(self, path: Path, what: str) -> None:
+        """Note a fault where a recipe names something to run, unless its code is allowed."""
+        if not self._allow_code:
+            self._fault(path, f"{what} is not run without permission; {self._how()}")
+
     def _class(
         self, load: "contracts.Load[_PluginT]", kind: str, path: Path
     ) -> type[_PluginT] | None:

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.ending import LogTo, OnEnd
 from orchestrator.recipe.plugin_ref import AnalysisRef as AnalysisRef
 from orchestrator.recipe.plugin_ref import MethodRef as MethodRef
 from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
@@ -262,6 +263,24 @@ class RecipeFile(Settings):
     """Ask each server what it really does before its first request (some 50 small requests, and 16
     when the run goes on), refuse methods that it can't run, and notice when it is replaced."""
 
+    on_end: OnEnd | None = None
+    """Command to run when a call ends: text, or a mapping with `env_from` and `timeout_s`. Needs
+    `--allow-code`."""
+    log_to: list[LogTo] = Field([])
+    """Trackers of experiments that get progress and results: `wandb`, `mlflow` or `trackio`, or
+    mappings with `kind` and its settings."""
+
+    @field_validator("on_end", mode="before")
+    @classmethod
+    def _text_is_a_command(cls, value: object) -> object:
+        return {"command": value} if isinstance(value, str) else value
+
+    @field_validator("log_to", mode="before")
+    @classmethod
+    def _a_name_is_a_tracker(cls, value: object) -> object:
+        entries = value if isinstance(value, list) else [value]
+        return [{"kind": entry} if isinstance(entry, str) else entry for entry in entries]
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
@@ -369,6 +388,8 @@ class Recipe:
         probe: Whether servers are probed.
         reuse: Runs to copy outcomes from, in the order they are asked.
         gates: Requirements that the run is held against.
+        on_end: Command to run when a call ends.
+        log_to: Trackers of experiments.
         file: The recipe file, as it was named.
     """
 
@@ -388,6 +409,8 @@ class Recipe:
     resources: Resources
     probe: bool
     reuse: tuple[ReusedRun, ...]
+    on_end: OnEnd | None
+    log_to: tuple[LogTo, ...]
     file: str
     gates: tuple[str, ...] = ()
 
@@ -400,7 +423,8 @@ class Recipe:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data of a recipe file that loads to this recipe; holds no secrets."""
-        # Nor `reuse`: what was copied is in the store, and those runs may be gone.
+        # Nor `reuse`: what was copied is in the store, and those runs may be gone. Nor `on_end` and
+        # `log_to`, which change no number.
         # Only where it is given, so that the recipes of older runs read as they did.
         subset = {} if self.subset is None else {"subset": self.subset}
         return {

@@ -66,6 +66,8 @@ class Recipe:
         probe: Probe servers for the features they support.
         reuse: Run directories to copy outcomes from.
         gates: Requirements that `gate` holds the run against, such as "large > medium".
+        on_end: Command to run when a call ends; needs `allow_code`.
+        log_to: Trackers of experiments: "wandb", "mlflow" or "trackio", or mappings with `kind`.
         allow_code: Run code and programs that the recipe names.
 
     Raises:
@@ -103,6 +105,8 @@ class Recipe:
         probe: bool | None = None,
         reuse: Sequence[str | PathLike[str]] | None = None,
         gates: Sequence[str] | None = None,
+        on_end: str | Entry | None = None,
+        log_to: str | Sequence[str | Entry] | None = None,
         allow_code: bool = False,
     ) -> None:
         entry, self._rows = _dataset(dataset)
@@ -124,6 +128,8 @@ class Recipe:
             "probe": probe,
             "reuse": reuse,
             "gates": gates,
+            "on_end": on_end,
+            "log_to": log_to,
         }
         data = {key: _plain(value, (key,)) for key, value in given.items() if value is not None}
         self._set(Arguments(_FILE, data, {}), Path.cwd() / "recipe", allow_code=allow_code)

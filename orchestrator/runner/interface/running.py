@@ -5,10 +5,13 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.frames import FrameFiles
+from orchestrator.recipe.ending import LogTo
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.runner.interface.on_end import hooked, state_of
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result
+from orchestrator.runner.interface.tracking import Tracking, needed, parameters
 from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared
@@ -29,6 +32,7 @@ from orchestrator.runner.session.announcement import announce
 from orchestrator.runner.session.event_loop import Stop, run_to_end
 from orchestrator.runner.session.execute import Ended, Opened, execute, open_plan
 from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.trackers.base import Began, State
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,43 @@ def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: 
     Raises:
         OrchestratorError: If the run can't continue.
     """
+    recipe = prepared.recipe
+    needed(recipe.log_to)
+    with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
+        # After the lock is gone: the command may read the run.
+        ended.append(_tracked(prepared, given, shown, how))
+    return ended[0]
+
+
+def _tracked(prepared: Prepared, given: Recipe | None, shown: Display, how: How) -> Result:
+    """Run with the trackers of `log_to`, if there are any."""
+    recipe = prepared.recipe
+    if not recipe.log_to:
+        return _locked(prepared, given, shown, how)
+    settings = parameters(recipe.resolved())
+
+    def began(tracker: LogTo) -> Began:
+        return Began(
+            project=tracker.project or recipe.name,
+            name=recipe.name,
+            folder=newest(how.where).absolute(),
+            parameters=settings,
+            uri=tracker.uri,
+            mode=tracker.mode,
+        )
+
+    tracking = Tracking(shown, recipe.log_to, began)
+    result: Result | None = None
+    state: State = "failed"
+    try:
+        result = _locked(prepared, given, tracking, how)
+        state = state_of(result)
+    finally:
+        tracking.finish(result, state)
+    return result
+
+
+def _locked(prepared: Prepared, given: Recipe | None, shown: Display, how: How) -> Result:
     with (
         open_lenders(prepared.recipe.reuse, None if how.fresh else newest(how.where)) as lenders,
         deferred_interrupts() as late,

@@ -1,0 +1,236 @@
+"""Progress and results of a run for trackers of experiments, each in a thread of its own.
+
+No tracker can break or slow a run: one that fails, or that is slow, is noted and left behind.
+"""
+
+import importlib
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from orchestrator.extras import need
+from orchestrator.recipe.ending import LogTo
+from orchestrator.report.display import Display
+from orchestrator.report.progress import Progress
+from orchestrator.runner.interface.result import Result
+from orchestrator.tables import Measured, Table
+from orchestrator.trackers.base import Began, State, Tracker
+
+_log = logging.getLogger(__name__)
+# Seconds between two points of progress, and how long the end waits for a tracker.
+_GAP_S: Final = 10.0
+_END_S: Final = 60.0
+_MAX_WAITING: Final = 100
+_MAX_METRICS: Final = 500
+_MAX_NAME: Final = 200
+
+
+def needed(trackers: Sequence[LogTo]) -> None:
+    """See that the libraries of the trackers are installed.
+
+    Raises:
+        UsageError: If one is missing, with its extra.
+    """
+    for one in trackers:
+        need(f"log_to: {one.kind}", one.kind, [one.kind])
+
+
+class Tracking:
+    """A display that hands progress on to another display and to trackers.
+
+    Args:
+        shown: The display.
+        settings: Of the trackers.
+        began: Of a tracker's run, by the settings of the tracker.
+    """
+
+    def __init__(
+        self, shown: Display, settings: Sequence[LogTo], began: Callable[[LogTo], Began]
+    ) -> None:
+        self._shown = shown
+        self._settings = tuple(settings)
+        self._began = began
+        self._threads: list[_Thread] = []
+        self._next = 0.0
+
+    def _begin(self) -> None:
+        # The run directory is there now.
+        if not self._threads:
+            self._threads = [_Thread(one.kind, self._began(one)) for one in self._settings]
+
+    def start(self, title: str, total: int) -> None:
+        """Begin: the run's title and its number of units."""
+        self._shown.start(title, total)
+        self._begin()
+
+    def update(self, progress: Progress) -> None:
+        """Show the run's state; trackers get one now and then."""
+        self._shown.update(progress)
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _GAP_S
+            metrics = of_progress(progress)
+            for thread in self._threads:
+                thread.put(lambda tracker: tracker.log(metrics, int(progress.elapsed_s)))
+
+    def note(self, text: str) -> None:
+        """Show a message."""
+        self._shown.note(text)
+
+    def stop(self) -> None:
+        """End the display; trackers wait for the results."""
+        self._shown.stop()
+
+    def finish(self, result: Result | None, state: State) -> None:
+        """Log the results, wait for the trackers for a bounded time, and say which ones failed."""
+        self._begin()
+        metrics = {} if result is None else of_result(result)
+        for thread in self._threads:
+            thread.finish(lambda tracker: tracker.end(metrics, state))
+        until = time.monotonic() + _END_S
+        for thread in self._threads:
+            if fault := thread.fault(max(0.0, until - time.monotonic())):
+                self._shown.note(f"log_to: {thread.kind}: {fault}; the run is not affected")
+
+
+class _Thread:
+    """A tracker in its thread."""
+
+    def __init__(self, kind: str, began: Began) -> None:
+        self.kind = kind
+        self._tracker = _tracker(kind)
+        self._fault = ""
+        self._tasks: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(_MAX_WAITING)
+        # A daemon: what it waits for must not keep the process.
+        self._thread = threading.Thread(target=self._work, name=f"log_to-{kind}", daemon=True)
+        self.put(lambda tracker: tracker.begin(began))
+        self._thread.start()
+
+    def put(self, task: Callable[[Tracker], None]) -> None:
+        """Have it do something; dropped if it is too slow."""
+        try:
+            self._tasks.put_nowait(task)
+        except queue.Full:
+            _log.debug("log_to: %s is slow; a point of progress is dropped", self.kind)
+
+    def finish(self, task: Callable[[Tracker], None]) -> None:
+        """Have it do a last thing, instead of what waits for a slow tracker."""
+        while True:
+            try:
+                self._tasks.put_nowait(task)
+                self._tasks.put_nowait(None)
+            except queue.Full:
+                self._tasks.get_nowait()
+            else:
+                return
+
+    def fault(self, timeout_s: float) -> str:
+        """Return why it failed, empty if it did not, after waiting for it."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return f"no answer after {_END_S:g} s"
+        return self._fault
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            if self._fault:
+                continue
+            try:
+                task(self._tracker)
+            except Exception as error:  # noqa: BLE001 (stated boundary: no tracker may break a run)
+                _log.debug("log_to: %s failed", self.kind, exc_info=True)
+                self._fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:400]
+
+
+def _tracker(kind: str) -> Tracker:
+    module = importlib.import_module(f"orchestrator.trackers.{kind}")
+    found: Tracker = getattr(module, f"{kind.capitalize()}Tracker")()
+    return found
+
+
+def of_progress(progress: Progress) -> dict[str, float]:
+    """Return the state of a run as metrics."""
+    done = progress.units_stored + progress.units_done
+    found = {
+        "progress/units": float(done),
+        "progress/units_failed": float(progress.units_failed),
+        "progress/requests": float(progress.requests_sent),
+    }
+    total = progress.units_total - progress.units_not_needed
+    return found | ({"progress/share": done / total} if total else {})
+
+
+def of_result(result: Result) -> dict[str, float]:
+    """Return the results of a run as metrics: ratings, and the tables with a row for each model.
+
+    A metric is `TABLE/COLUMN/MODEL`, with `.low` and `.high` where it has an interval. What is
+    undefined is left out. A ranking by a judge that can't be trusted is left out too.
+    """
+    found: dict[str, float] = {}
+    for one in result.rankings:
+        if one.warning:
+            continue
+        for model in one.ratings:
+            name = _name("rating", one.source or "ranking", one.judge or "all judges", model.model)
+            found |= _of_cell(name, Measured(model.rating, model.low, model.high))
+    for table in result.tables:
+        found |= dict(_of_table(table))
+    done = result.completeness
+    found |= {"units/ended": float(done.ended), "units/failed": float(done.failed)}
+    return dict(list(found.items())[:_MAX_METRICS])
+
+
+def _of_table(table: Table) -> Iterator[tuple[str, float]]:
+    models = [row[0] for row in table.rows]
+    if table.warning or not table.columns or table.columns[0].name != "model":
+        return
+    if len(set(models)) < len(models):
+        return
+    for row in table.rows:
+        for column, cell in zip(table.columns[1:], row[1:], strict=True):
+            name = _name(table.source or table.key, column.name, str(row[0]))
+            yield from _of_cell(name, cell).items()
+
+
+def _of_cell(name: str, cell: object) -> dict[str, float]:
+    measured = cell if isinstance(cell, Measured) else None
+    value = cell if measured is None else measured.value
+    values = {name: value}
+    if measured is not None:
+        values |= {f"{name}.low": measured.low, f"{name}.high": measured.high}
+    return {
+        one: float(number)
+        for one, number in values.items()
+        if isinstance(number, int | float) and math.isfinite(number)
+    }
+
+
+def _name(*parts: str) -> str:
+    return "/".join(map(_accepted, parts))[:_MAX_NAME]
+
+
+def _accepted(text: str) -> str:
+    """Return a name in characters that all trackers accept."""
+    kept = (c if c.isascii() and (c.isalnum() or c in "_-. ") else "_" for c in text)
+    return "".join(kept).strip() or "_"
+
+
+def parameters(
+    settings: Mapping[str, Any], prefix: str = ""
+) -> dict[str, str | int | float | bool]:
+    """Return the settings of a recipe by dotted name, as trackers keep parameters."""
+    found: dict[str, str | int | float | bool] = {}
+    for name, value in settings.items():
+        path = f"{prefix}{_accepted(name)}"
+        if isinstance(value, Mapping):
+            found |= parameters(value, f"{path}.")
+        elif isinstance(value, list | tuple):
+            entries = dict(zip(map(str, range(len(value))), value, strict=True))
+            found |= parameters(entries, f"{path}.")
+        elif value is not None:
+            found[path[:_MAX_NAME]] = value if isinstance(value, int | float) else str(value)
+    return found

@@ -1,0 +1,99 @@
+"""`on_end`: a command at the end of a call, with the result in its environment."""
+
+import json
+import time
+
+import psutil
+import pytest
+
+from orchestrator.errors import EXIT_USAGE
+
+ANSWERS = [{"kind": "answers", "answer": {"max_tokens": 4}}]
+
+
+@pytest.fixture
+def run(command, recipe):
+    """Run a recipe with a command at its end."""
+
+    def call(on_end, *more, **changes):
+        path = recipe(methods=ANSWERS, on_end=on_end, **changes)
+        return command("run", path, "--allow-code", "--display", "json", *more)
+
+    return call
+
+
+def notes(said: str) -> list[str]:
+    # Also: each line on stderr is JSON, to the last one.
+    events = [json.loads(line) for line in said.splitlines()]
+    return [one["text"] for one in events if one["event"] == "note"]
+
+
+def test_the_command_gets_the_result_and_no_secrets(run, here, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "very-secret")
+    monkeypatch.setenv("OTHER", "not named")
+    monkeypatch.setenv("CHAT_URL", "http://127.0.0.1/chat")
+    hook = {"command": "env > told; test -e runs/made/lock", "env_from": ["CHAT_URL"]}
+    code, _, said = run(hook)
+    assert (code, [note for note in notes(said) if "on_end" in note]) == (0, [])
+    told = dict(
+        line.partition("=")[::2] for line in (here / "told").read_text("utf-8").splitlines()
+    )
+    assert told["ORCHESTRATOR_STATE"] == "complete"
+    assert told["ORCHESTRATOR_RUN"] == str(here / "runs" / "made")
+    assert told["ORCHESTRATOR_UNITS"] == told["ORCHESTRATOR_UNITS_ENDED"] != "0"
+    assert told["ORCHESTRATOR_UNITS_FAILED"] == "0"
+    assert told["CHAT_URL"] == "http://127.0.0.1/chat"
+    assert not {"MY_API_KEY", "OTHER"} & set(told)
+
+
+def test_without_permission_the_recipe_is_refused(command, recipe):
+    path = recipe(methods=ANSWERS, on_end="touch hacked")
+    code, _, said = command("run", path)
+    assert code == EXIT_USAGE
+    assert "on_end: a command of the recipe's choice is not run without permission" in said
+    assert "--allow-code" in said
+
+
+def test_its_failure_is_said_and_changes_nothing(run, here):
+    code, _, said = run("echo why; exit 7")
+    assert code == 0
+    assert notes(said)[-1] == "on_end: exit code 7; its output is in runs/made/on_end.log"
+    log = here / "runs" / "made" / "on_end.log"
+    assert log.read_text("utf-8") == "why\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_that_hangs_is_ended_with_what_it_started(run, here):
+    hook = {"command": "sleep 60 & echo $! > pid; trap '' TERM; sleep 60", "timeout_s": 0.3}
+    began = time.monotonic()
+    code, _, said = run(hook)
+    assert code == 0
+    assert "on_end: stopped after 0.3 s" in notes(said)[-1]
+    assert time.monotonic() - began < 30
+    left = int((here / "pid").read_text("utf-8"))
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_run_that_fails_says_so_too(run, here):
+    (here / "taken").touch()
+    code, _, _ = run("env > told", "--run-dir", "taken")
+    assert code == EXIT_USAGE
+    told = (here / "told").read_text("utf-8").splitlines()
+    assert "ORCHESTRATOR_STATE=failed" in told
+    assert any(line.startswith("ORCHESTRATOR_ERROR=taken") for line in told)
+
+
+def test_a_secret_in_the_command_is_refused(command, recipe):
+    token = "hf_" + "x" * 24
+    code, _, said = command("check", recipe(methods=ANSWERS, on_end=f"curl {token}"))
+    assert code == EXIT_USAGE
+    assert "looks" in said
+    assert token not in said
+
+
+def test_no_revision_holds_the_command(run, here):
+    run("true")
+    revisions = list((here / "runs" / "made" / "revisions").iterdir())
+    assert revisions
+    for path in revisions:
+        assert "on_end" not in path.read_text("utf-8")
