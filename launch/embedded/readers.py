@@ -76,7 +76,9 @@ class Forced:
         chosen = logits.gather(-1, targets[:, None])
         self.logprobs += (chosen[:, 0] - total).tolist()
         if self.ranked:
-            self.ranks += ((logits > chosen).sum(-1) + 1).tolist()
+            # Ones and zeros as float32, whose sums are exact and several times as fast.
+            above = torch.gt(logits, chosen, out=torch.empty_like(logits))
+            self.ranks += (above.sum(-1).long() + 1).tolist()
         if self.n_top:
             values, ids = logits.topk(min(self.n_top, logits.shape[-1]), -1)
             listed = (values - total[:, None]).tolist()

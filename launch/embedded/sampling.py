@@ -17,6 +17,7 @@ from torch import Tensor
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_CACHED_NUMBERS = 1 << 19
 _MASK_64 = (1 << 64) - 1
 Alternatives = tuple[list[int], list[float]]
 
@@ -87,6 +88,7 @@ class Sampler:
         self._keys = np.array([draw.key for draw in warm], dtype=np.uint64)
         heat = torch.tensor([draw.temperature for draw in warm], dtype=torch.float32)
         self._temperature = heat[:, None].to(device)
+        self._heats = bool((heat != 1).any())
         self._cut = [row for row, draw in enumerate(warm) if draw.top_k > 0 or draw.top_p < 1]
         cut = [warm[row] for row in self._cut]
         unlimited = np.iinfo(np.int64).max
@@ -104,22 +106,40 @@ class Sampler:
             logits: float32, shape `(rows, vocabulary)`.
             steps: How many tokens each row has drawn before.
         """
-        chosen = logits.argmax(-1)
+        if not self._all_warm or not self._warm:
+            chosen = logits.argmax(-1)
         if self._warm:
             counts = np.array(steps, dtype=np.uint64)[self._warm]
-            warm = logits if self._all_warm else logits[self._rows]
-            weights = (warm / self._temperature).softmax(-1, dtype=torch.float64)
-            if self._cut:
-                kept = _kept(weights[self._cut], self._top_k, self._top_p)
-                weights[self._cut] *= kept
-            reached = weights.cumsum(-1)
             numbers = torch.from_numpy(uniforms(self._keys, counts)).to(self._device)
-            drawn = torch.searchsorted(reached, numbers[:, None] * reached[:, -1:], right=True)
-            chosen[self._rows] = drawn[:, 0].clamp_(max=warm.shape[-1] - 1)
-        total = torch.logsumexp(logits, -1)
+            warm = logits if self._all_warm else logits[self._rows]
+            pieces = self._pieces(warm)
+            tokens = torch.cat([self._drawn(warm[rows], rows, numbers[rows]) for rows in pieces])
+            if self._all_warm:
+                chosen = tokens
+            else:
+                chosen[self._rows] = tokens
+        total = torch.cat([torch.logsumexp(logits[rows], -1) for rows in self._pieces(logits)])
         logprobs = logits.gather(-1, chosen[:, None])[:, 0] - total
         read = self._read(logits, total) if self._top or self._given else {}
         return Drawn(chosen.tolist(), logprobs.tolist(), read)
+
+    def _pieces(self, logits: Tensor) -> list[slice]:
+        """Rows to compute together: what they need fits into a processor's cache."""
+        n_rows, vocabulary = logits.shape
+        step = n_rows if self._device.type != "cpu" else max(1, _CACHED_NUMBERS // vocabulary)
+        return [slice(first, first + step) for first in range(0, n_rows, max(1, step))]
+
+    def _drawn(self, warm: Tensor, rows: slice, numbers: Tensor) -> Tensor:
+        """Tokens of some of the rows that are not greedy."""
+        heated = warm / self._temperature[rows] if self._heats else warm
+        weights = heated.softmax(-1, dtype=torch.float64)
+        cut = [place for place, row in enumerate(self._cut) if rows.start <= row < rows.stop]
+        if cut:
+            inside = [self._cut[place] - rows.start for place in cut]
+            weights[inside] *= _kept(weights[inside], self._top_k[cut], self._top_p[cut])
+        reached = weights.cumsum(-1)
+        drawn = torch.searchsorted(reached, numbers[:, None] * reached[:, -1:], right=True)
+        return drawn[:, 0].clamp_(max=warm.shape[-1] - 1)
 
     def _read(self, logits: Tensor, total: Tensor) -> dict[int, Alternatives]:
         read: dict[int, Alternatives] = {}
