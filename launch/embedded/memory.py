@@ -16,6 +16,17 @@ from launch.embedded.layout import clean_length, grown
 
 _SHARE: Final = 4
 _GROUP: Final = Path("/sys/fs/cgroup")
+# Of control groups of versions 2 and 1: limit, what is taken, and what of that are cached files.
+_GROUP_FILES: Final = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
+)
+_MANY: Final = 1 << 62
 _PROMPT_COPIES: Final = 2
 """Of a prompt's keys and values: its own, and one beside the others of its batch."""
 
@@ -33,13 +44,19 @@ def usual_bytes(device: torch.device, n_models: int) -> int:
 
 
 def _left_in_group(folder: Path) -> int:
-    """Bytes that a control group (version 2) may still take; a large number without a limit."""
-    try:
-        most = int((folder / "memory.max").read_text(encoding="ascii"))
-        used = int((folder / "memory.current").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 1 << 62
-    return max(0, most - used)
+    """Bytes that the control group of a container may still take; many without a limit."""
+    left = _MANY
+    for limit, taken, statistics, cached in _GROUP_FILES:
+        try:
+            most = int((folder / limit).read_text(encoding="ascii"))
+            used = int((folder / taken).read_text(encoding="ascii"))
+            lines = (folder / statistics).read_text(encoding="ascii").splitlines()
+        except (OSError, ValueError):
+            continue
+        # Files that were read count as used until the room is needed.
+        held = dict(line.split(maxsplit=1) for line in lines if " " in line)
+        left = min(left, max(0, most - used + int(held.get(cached, 0))))
+    return left
 
 
 class Held(Protocol):

@@ -150,15 +150,35 @@ def test_by_default_models_share_a_quarter_of_what_is_free(
     assert found.kv_bytes == 10 << 20
 
 
-def test_free_memory_is_that_of_the_control_group(tmp_path: Path) -> None:
-    device = torch.device("cpu")
-    assert 0 < memory.free_bytes(device) < 1 << 50
+@pytest.mark.parametrize(
+    ("limit", "taken", "statistics", "cached"),
+    [
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        ),
+    ],
+)
+def test_free_memory_is_that_of_the_control_group(
+    tmp_path: Path, limit: str, taken: str, statistics: str, cached: str
+) -> None:
+    (tmp_path / "memory").mkdir()
     assert memory._left_in_group(tmp_path) == 1 << 62
-    (tmp_path / "memory.current").write_text("300\n")
-    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / taken).write_text("300\n")
+    (tmp_path / statistics).write_text(f"anon 200\n{cached} 90\n")
+    (tmp_path / limit).write_text("max\n")
     assert memory._left_in_group(tmp_path) == 1 << 62
-    (tmp_path / "memory.max").write_text("1000\n")
-    assert memory._left_in_group(tmp_path) == 700
+    (tmp_path / limit).write_text("1000\n")
+    assert memory._left_in_group(tmp_path) == 790
+    (tmp_path / limit).write_text("100\n")
+    assert memory._left_in_group(tmp_path) == 0
+
+
+def test_some_memory_is_free() -> None:
+    assert 0 < memory.free_bytes(torch.device("cpu")) < 1 << 50
 
 
 @settings(max_examples=60)
