@@ -106,18 +106,12 @@ class Sampler:
             logits: float32, shape `(rows, vocabulary)`.
             steps: How many tokens each row has drawn before.
         """
-        if not self._all_warm or not self._warm:
+        if self._all_warm and self._warm:
+            chosen = self._tokens(logits, steps)
+        else:
             chosen = logits.argmax(-1)
-        if self._warm:
-            counts = np.array(steps, dtype=np.uint64)[self._warm]
-            numbers = torch.from_numpy(uniforms(self._keys, counts)).to(self._device)
-            warm = logits if self._all_warm else logits[self._rows]
-            pieces = self._pieces(warm)
-            tokens = torch.cat([self._drawn(warm[rows], rows, numbers[rows]) for rows in pieces])
-            if self._all_warm:
-                chosen = tokens
-            else:
-                chosen[self._rows] = tokens
+            if self._warm:
+                chosen[self._rows] = self._tokens(logits[self._rows], steps)
         total = torch.cat([torch.logsumexp(logits[rows], -1) for rows in self._pieces(logits)])
         logprobs = logits.gather(-1, chosen[:, None])[:, 0] - total
         read = self._read(logits, total) if self._top or self._given else {}
@@ -128,6 +122,13 @@ class Sampler:
         n_rows, vocabulary = logits.shape
         step = n_rows if self._device.type != "cpu" else max(1, _CACHED_NUMBERS // vocabulary)
         return [slice(first, first + step) for first in range(0, n_rows, max(1, step))]
+
+    def _tokens(self, warm: Tensor, steps: Sequence[int]) -> Tensor:
+        """Draw a token for each row that is not greedy."""
+        counts = np.array(steps, dtype=np.uint64)[self._warm]
+        numbers = torch.from_numpy(uniforms(self._keys, counts)).to(self._device)
+        pieces = self._pieces(warm)
+        return torch.cat([self._drawn(warm[rows], rows, numbers[rows]) for rows in pieces])
 
     def _drawn(self, warm: Tensor, rows: slice, numbers: Tensor) -> Tensor:
         """Tokens of some of the rows that are not greedy."""
