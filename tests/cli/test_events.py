@@ -43,3 +43,16 @@ def test_what_is_wrong_is_an_error_with_its_places(command, recipe, change, n_fa
     assert error["event"] == "error"
     assert error["text"]
     assert [fault["file"] for fault in error["faults"]] == ["made.yaml"] * n_faults
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--display", "json", "--limit", "x"), ("--display=json", "--lmit", "3"), ("--display=json",)],
+)
+def test_a_wrong_command_is_json_too(command, recipe, arguments):
+    given = () if arguments == ("--display=json",) else (recipe(),)
+    code, out, err = command("run", *given, *arguments)
+    assert (code, out) == (EXIT_USAGE, "")
+    (error,) = events(err)
+    assert error["event"] == "error"
+    assert error["text"].startswith("orchestrator run: ")

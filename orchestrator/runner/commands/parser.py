@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,10 +28,14 @@ class Parser(argparse.ArgumentParser):
         return found, []
 
     def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
-        """Print usage and message, then exit with 2."""
+        """Print usage and message, or a JSON event for `--display json`, then exit with 2."""
         if "are required" in message and (hint := self._hint(self._given)):
             # argparse reports what is missing before what is unknown.
             message = f"unrecognized arguments: {hint}"
+        if _is_json(self._given):
+            json = importlib.import_module("json")
+            event = {"event": "error", "text": f"{self.prog}: {message}", "faults": []}
+            self.exit(2, json.dumps(event) + "\n")
         super().error(message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
@@ -57,6 +62,12 @@ class Parser(argparse.ArgumentParser):
             if near := _nearest(name, known):
                 return f"{argument}; did you mean {near!r}?"
         return ""
+
+
+def _is_json(arguments: Sequence[str]) -> bool:
+    """Return True if a program reads stderr, by arguments that could not be parsed."""
+    pairs = itertools.pairwise(arguments)
+    return "--display=json" in arguments or ("--display", "json") in pairs
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
