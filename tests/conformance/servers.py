@@ -141,7 +141,7 @@ REAL_KINDS = {
         ("embedded", 1e-4, "", ()),
         # A label's errors add up over its tokens: at most 6.7e-5 a token, 1.2e-4 a label.
         ("vllm", 2e-4, "", _LONG),
-        ("llamacpp", 1e-3, "f32", ()),
+        ("llamacpp", 1e-3, "f32", _LONG),
         # Weights and what they are multiplied by are rounded to 11 bits.
         ("llamacpp_f16", 0.1, "f16", _LONG),
         # What weights are multiplied by is rounded to 8 bits: no error, but another model.
