@@ -127,7 +127,14 @@ def _apart(n_apart: int, n_pairs: int) -> Phrase:
         "the two intervals" if n_pairs == 1 else f"the intervals of {n_apart} of {n_pairs} pairs"
     )
     do = "do not overlap" if n_apart or n_pairs > 1 else "overlap"
-    return phrase(f"{which[:1].upper()}{which[1:]} {do} (not adjusted for multiple comparisons).")
+    tested = (
+        ""
+        if n_apart == n_pairs
+        else " `orchestrator compare` tests differences on the same prompts."
+    )
+    return phrase(
+        f"{which[:1].upper()}{which[1:]} {do} (not adjusted for multiple comparisons).{tested}"
+    )
 
 
 def _is_apart(high: Measured, low: Measured) -> bool:
