@@ -1,7 +1,7 @@
-"""Two runs side by side: their recipes, the tables that both have, the items that differ most.
+"""Two runs side by side: paired differences, their recipes, tables of both, items that differ most.
 
-Nothing is estimated here. A difference of two estimates is shown as a number without an interval,
-and the page says so: runs on the same items are not independent.
+Paired differences are those of `orchestrator compare`. A difference of two numbers of the reports
+is shown without an interval, and the page says so: runs on the same items are not independent.
 """
 
 import re
@@ -11,9 +11,12 @@ from typing import Any, Final
 import polars as pl
 
 from orchestrator import numbers
+from orchestrator.errors import OrchestratorError
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
+from orchestrator.runner.api import compare
 from orchestrator.view.items import Items
+from orchestrator.view.overview import table_of
 from orchestrator.view.snapshot import Snapshot
 
 _MOST_ITEMS: Final = 50
@@ -21,6 +24,8 @@ _MOST_SETTINGS: Final = 200
 _MAX_SETTING: Final = 300
 _DECIMALS: Final = re.compile(r"\.(\d+)")
 _PERCENT: Final = "%"
+# The page has settings and items of its own.
+_SHOWN_OTHERWISE: Final = frozenset({"compare.settings", "compare.items"})
 # Columns of words that say what was found, not what a row is about.
 _FOUND: Final = frozenset({"rank", "group", "causes", "share"})
 
@@ -53,6 +58,7 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
     shared = [one for one in a.items.measures if one in b.items.measures]
     chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
     return {
+        "paired": _paired(a, b),
         "settings": settings[:_MOST_SETTINGS],
         "tables": tables,
         "measures": shared,
@@ -60,6 +66,24 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
         "items": [] if chosen is None else _items(a.items, b.items, chosen.key),
         "n_shared": len(a.items.table.join(b.items.table, on="item", how="semi")),
         "n_items": [len(a.items.table), len(b.items.table)],
+    }
+
+
+def _paired(a: Snapshot, b: Snapshot) -> Data:
+    """The comparison of both runs, as `orchestrator compare` prints it; or why there is none."""
+    try:
+        found = compare(a.result, b.result, allow_code=a.result.allow_code)
+    except OrchestratorError as error:
+        return {"headline": [safe_line(str(error))], "notes": [], "tables": []}
+    finally:
+        # It reads whole frames, which need not stay in memory.
+        for one in (a, b):
+            one.result.frames.forget()
+    shown = [table for table in found.tables if table.key not in _SHOWN_OTHERWISE]
+    return {
+        "headline": [safe_line(line) for line in found.headline],
+        "notes": [safe_line(line) for line in found.notes],
+        "tables": [table_of(table) | {"source": safe_line(table.source)} for table in shown],
     }
 
 

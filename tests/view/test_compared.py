@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+import orchestrator
 from orchestrator import numbers
 from orchestrator.view.compared import _difference, _merged
 from tests.view.runs import answers_frame, items_frame, make_run
@@ -74,6 +75,26 @@ def test_items_that_differ_most_stand_first(viewer, tmp_path):
     assert found["items"][0]["name"] == "i3"
     assert found["items"][0]["values"][2] == pytest.approx(-5.0)
     assert found["settings"] == []
+    # The same as `orchestrator compare` says, which pairs the items.
+    paired = found["paired"]
+    expected = orchestrator.compare(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
+    assert paired["headline"] == list(expected.headline)
+    assert [table["title"] for table in paired["tables"]] == ["B - A"]
+    assert "6 items in common; A has 6, B has 6." in paired["notes"]
+
+
+def test_runs_without_common_items_are_said_to_have_none(viewer, tmp_path):
+    settings = {"name": "made", "models": {}, "methods": [{"kind": "answers"}]}
+    for name in ("one", "two"):
+        items = items_frame(4).with_columns(item=pl.col("item") + name)
+        if name == "one":
+            # As a newer version writes it.
+            items = items.with_columns(messages=pl.lit(None, pl.String))
+        answers = answers_frame(4).with_columns(item=pl.col("item") + name)
+        make_run(tmp_path / "runs" / name, {"items": items, "answers": answers}, settings)
+    found = viewer(tmp_path / "runs").enter().json("/api/compare?a=one&b=two")
+    assert "have no item in common" in found["paired"]["headline"][0]
+    assert found["paired"]["tables"] == []
 
 
 def test_an_unknown_run_is_said_to_be_missing(viewer, tmp_path):

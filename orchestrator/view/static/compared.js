@@ -25,7 +25,8 @@ export const compared = async ({ query, go }) => {
     trail: [["", `${a} and ${b}`]],
     content: h("div", { class: "wide" }, h("div", { class: "head" }, h("div", {}, h("p", { class: "kind" }, "Two runs"), h("h1", {}, name(a), " and ", name(b)))),
       run("A", a, found.n_items[0]), run("B", b, found.n_items[1]), h("p", { class: "note" }, `${count(found.n_shared)} items are in both runs.`),
-      part("Tables of both runs", h("p", { class: "note" }, "Differences have no intervals here: runs over the same items are dependent, so the intervals of the two runs do not show whether they differ. `orchestrator compare` computes paired intervals."),
+      part("Paired differences", found.paired.headline.map((line) => h("p", {}, name(line))), found.paired.notes.map((line) => h("p", { class: "note" }, name(line))), found.paired.tables.map(table)),
+      part("Tables of both runs", h("p", { class: "note" }, "Differences of these numbers have no intervals: runs over the same items are dependent, so the intervals of the two runs do not show whether they differ. The paired differences above do."),
         found.tables.length ? found.tables.map(table) : h("p", {}, "These runs have no tables with the same columns.")),
       part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No shared item has a different value.")),
       part("Settings that differ", found.settings.length
