@@ -36,7 +36,7 @@ def test_a_method_of_one_score_is_checked_planned_run_and_reported(command, reci
     assert rows["item"].n_unique() == 4
     assert rows["brevity"].is_between(0, 1).all()
     reported = command("report", "made", "--allow-code", "--format", "json")[1]
-    (table,) = (one for one in json.loads(reported) if one.get("table") == "scores")
+    (table,) = (one for one in json.loads(reported)["tables"] if one["table"] == "scores")
     (row,) = table["rows"]
     assert (row["model"], row["score"], row["better"]) == ("a", "brevity", "higher")
     assert row["mean"]["value"] == pytest.approx(rows["brevity"].mean())

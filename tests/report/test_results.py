@@ -35,7 +35,7 @@ def test_a_table_says_what_it_rests_on_and_why_a_number_is_missing():
 
 
 def test_a_table_is_a_document_with_null_for_what_is_undefined():
-    (document,) = json.loads(as_text("json", FOUND))
+    (document,) = json.loads(as_text("json", FOUND))["tables"]
     assert document["table"] == "made.up"
     assert document["rows"][0]["right"]["low"] == 0.4
     assert document["rows"][1]["right"]["value"] is None
@@ -47,8 +47,9 @@ def test_a_table_is_escaped_in_markdown():
     assert "- a note" in text
 
 
-def test_nothing_found_is_an_empty_list():
-    assert json.loads(as_text("json", Findings([], {}))) == []
+def test_nothing_found_is_an_object_without_rankings_and_tables():
+    found = json.loads(as_text("json", Findings([], {})))
+    assert (found["rankings"], found["tables"]) == ([], [])
     assert as_tables(Findings([], {})) == []
 
 
