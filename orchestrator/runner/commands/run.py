@@ -97,9 +97,9 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
 def _elsewhere(result: api.Result) -> list[str]:
     """Say where the rest of the results is."""
     run = paths.shown(result.path)
-    n_tables = len(result.tables) + len(result.rankings)
+    n_tables = numbers.counted(len(result.tables) + len(result.rankings), "table")
     return [
-        f"All {numbers.counted(n_tables, 'table')}: orchestrator report {run} --full",
+        f"In full ({n_tables}): orchestrator report {run} --full",
         f"A page: orchestrator report {run} --html · each item: orchestrator view {run}",
     ]
 
