@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.errors import StatisticsError as StatisticsError
     from orchestrator.errors import StoreError as StoreError
     from orchestrator.errors import UsageError as UsageError
+    from orchestrator.runner.api import Citation as Citation
     from orchestrator.runner.api import Comparison as Comparison
     from orchestrator.runner.api import GateResult as GateResult
     from orchestrator.runner.api import Plan as Plan
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Citation",
     "Comparison",
     "DatasetError",
     "Fault",

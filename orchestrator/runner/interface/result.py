@@ -186,7 +186,7 @@ class Result:
 
     @cached_property
     def brief(self) -> Brief:
-        """The run in brief: answers in sentences, how far to trust them, and the cost.
+        """The run in brief, as answers in sentences, with how far to trust them and the cost.
 
         The terminal, reports, the viewer and notebooks show it first.
         """
