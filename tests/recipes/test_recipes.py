@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,6 +39,12 @@ def delete_rows(run_dir: Path) -> None:
         file.unlink()
 
 
+def results_of(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report says of the models, without what its calls took."""
+    brief = {name: value for name, value in report["brief"].items() if name != "cost"}
+    return {"brief": brief, "rankings": report["rankings"], "tables": report["tables"]}
+
+
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if on_embedded(r)], ids=lambda r: r.stem)
 def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, tmp_path):
     done = run(recipe, tmp_path / "run", "--limit", _FEW)
@@ -61,4 +68,4 @@ def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, 
     assert set(after) == set(before)
     for name, frame in before.items():
         assert after[name].equals(frame), name
-    assert json.loads(again.stdout) == tables
+    assert results_of(json.loads(again.stdout)) == results_of(tables)
