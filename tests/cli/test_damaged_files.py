@@ -84,12 +84,18 @@ def whole(tmp_path_factory):
     return here
 
 
+def results_of(report: str) -> tuple[object, object]:
+    """Return the rankings and tables of a report; other files tell when it was made."""
+    document = json.loads(report)
+    return document["rankings"], document["tables"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
     shutil.copytree(whole, here, dirs_exist_ok=True)
-    expected = command("report", "made", "--format", "json")[1]
+    expected = results_of(command("report", "made", "--format", "json")[1])
     for damage in DAMAGES:
         if (file, damage) == ("lock", folder):
             continue  # below
@@ -109,7 +115,7 @@ def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
             code, out, err = command(*arguments)
             assert code in {0, 1, 2}, (what, arguments, err)
             if arguments[-1] == "json" and code == 0:
-                assert out == expected, what
+                assert results_of(out) == expected, what
             if code:
                 advice = ("repair", "orchestrator run", "remove", "once more", "same command")
                 assert any(word in err for word in advice), (what, arguments, err)
@@ -118,8 +124,9 @@ def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
         code, out, err = command("run", "made.yaml", "--display", "plain", "--format", "json")
         assert code == 0, (what, err)
         assert "nothing to send" in err, (what, err)
-        assert out == expected, what
-        assert command("report", "made", "--format", "json")[1] == expected, what
+        assert results_of(out) == expected, what
+        reported = command("report", "made", "--format", "json")[1]
+        assert results_of(reported) == expected, what
         assert command("status", "made")[0] == 0, what
 
 
