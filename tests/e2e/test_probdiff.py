@@ -121,7 +121,7 @@ def test_thresholds_cost_no_request(server, tmp_path):
     recipe = write_recipe(tmp_path / "r.json", server, n=6, methods=METHODS[:1])
     run(recipe, tmp_path / "run")
     total = stats(server)["total"]
-    done = run(recipe, tmp_path / "run", "--set", "methods.0.deltas=[-0.5,-1]")
+    done = run(recipe, tmp_path / "run", "--set", "methods.0.deltas=[-0.5,-1]", "--full")
     assert done.returncode == EXIT_COMPLETE
     assert stats(server)["total"] == total
     assert "share with d >= -0.5" in " ".join(done.stdout.split())

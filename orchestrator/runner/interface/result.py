@@ -27,7 +27,7 @@ from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.similar_items import notes_on_frame
-from orchestrator.runner.planning.spending import spent_by
+from orchestrator.runner.planning.spending import Spent, spent_by
 from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
@@ -62,6 +62,7 @@ class Result:
         completeness: How far the run is, and how many units failed.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
+        spent: What all calls of the run took; None where it kept no account of them.
         allow_code: Whether kinds from outside this project may be imported.
     """
 
@@ -75,6 +76,7 @@ class Result:
         allow_code: bool = False,
         frames: FrameFiles | None = None,
         orders: Orders | None = None,
+        spent: Spent | None = None,
     ) -> None:
         self.path = path
         self.frames = FrameFiles(path / "results") if frames is None else frames
@@ -82,6 +84,7 @@ class Result:
         self.notes = tuple(notes)
         self.completeness = completeness or Completeness()
         self.orders = orders
+        self.spent = spent
         self.allow_code = allow_code
 
     @property
@@ -203,9 +206,7 @@ class Result:
     @property
     def _cost(self) -> Cost | None:
         """Resources that all calls used; None where the run kept no account of them."""
-        directory = RunDirectory.open(self.path)
-        with Store.open(directory.store_path, read_only=True) as store:
-            spent = spent_by(store)
+        spent = self.spent
         if spent is None:
             return None
         models = self.settings.get("models", {}).values()
@@ -412,6 +413,13 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
             )
         orders = read_orders(store)
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
+        spent = spent_by(store)
     return Result(
-        path, notes=notes, completeness=done, allow_code=allow_code, frames=frames, orders=orders
+        path,
+        notes=notes,
+        completeness=done,
+        allow_code=allow_code,
+        frames=frames,
+        orders=orders,
+        spent=spent,
     )

@@ -17,7 +17,7 @@ from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.planning.spending import money_spent
+from orchestrator.runner.planning.spending import money_spent, spent_by
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import (
     completeness,
@@ -151,6 +151,8 @@ def _run(
         if not progress.requests_sent and told:
             progress = msgspec.structs.replace(progress, models=told)
         directory.write_status(msgspec.to_builtins(progress), last_outcome=store.last_outcome)
+        # Read here: a reader that opened the store afterwards would leave its log in the folder.
+        spent = spent_by(store)
     return Result(
         directory.path,
         ended,
@@ -159,6 +161,7 @@ def _run(
         allow_code=prepared.allow_code,
         frames=frames,
         orders=orders,
+        spent=spent,
     )
 
 
