@@ -25,9 +25,10 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.models.identity import identity_key
+from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.similar_items import notes_on_frame
-from orchestrator.runner.planning.spending import Spent, spent_by
+from orchestrator.runner.planning.spending import spent_by
 from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
