@@ -65,10 +65,13 @@ def log_of(run_dir):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=30, process=None):
+    """Wait for a condition, at most so many seconds; a process that ends first fails the test."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < deadline
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"the run ended with {process.returncode} first: {process.communicate()}")
+        assert time.monotonic() < deadline, f"not seen within {seconds} s"
         time.sleep(0.02)
     return found
 
