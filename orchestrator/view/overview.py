@@ -11,7 +11,7 @@ from orchestrator.report.forest import forest
 from orchestrator.report.html import page, rests
 from orchestrator.report.html.cells import grid
 from orchestrator.report.html.figures import Figure
-from orchestrator.report.html.shell import together
+from orchestrator.report.html.shell import can_draw, together
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.phrases import Phrase
 from orchestrator.report.questions import Check
@@ -30,7 +30,7 @@ Tree = list[Any]
 def overview(result: Result) -> dict[str, object]:
     """The run as the report shows it, without examples, which are pages, and without drawings."""
     about = material(result)
-    drawn = page.can_draw()
+    drawn = can_draw()
     parts = [part for part in page.sections(about) if part.figures or part.tables or part.folded]
     return {
         "name": safe_line(about.name),
@@ -113,7 +113,7 @@ def _brief(brief: Brief) -> dict[str, object]:
 
 def drawings(result: Result) -> dict[str, Tree]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
-    if not page.can_draw():
+    if not can_draw():
         return {}
     drawing = importlib.import_module("orchestrator.report.html.drawing")
     found = {}
@@ -162,7 +162,7 @@ def _figure(figure: Figure) -> dict[str, object]:
         "alternative": safe_line(figure.alternative),
         "table": table_of(figure.table),
         "beside": [table_of(table) for table in figure.beside],
-        "is_drawn": figure.picture is not None and page.can_draw(),
+        "is_drawn": figure.picture is not None and can_draw(),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.html import cells, drawing, page, ranked, summed
+from orchestrator.report.html import cells, drawing, page, ranked, shell, summed
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
 from orchestrator.report.html.untrusted import safe_block
@@ -145,7 +145,7 @@ def test_every_figure_has_its_numbers_as_a_table(figures):
 
 
 def test_without_the_extra_there_are_tables_and_a_word(material, monkeypatch):
-    monkeypatch.setattr(page, "_NEEDED", ("no_such_module",))
+    monkeypatch.setattr(shell, "_NEEDED", ("no_such_module",))
     text = page.render(material)
     assert "[report]" in text
     assert "<figure" in text

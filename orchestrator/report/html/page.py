@@ -1,30 +1,22 @@
 """The page: sections of figures, tables and examples in one file under a strict security policy."""
 
-import importlib
-import importlib.util
-import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import chain, count
-from typing import Any, Final
+from typing import Final
 
 import yaml
-from markupsafe import Markup
 
 from orchestrator.report.forest import forest
 from orchestrator.report.html import calibrated, compared, own, ranked, rests, spread, summed
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.material import Material
-from orchestrator.report.html.shell import harmless_json, keyed, own_file, policy, template
+from orchestrator.report.html.shell import can_draw, keyed, page, template, undrawn
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.report.text import safe_name, safe_names
 from orchestrator.tables import Table
 
-_NEEDED: Final = ("altair", "vl_convert")
-# vl-convert's JavaScript engine reserves 64 GiB, and ends the process where it can't.
-_ADDRESS_SPACE_BYTES: Final = 80 << 30
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
 MAX_NAME: Final = 40
@@ -63,24 +55,6 @@ class Section:
         return any((self.figures, self.tables, self.folded, self.examples))
 
 
-def can_draw() -> bool:
-    """Return True if charts can be drawn here."""
-    return not undrawn()
-
-
-def undrawn() -> str:
-    """Name the missing requirements of charts; empty if charts can be drawn."""
-    if any(importlib.util.find_spec(name) is None for name in _NEEDED):
-        return "pip install 'selfeval-orchestrator[report]'"
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most != resource.RLIM_INFINITY and most < _ADDRESS_SPACE_BYTES:
-        return (
-            f"{_ADDRESS_SPACE_BYTES >> 30} GiB of address space, most of it never used, where "
-            f"`ulimit -v` allows {max(most >> 30, 0)}"
-        )
-    return ""
-
-
 def all_figures(material: Material) -> list[Figure]:
     """Every figure of a run, in the order of the page."""
     return [figure for section in sections(material) for figure in section.figures]
@@ -92,32 +66,16 @@ def render(material: Material) -> str:
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
     found = [section for section in sections(material) if section]
-    drawing = importlib.import_module("orchestrator.report.html.drawing") if can_draw() else None
-    specified: dict[str, Any] = {}
-    drawn: dict[str, Markup] = {}
-    for figure in (figure for section in found for figure in section.figures):
-        chart = None if drawing is None else drawing.specification(figure)
-        if drawing is not None and chart is not None:
-            specified[figure.key] = chart
-            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
-            # Shapes and text only, checked where it is made
-            drawn[figure.key] = Markup(picture)  # noqa: S704
-    style, script = own_file("style.css"), own_file("script.js")
     recipe = yaml.safe_dump(rests.portable(material.settings), sort_keys=False, allow_unicode=True)
-    return template("page.html.j2").render(
+    return page(
+        "page.html.j2",
+        [figure for section in found for figure in section.figures],
         material=material,
         sections=found,
         **in_brief(material),
-        warnings=warnings(material, drawn=drawing is not None),
+        warnings=warnings(material, drawn=can_draw()),
         facts=rests.facts(material),
         recipe=safe_block(recipe, _MAX_RECIPE),
-        drawn=drawn,
-        grid=keyed(),
-        style=Markup(style),  # noqa: S704 (our own file)
-        script=Markup(script),  # noqa: S704 (our own file)
-        data=Markup(harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
-        policy=policy(style, script),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
 

@@ -11,8 +11,9 @@ from orchestrator.disk import files
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import UsageError
 from orchestrator.report.html.material import Lost, Material
-from orchestrator.report.html.page import all_figures, render, undrawn
+from orchestrator.report.html.page import all_figures, render
 from orchestrator.report.html.page import summary as page_summary
+from orchestrator.report.html.shell import undrawn
 from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.models.identity import identity_key, server_label
