@@ -7,11 +7,11 @@ Backends know none of them.
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from backends._silence import UNREACHABLE
+from orchestrator.backend import base_url_fault
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -79,18 +79,8 @@ def check_base_url(base_url: str) -> str:
     Raises:
         UsageError: If it is no http(s) URL, or holds a user name or password.
     """
-    try:
-        parts = urlsplit(base_url)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        valid = valid and (parts.port is None or parts.port > 0)
-    except ValueError:
-        valid, parts = False, urlsplit("")
-    if parts.username or parts.password:
-        raise UsageError("a base URL must not contain a key or a password; pass the key as api_key")
-    if not valid or parts.query or parts.fragment:
-        raise UsageError(
-            f"invalid base URL {base_url!r}; expected something like http://127.0.0.1:8000"
-        )
+    if fault := base_url_fault(base_url):
+        raise UsageError(f"a base URL {fault}")
     return base_url.rstrip("/")
 
 

@@ -29,6 +29,8 @@ LOCAL: Final = "local"
 RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
 """With this variable in the environment `answered` hides no fault; the tests set it."""
 
+_NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +59,26 @@ def fault_in(error: Exception) -> str:
     frames = extract_tb(error.__traceback__)
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"
+
+
+def base_url_fault(base_url: str) -> str:
+    """Return why a text can't be the address of a server; empty if it can.
+
+    The text may hold a key, so the reason does not repeat it.
+
+    Args:
+        base_url: Such as http://127.0.0.1:8000.
+    """
+    try:
+        parts = urlsplit(base_url)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return _NO_URL
+    if parts.username or parts.password:
+        return "must not contain a user name or password; use 'api_key_env'"
+    if not is_url:
+        return _NO_URL
+    return "must not contain '?' or '#'" if parts.query or parts.fragment else ""
 
 
 def is_private(base_url: str) -> bool:

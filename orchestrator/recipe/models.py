@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from orchestrator import plugins
+from orchestrator.backend import base_url_fault
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault
 from orchestrator.recipe.answers import GivenAnswers
@@ -133,19 +133,8 @@ class ModelLoader:
         for url in several:
             if not isinstance(url, str):
                 continue
-            try:
-                parts = urlsplit(url)
-                host, _ = parts.hostname, parts.port
-            except ValueError:
-                host, parts = None, urlsplit("")
-            if parts.username or parts.password:
-                self._fault(
-                    name, "base_url", "must not contain a user name or password; use 'api_key_env'"
-                )
-            elif parts.scheme not in {"http", "https"} or not host:
-                self._fault(name, "base_url", "must be a URL such as http://127.0.0.1:8000")
-            elif parts.query or parts.fragment:
-                self._fault(name, "base_url", "must not contain '?' or '#'")
+            if fault := base_url_fault(url):
+                self._fault(name, "base_url", fault)
         if isinstance(urls, list):
             plain = [url.rstrip("/") for url in urls if isinstance(url, str)]
             if not urls or len(set(plain)) < len(plain):

@@ -10,15 +10,16 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from orchestrator import plugins
+from orchestrator.backend import base_url_fault
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
-from orchestrator.recipe.load import RECIPE_SUFFIXES, loads
-from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.load import loads
+from orchestrator.recipe.schema import VARIABLE_PATTERN
 from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
-from orchestrator.runner.commands.recipes import write_new
+from orchestrator.runner.commands.recipes import check_name, write_new
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.probing.scan import USUAL, Found, scan
 from orchestrator.runner.session.event_loop import run_to_end
@@ -64,10 +65,7 @@ def _destination(given: str) -> Path:
     to = expanded(given)
     if to.is_dir():
         to /= _DEFAULT_FILE
-    if to.suffix not in RECIPE_SUFFIXES:
-        raise UsageError(f"{to}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
-    if not re.match(NAME_PATTERN, to.stem):
-        raise UsageError(f"{to}: {to.stem!r} is not a valid name of a recipe")
+    check_name(to)
     if not to.parent.is_dir():
         raise UsageError(f"{to.parent}: there is no such folder")
     return to
@@ -90,10 +88,8 @@ def _search(options: argparse.Namespace) -> list[Found]:
     if variable and not key:
         raise UsageError(f"the environment variable {variable} is not set")
     for url in options.url:
-        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise UsageError(
-                f"invalid address {url!r}; expected something like http://127.0.0.1:8000"
-            )
+        if fault := base_url_fault(url):
+            raise UsageError(f"--url {fault}")
     urls = options.url or [f"{_HOST}:{port}" for port in USUAL]
     found = run_to_end(lambda _: scan(urls, key))
     for one in found:

@@ -6,12 +6,11 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, Endpoint, answered
+from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import UsageError
 from orchestrator.probing.examples import name_of
@@ -87,7 +86,7 @@ def probe(
     Raises:
         OrchestratorError: See `probe_url` and `probe_recipe`.
     """
-    if urlsplit(what).scheme in {"http", "https"}:
+    if what.lower().startswith(("http://", "https://")):
         return probe_url(what, wanted)
     return probe_recipe(what, overrides=overrides, allow_code=allow_code)
 
@@ -96,8 +95,10 @@ def probe_url(url: str, wanted: Wanted) -> list[Probed]:
     """Probe a running server.
 
     Raises:
-        UsageError: If it does not answer, or it is not clear which models are meant.
+        UsageError: If it is no address, does not answer, or it is not clear which models are meant.
     """
+    if fault := base_url_fault(url):
+        raise UsageError(f"the URL {fault}")
     return run_to_end(lambda _: _probe_url(url.rstrip("/").removesuffix("/v1"), wanted))
 
 

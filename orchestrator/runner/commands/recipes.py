@@ -64,11 +64,20 @@ def _destination(given: str | None, name: str) -> Path:
     to = expanded(f"{name}.yaml" if given is None else given)
     if given is not None and (to.is_dir() or given.endswith("/")):
         to /= f"{name}.yaml"
-    if to.suffix not in RECIPE_SUFFIXES:
-        raise UsageError(f"{to}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
-    if not re.match(NAME_PATTERN, to.stem):
-        raise UsageError(f"{to}: {to.stem!r} is not a valid name of a recipe")
+    check_name(to)
     return to
+
+
+def check_name(file: Path) -> None:
+    """Refuse a file whose name can't be that of a recipe.
+
+    Raises:
+        UsageError: If its suffix or its stem is wrong.
+    """
+    if file.suffix not in RECIPE_SUFFIXES:
+        raise UsageError(f"{file}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
+    if not re.match(NAME_PATTERN, file.stem):
+        raise UsageError(f"{file}: {file.stem!r} is not a valid name of a recipe")
 
 
 def write_new(file: Path, text: str, *, force: bool) -> None:
