@@ -21,7 +21,7 @@ from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.comparing.gating import GateResult, gate
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
-from orchestrator.runner.interface.citing import Citation
+from orchestrator.runner.interface.citation import Citation
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared

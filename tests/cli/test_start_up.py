@@ -58,6 +58,12 @@ def test_a_check_loads_nothing_that_draws_fetches_or_computes_tables():
     assert modules.isdisjoint({"http.client", "urllib.request", "orchestrator.datasets.parquet"})
 
 
+def test_a_list_of_runs_loads_no_html_report():
+    modules, _ = after("runs")
+    assert "orchestrator.runner.api" in modules
+    assert not [name for name in modules if name.startswith("orchestrator.report.html")]
+
+
 def test_a_check_reads_no_descriptions_of_settings_from_their_source():
     assert after("check", "pairwise_ranking")[1] == []
 

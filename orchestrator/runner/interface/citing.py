@@ -1,9 +1,7 @@
 """Citations of a run: a paragraph on its methods, and BibTeX of what it used."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +12,7 @@ from orchestrator.frames import ITEMS
 from orchestrator.references import cited
 from orchestrator.report.html.material import Material
 from orchestrator.report.text import safe_line
+from orchestrator.runner.interface.citation import Citation
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
 
@@ -25,32 +24,6 @@ _DEFAULTS: Final[dict[str, object]] = {"top_p": 1.0, "top_k": 0}
 _MAX_TEMPLATE: Final = 40
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,}")
 _DIGITS: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """What a paper says of a run.
-
-    Attributes:
-        text: A paragraph: models, prompts, sampling, seeds, numbers of items, intervals, versions.
-            Works are cited by the keys of `entries`, in square brackets.
-        entries: BibTeX entries by key: methods, dataset, servers, statistics and this program.
-        facts: The same facts as plain data.
-    """
-
-    text: str
-    entries: Mapping[str, str]
-    facts: Mapping[str, Any]
-
-    @property
-    def bibtex(self) -> str:
-        """All entries as one BibTeX file."""
-        return "\n\n".join(self.entries.values()) + "\n"
-
-    def to_json(self) -> str:
-        """Return text, entries and facts as a JSON object."""
-        found = {"text": self.text, "bibtex": dict(self.entries), "facts": dict(self.facts)}
-        return json.dumps(found, indent=2, default=str) + "\n"
 
 
 def cite(result: Result) -> Citation:

@@ -12,7 +12,7 @@ from orchestrator.store import RunDirectory
 def run_metadata(
     path: Path, settings: Mapping[str, Any], completeness: Completeness
 ) -> dict[str, Any]:
-    """Return what identifies a run and tells how far it is, as JSON values.
+    """Return the identity and progress of a run, as JSON values.
 
     Args:
         path: The run directory.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from orchestrator.runner.interface.citing import Citation
+    from orchestrator.runner.interface.citation import Citation
 
 
 class Result:
@@ -131,7 +131,7 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        """Why there is no ranking, for each method with a judge that can't be trusted."""
+        """Reasons why there is no ranking, of each method with a judge that can't be trusted."""
         said = {method: no_ranking(trusts) for method, trusts in self.trust.items()}
         return [f"{method}: {line}" for method, line in said.items() if line]
 
@@ -185,7 +185,7 @@ class Result:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What identifies the run and tells how far it is, as JSON values."""
+        """Identity and progress of the run, as JSON values."""
         return run_metadata(self.path, self.settings, self.completeness)
 
     @cached_property
