@@ -69,9 +69,19 @@ def write_about(path: Path, about: Mapping[str, object]) -> None:
     Raises:
         UsageError: If the file can't be written.
     """
+    write_text(path, json.dumps(about, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file that a user asked for, replaced as a whole; its folder is made.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
     try:
-        with files.replacing(path) as file:
-            file.write((json.dumps(about, indent=2) + "\n").encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Lone surrogates, which UTF-8 can't hold, are written out.
+        files.write(path, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 

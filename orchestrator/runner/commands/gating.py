@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from orchestrator.disk import files
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
+from orchestrator.report.files import write_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
@@ -26,7 +26,9 @@ def gate(options: argparse.Namespace) -> int:
     )
     said = Said()
     if options.junit is not None:
-        said.wrote(_write(Path(options.junit), found.to_junit(pass_unknown=options.pass_unknown)))
+        junit = Path(options.junit)
+        write_text(junit, found.to_junit(pass_unknown=options.pass_unknown))
+        said.wrote(junit)
     if options.summary is not None:
         _append(Path(options.summary), found.to_markdown())
     if options.format == "json":
@@ -37,20 +39,6 @@ def gate(options: argparse.Namespace) -> int:
         print_to(sys.stdout, gate_text(found))
     code = found.exit_code
     return EXIT_COMPLETE if code == EXIT_GATE_OPEN and options.pass_unknown else code
-
-
-def _write(path: Path, text: str) -> Path:
-    """Write a file, replaced as a whole.
-
-    Raises:
-        UsageError: If it can't be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, text.encode())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-    return path
 
 
 def _append(path: Path, text: str) -> None:

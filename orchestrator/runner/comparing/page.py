@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.disk import files
-from orchestrator.errors import UsageError
 from orchestrator.figures import Figure, Picture, key, point
+from orchestrator.report.files import write_text
 from orchestrator.report.html.comparison import render_comparison
 from orchestrator.tables import Measured, Table
 
@@ -23,13 +22,7 @@ def write_page(
         UsageError: If the file can't be written.
     """
     parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
-    text = render_comparison(title, headline, notes, parts)
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
-        files.write(to, text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{to} cannot be written: {error.strerror or error}") from error
+    write_text(to, render_comparison(title, headline, notes, parts))
     return to
 
 

@@ -14,7 +14,6 @@ import polars as pl
 
 from orchestrator import __version__, figures
 from orchestrator.contracts.roles import answers_of
-from orchestrator.disk import files
 from orchestrator.errors import UsageError
 from orchestrator.frames import ITEMS, is_name
 from orchestrator.recipe.faults import nearest
@@ -23,7 +22,7 @@ from orchestrator.report.export.dataset_card import FOLDER, card
 from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.web import html
-from orchestrator.report.files import Format, write_frame
+from orchestrator.report.files import Format, write_frame, write_text
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.html_report import material
@@ -136,7 +135,7 @@ def write_texts(
     for name, text in texts(result, form, wanted).items():
         path = folder / f"{_free(figures.key(name), taken)}.{_SUFFIXES[form]}"
         taken.add(path.stem)
-        _write(path, text)
+        write_text(path, text)
         yield path
 
 
@@ -181,7 +180,7 @@ def write_dataset(
         about=[citation.text],
         bibtex=citation.bibtex,
     )
-    _write(folder / "README.md", text)
+    write_text(folder / "README.md", text)
     yield folder / "README.md", 0
 
 
@@ -194,7 +193,7 @@ def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
     answers = answers_of(result.frames, COLUMNS)
     of_run = material(result)
     settings = result.settings.get("dataset", {})
-    written = _last_write(result)
+    written = _lastwrite_text(result)
     about = {
         "recipe": of_run.name,
         "version": of_run.version,
@@ -209,24 +208,16 @@ def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
         stem = f"{time}_{figures.key(name)}_{log['eval']['eval_id']}"
         path = folder / f"{_free(stem, taken)}.json"
         taken.add(path.stem)
-        _write(path, json.dumps(log, allow_nan=False) + "\n")
+        write_text(path, json.dumps(log, allow_nan=False) + "\n")
         yield path, len(log["samples"])
     if not taken:
         raise UsageError("this run has no answers to write as logs; export its frames instead")
 
 
-def _last_write(result: Result) -> datetime:
+def _lastwrite_text(result: Result) -> datetime:
     """Return when the run last wrote its state; the present where it never did."""
     status = RunDirectory.open(result.path).read_status()
     return datetime.now(UTC) if status is None else status.at
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:

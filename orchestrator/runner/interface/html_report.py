@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.disk import files
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import UsageError
+from orchestrator.report.files import write_text
 from orchestrator.report.html.material import Lost, Material
 from orchestrator.report.html.page import all_figures, render
 from orchestrator.report.html.page import summary as page_summary
@@ -42,13 +42,7 @@ def write_html(result: Result, to: Path | None = None) -> Path:
             f"{result.path} belongs to another user; give a file to write to: --html F"
         )
     path = result.path / REPORT if to is None else to
-    text = render(material(result))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Lone surrogates, which UTF-8 can't hold, are written out; HTML has none otherwise.
-        files.write(path, text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    write_text(path, render(material(result)))
     return path
 
 
