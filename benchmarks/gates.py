@@ -23,8 +23,8 @@ from scipy import special, stats
 
 from orchestrator.gates.grammar import read
 from orchestrator.report.completeness import Completeness
+from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.differences import contrasts, differences
-from orchestrator.runner.comparing.gating import decided
 from orchestrator.runner.comparing.sides import MATCHED, Side, common_items
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 LEVEL: Final = 0.95
 MODELS: Final = ("a", "b", "c", "d")
 SHARPNESS: Final = {"sure": 6.0, "soft": 1.0}
-"""How steeply the judge's preference follows the difference of two answers."""
+"""Slope of the judge's preference over the difference of two answers."""
 
 
 def preferences(

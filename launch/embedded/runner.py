@@ -214,7 +214,7 @@ class Runner:
 
     @torch.inference_mode()
     def _check_watched(self) -> str:
-        """Why attention can't be watched; empty where it can be and changes no logit."""
+        """Return why attention can't be watched; empty where it can be and changes no logit."""
         ids = list(range(_CHECK_TOKENS))
         half = len(ids) // 2
         plain = self.prefill([Chunk(ids, range(len(ids)))])

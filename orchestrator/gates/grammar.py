@@ -10,6 +10,7 @@ signs of comparison. A bare name is the rating of that model.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -243,18 +244,24 @@ class _Reader:
         term = None
         number = 0.0
         if first.kind == "number":
-            number = _value(self._next().text)
+            number = self._number()
         elif first.kind == "name":
             term = self._term()
         else:
             self._expected("a model, a measure or a number", first)
         while self._peek().kind == "sign":
             sign = -1.0 if self._next().text == "-" else 1.0
-            found = self._next()
-            if found.kind != "number":
-                self._expected("a number", found)
-            number += sign * _value(found.text)
+            number += sign * self._number()
         return term, number
+
+    def _number(self) -> float:
+        found = self._next()
+        if found.kind != "number":
+            self._expected("a number", found)
+        value = _value(found.text)
+        if not math.isfinite(value):
+            self._fail(f"{found.text} is too large", found)
+        return value
 
     def _term(self) -> Term:
         name = self._next()

@@ -84,7 +84,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def adjustment(self) -> str:
-        """How the confidence level is shared by the requirements, in words."""
+        """The share of the confidence level that each requirement has, in words."""
         n = round((1 - self.confidence_level) / (1 - self.level))
         level, each = f"{100 * self.confidence_level:.4g} %", f"{100 * self.level:.4g} %"
         if n < 2:

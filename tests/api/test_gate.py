@@ -239,6 +239,8 @@ def test_other_rubbish_is_refused(runs, tmp_path):
         orchestrator.gate(runs[0], [])
     with pytest.raises(StatisticsError):
         orchestrator.gate(runs[0], ["strong > weak"], confidence_level=1.5)
+    with pytest.raises(StatisticsError):
+        orchestrator.gate(runs[0], ["strong > weak"], confidence_level=0.0)
     with pytest.raises(RunDirectoryError):
         orchestrator.gate(tmp_path / "nowhere", ["strong > weak"])
 

@@ -66,6 +66,14 @@ def test_a_limit_is_a_whole_number_from_1_up(command, recipe, here, name, limit)
     assert not (here / "runs").exists()
 
 
+@pytest.mark.parametrize("name", ["compare", "gate"])
+@pytest.mark.parametrize("level", ["0", "1", "95", "-0.5", "nan", "inf", "x", ""])
+def test_a_confidence_level_is_between_0_and_1(command, name, level):
+    code, _, err = command(name, "somewhere", f"--confidence={level}")
+    assert code == 2
+    assert "argument --confidence: expected a level between 0 and 1 such as 0.95" in err
+
+
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_a_port_is_a_port(command, port):
     code, _, err = command("serve", "--fake", "a", f"--port={port}")

@@ -72,6 +72,8 @@ def test_options_name_methods_judges_and_the_older_run():
         ("'' > medium", 1, "empty"),
         ("large > medium)", 15, "expected the end"),
         ("large > medium\x1b[31m", 15, "control character"),
+        ("large > 1e400", 9, "1e400 is too large"),
+        ("large > medium - 1e400", 18, "1e400 is too large"),
     ],
 )
 def test_a_fault_is_said_at_its_column(text, column, said):

@@ -35,6 +35,8 @@ def export(options: argparse.Namespace) -> int:
         for line in result.warnings:
             said.complain(line)
     wanted = Wanted(tuple(options.table), tuple(options.frame))
+    if wanted and options.format == "inspect":
+        raise UsageError("the logs of Inspect hold all answers; --table and --frame don't choose")
     if options.figures is not None:
         for path in html_report.write_charts(result, Path(options.figures)):
             _wrote(path)

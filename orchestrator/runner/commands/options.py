@@ -63,6 +63,21 @@ def _part(text: str) -> str:
     )
 
 
+def _level(text: str) -> float:
+    """Return a confidence level.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is no number between 0 and 1.
+    """
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if 0.0 < level < 1.0:
+        return level
+    raise argparse.ArgumentTypeError(f"expected a level between 0 and 1 such as 0.95, not {text!r}")
+
+
 def html_option(command: argparse.ArgumentParser) -> None:
     """`--html`, of every command that shows results."""
     command.add_argument(
@@ -162,7 +177,7 @@ def compare_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--confidence",
-        type=float,
+        type=_level,
         default=0.95,
         metavar="LEVEL",
         help="confidence level of intervals and of all resolved differences (default: 0.95)",
@@ -202,7 +217,7 @@ def gate_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--confidence",
-        type=float,
+        type=_level,
         metavar="LEVEL",
         help="confidence level of all verdicts together (default: the recipe's)",
     )

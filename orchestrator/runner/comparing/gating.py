@@ -1,48 +1,18 @@
 """A run held against requirements: each holds, fails, or is not known yet."""
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from os import PathLike
-from typing import Final
 
-import numpy as np
-import polars as pl
-
-from orchestrator.clusters import CLUSTER, codes, counted
 from orchestrator.errors import UsageError
-from orchestrator.gates.grammar import MEASURES, Requirement, Term, UnreadableError
-from orchestrator.gates.results import Checked, Decision, Verdict
-from orchestrator.ranking.judged import Table
+from orchestrator.gates.grammar import Requirement, UnreadableError
+from orchestrator.gates.results import Decision
 from orchestrator.recipe.gates import Names, read_checked
 from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
-from orchestrator.runner.comparing.observed import is_share, observations, ranked_method
-from orchestrator.runner.comparing.ratings import competitors, pooled
-from orchestrator.runner.comparing.sides import (
-    Common,
-    Side,
-    common_items,
-    opened,
-    renamed_points,
-)
+from orchestrator.runner.comparing.deciding import decided
+from orchestrator.runner.comparing.sides import Side, opened
 from orchestrator.runner.interface.result import Result, load
-from orchestrator.statistics.agreement import cohen_kappa
-from orchestrator.statistics.clustered import METHOD as SHARE_METHOD
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.differences import METHOD as MEAN_METHOD
-from orchestrator.statistics.differences import PairedDifference, paired_difference
-from orchestrator.statistics.ratings import METHOD as RATING_METHOD
-from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.statistics.results import Interval, checked_level
-from orchestrator.statistics.trust import Trust, no_ranking
-from orchestrator.statistics.win_rate import win_rates
-
-_EQUAL: Final = 1e-9
-_EXACT: Final = ("missing", "failed")
-# Verdicts of these rest on a judge that can be trusted.
-_JUDGED: Final = ("rating", "win_rate", "score")
+from orchestrator.statistics.results import checked_level
 
 
 class GateResult(Decision, frozen=True):
@@ -96,299 +66,6 @@ class GateResult(Decision, frozen=True):
         return gate_junit(self, pass_unknown=pass_unknown)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The estimate of one requirement: the difference of its terms, or its term.
-
-    Attributes:
-        value: nan where undefined.
-        interval: At the level that decides, or why there is none.
-        p_value: Two-sided, of the threshold, where all items say the same; else nan.
-        n: Items; None for counts.
-        n_clusters: Clusters of these items; None where each stands alone.
-        method: Of the interval.
-    """
-
-    value: float
-    interval: Interval | str
-    n: int | None
-    n_clusters: int | None
-    method: str
-    p_value: float = math.nan
-
-
-class _Deciding:
-    """Requirements of one run, perhaps against an older one, decided at one level."""
-
-    def __init__(self, sides: Sequence[Side], level: float) -> None:
-        self._sides = sides
-        self._level = level
-        self._rated: dict[tuple[str, str, tuple[str, ...]], tuple[Ratings, Table]] = {}
-
-    @cached_property
-    def _common(self) -> Common:
-        return common_items(self._sides)
-
-    def decide(self, one: Requirement) -> Checked:
-        """Return the verdict on a requirement."""
-        found = self._estimate(one)
-        reason = self._doubt(one)
-        verdict, why = _verdict(one, found, 1.0 - self._level)
-        if reason:
-            verdict, why = "not known yet", reason
-        interval = None if isinstance(found.interval, str) else found.interval
-        return Checked(
-            requirement=one.text,
-            verdict=verdict,
-            value=None if math.isnan(found.value) else found.value,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
-            threshold=one.threshold,
-            operator=one.operator,
-            form=one.measure.form,
-            n=found.n,
-            n_clusters=found.n_clusters,
-            why=why,
-            method=found.method,
-            is_difference=one.right is not None,
-        )
-
-    def _side(self, term: Term) -> Side:
-        return self._sides[0 if term.run == "new" else 1]
-
-    def _doubt(self, one: Requirement) -> str:
-        """Why nothing can be said, whatever the numbers; empty where it can."""
-        for term in one.terms:
-            side = self._side(term)
-            if warning := side.result.completeness.words():
-                return warning
-            if term.measure in _JUDGED:
-                judge, method = term.option("judge"), term.option("method").partition(".")[0]
-                trusts = [
-                    trust
-                    for name, of_method in side.result.trust.items()
-                    for trust in of_method
-                    if method in ("", name) and judge in ("", trust.judge)
-                ]
-                if warning := no_ranking(self._concerned(term, side, trusts)):
-                    return warning
-        return ""
-
-    def _concerned(self, term: Term, side: Side, trusts: list[Trust]) -> list[Trust]:
-        """The judges of the method that the term is about, where it names none."""
-        if term.option("method") or term.measure == "score":
-            return trusts
-        return [
-            one for one in side.result.trust.get(ranked_method(side, term), ()) if one in trusts
-        ]
-
-    def _estimate(self, one: Requirement) -> _Found:
-        if one.left.measure in _EXACT:
-            return self._counted(one.left)
-        if one.left.measure == "rating":
-            return self._rating(one)
-        if one.left.measure == "kappa":
-            return self._kappa(one.left)
-        if one.right is None:
-            return self._mean(one)
-        return self._difference(one, one.right)
-
-    def _counted(self, term: Term) -> _Found:
-        side = self._side(term)
-        done = side.result.completeness
-        n, total = done.failed, done.total - done.not_needed
-        if term.measure == "missing":
-            trusts = [
-                trust
-                for method, of_method in side.result.trust.items()
-                for trust in of_method
-                if trust.judge == term.names[0].name and term.option("method") in ("", method)
-            ]
-            n = sum(trust.n_missing for trust in trusts)
-            total = sum(trust.n_units for trust in trusts)
-        if not total:
-            return _Found(math.nan, "nothing was counted", None, None, "")
-        share = n / total
-        return _Found(share, Interval(share, share, self._level), None, None, "a count, exact")
-
-    def _mean(self, one: Requirement) -> _Found:
-        rows = observations(self._side(one.left), one.left)
-        if rows.is_empty():
-            return _nothing()
-        values, clusters = rows["value"].to_numpy().astype(np.float64), codes(rows[CLUSTER])
-        sizes = counted(rows)
-        if not is_share(one.left, rows):
-            found = paired_difference(np.zeros(values.size), values, clusters)
-            return self._of_means(found, one.threshold, sizes)
-        sums, counts = np.bincount(clusters, values), np.bincount(clusters)
-        share = clustered_share(sums.astype(np.float64), counts.astype(np.float64), self._level)
-        interval = share.interval or share.undefined or "no interval"
-        return _Found(share.value, interval, *sizes, SHARE_METHOD)
-
-    def _difference(self, one: Requirement, other: Term) -> _Found:
-        """Left minus right, item by item; between runs, against the same opponents and judges."""
-        between = one.left.run != other.run
-        clusters = self._common.clusters if between else None
-        keys = ["item"]
-        parts = []
-        for term in (one.left, other):
-            side = self._side(term)
-            rows = observations(side, self._own(term), clusters)
-            if between:
-                kept = self._common.items.implode()
-                rows = renamed_points(side, rows.filter(pl.col("item").is_in(kept)))
-            parts.append(rows)
-        if between:
-            alike = ("judge",) if len(one.left.names) > 1 else ("judge", "opponent")
-            keys += [name for name in alike if all(name in rows.columns for rows in parts)]
-        means = [
-            rows.group_by(*keys, CLUSTER, maintain_order=True).agg(pl.col("value").mean())
-            for rows in parts
-        ]
-        both = means[1].join(
-            means[0].select(*keys, left="value"), on=keys, nulls_equal=True, maintain_order="left"
-        )
-        both = both.group_by("item", CLUSTER, maintain_order=True).agg(
-            pl.col("value").mean(), pl.col("left").mean()
-        )
-        if both.is_empty():
-            return _nothing()
-        right, left = (both[name].to_numpy().astype(np.float64) for name in ("value", "left"))
-        found = paired_difference(right, left, codes(both[CLUSTER]))
-        return self._of_means(found, one.threshold, counted(both))
-
-    def _own(self, term: Term) -> Term:
-        """A term about the old run, with the names that models and judges have there."""
-        side = self._side(term)
-        if term.run == "new":
-            return term
-        roles = MEASURES[term.measure].roles
-        names = tuple(
-            replace(one, name=side.own(role, one.name))
-            for role, one in zip(roles, term.names, strict=False)
-        )
-        options = dict(term.options)
-        if judge := options.get("judge"):
-            options["judge"] = replace(judge, name=side.own("judge", judge.name))
-        if method := options.get("method"):
-            name, dot, column = method.name.partition(".")
-            own = f"{side.own('method', name)}{dot}{column}"
-            options["method"] = replace(method, name=own)
-        return replace(term, names=names, options=options)
-
-    def _of_means(
-        self, found: PairedDifference, threshold: float, sizes: tuple[int, int | None]
-    ) -> _Found:
-        p_value = found.p_value(threshold) if found.has_no_spread else math.nan
-        return _Found(found.value, found.interval(self._level), *sizes, MEAN_METHOD, p_value)
-
-    def _kappa(self, term: Term) -> _Found:
-        rows = observations(self._side(term), term)
-        if rows.is_empty():
-            return _nothing()
-        one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
-        found = cohen_kappa(one, two, codes(rows[CLUSTER]), self._level)
-        interval = found.interval or found.undefined or "no interval"
-        return _Found(found.value, interval, *counted(rows), found.method)
-
-    def _rating(self, one: Requirement) -> _Found:
-        sides = [self._side(term) for term in one.terms]
-        if len(sides) == 1 or sides[0] is sides[1]:
-            sides = sides[:1]
-        method = ranked_method(sides[0], one.left)
-        rated, table = self._ratings(sides, method, one.left.option("judge"))
-        at = [self._place(term, table, sides, method) for term in one.terms]
-        if isinstance(at[0], str) or isinstance(at[-1], str):
-            missing = next(place for place in at if isinstance(place, str))
-            return replace(_nothing(), interval=missing)
-        n_items = table.n_items_used
-        n_clusters = table.n_clusters if table.n_clusters != n_items else None
-        if one.right is None:
-            value = float(rated.values[at[0]])
-            low, high = float(rated.low[at[0]]), float(rated.high[at[0]])
-            interval: Interval | str = Interval(low, high, self._level)
-            if math.isnan(low) or math.isnan(high):
-                interval = "the judgments give no interval"
-            return _Found(value, interval, n_items, n_clusters, RATING_METHOD)
-        first, second = (place for place in at if not isinstance(place, str))
-        if first == second:
-            return replace(_nothing(), interval=(
-                "it answers with the same weights and settings in both runs, and so has one rating"
-            ))  # fmt: skip
-        sums = table.sums(table.used["prefer_a"])
-        shared = int(win_rates(sums, self._level).n_prompts[first, second])
-        gap = rated.difference(first, second, shared)
-        p_value = gap.p_value if gap.interval is None and not one.threshold else math.nan
-        interval = gap.interval or "no spread over prompts: no interval"
-        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD, p_value)
-
-    def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
-        key = (method, judge, tuple(side.label for side in sides))
-        if key not in self._rated:
-            several = len(sides) > 1
-            common = self._common if several else common_items(sides)
-            table = pooled(sides, common, method)
-            if table is None:
-                raise UsageError(f"rating: {method} has no judgments")
-            table = table.of_judge(judge) if judge else table
-            settings = sides[0].result.settings
-            rated = rate(
-                table.sums(table.used["prefer_a"]),
-                table.models,
-                confidence_level=self._level,
-                n_resamples=settings.get("statistics", {}).get("n_resamples", 2000),
-                rng=np.random.default_rng(settings.get("seed", 0)),
-            )
-            self._rated[key] = (rated, table)
-        return self._rated[key]
-
-    def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
-        """The place of a model among the competitors; why it has none."""
-        own = self._own(term).names[0].name
-        name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
-        if name not in table.models:
-            return f"{own} was not judged"
-        return table.models.index(name)
-
-
-def _nothing() -> _Found:
-    return _Found(math.nan, "there is nothing to measure it by", 0, None, "")
-
-
-def _verdict(one: Requirement, found: _Found, error: float) -> tuple[Verdict, str]:
-    """The verdict by the interval; where all items say the same, by a sign test."""
-    interval = found.interval
-    if isinstance(interval, str):
-        if not math.isnan(found.p_value) and found.p_value < error:
-            return "holds" if one.is_met_by(found.value) else "fails", f"{interval}; by a sign test"
-        return "not known yet", interval + _advice(one, found)
-    if one.is_met_by(interval.low) and one.is_met_by(interval.high):
-        return "holds", ""
-    if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
-        return "fails", ""
-    return "not known yet", f"the interval contains {one.threshold:g}" + _needed(
-        one, found, interval
-    )
-
-
-def _advice(one: Requirement, found: _Found) -> str:
-    if one.right is None or abs(found.value - one.threshold) > _EQUAL:
-        return ""
-    margin = "- 20" if one.measure.form == "rating" else "- 0.02"
-    return f"; of equal values only a margin can be shown, such as >= … {margin}"
-
-
-def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
-    """How many items would do, if the value stays what it is."""
-    gap = abs(found.value - one.threshold)
-    reach = max(interval.high - found.value, found.value - interval.low)
-    if found.n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
-        return ""
-    return (
-        f"; about {math.ceil(found.n * (reach / gap) ** 2):,} items would do if it stays as it is"
-    )
-
-
 def gate(
     run: Result | str | PathLike[str],
     requirements: Sequence[str] | None = None,
@@ -432,7 +109,9 @@ def gate(
     ]
     sides = opened(runs, match, allow_code=allow_code)
     settings = runs[0].settings
-    level = confidence_level or settings.get("statistics", {}).get("confidence_level", 0.95)
+    level = confidence_level
+    if level is None:
+        level = settings.get("statistics", {}).get("confidence_level", 0.95)
     checked_level(level)
     texts = settings.get("gates", []) if requirements is None else requirements
     if not texts:
@@ -451,24 +130,6 @@ def gate(
         notes=tuple(_notes(runs)),
         seconds=time.monotonic() - begun,
     )
-
-
-def decided(
-    sides: Sequence[Side], wanted: Sequence[Requirement], confidence_level: float
-) -> tuple[tuple[Checked, ...], float]:
-    """Return the verdicts on requirements, and the level of each interval.
-
-    Counts are exact: they take no share of the error.
-
-    Args:
-        sides: The run, and the older one if there is one.
-        wanted: Their names are those of the runs.
-        confidence_level: Of all verdicts together, in (0, 1).
-    """
-    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
-    each = 1.0 - (1.0 - confidence_level) / max(1, n_estimated)
-    deciding = _Deciding(sides, each)
-    return tuple(deciding.decide(one) for one in wanted), each
 
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:
