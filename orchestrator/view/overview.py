@@ -13,7 +13,7 @@ from orchestrator.report.html.cells import grid
 from orchestrator.report.html.figures import Figure
 from orchestrator.report.html.shell import can_draw, together
 from orchestrator.report.html.untrusted import safe_block
-from orchestrator.report.phrases import Phrase
+from orchestrator.report.phrases import Name, Phrase
 from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_line, safe_names
 from orchestrator.runner.interface.html_report import material
@@ -57,15 +57,15 @@ def overview(result: Result) -> dict[str, object]:
 
 
 def _brief(brief: Brief) -> dict[str, object]:
-    """The run in brief; sentences are lists of words, as texts, and of names, as lists of one."""
+    """The run in brief; sentences are lists of texts, and of names as lists of one."""
     short = safe_names(brief.names, page.MAX_NAME, joined=True)
     rows = safe_names(brief.names, page.MAX_ROW_NAME, joined=True)
 
     def said(phrase: Phrase) -> list[str | list[str]]:
         return [
-            together(part)
-            if isinstance(part, str)
-            else [together(short.get(part.text) or safe_line(part.text))]
+            [short.get(part.text) or safe_line(part.text)]
+            if isinstance(part, Name)
+            else together(part if isinstance(part, str) else safe_line(part.text))
             for part in phrase.parts
         ]
 

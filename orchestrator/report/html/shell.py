@@ -27,8 +27,9 @@ _NEEDED: Final = ("altair", "vl_convert")
 _ADDRESS_SPACE_BYTES: Final = 80 << 30
 _UNIT: Final = re.compile(r"(\d) %")
 _INTERVAL: Final = re.compile(r"\[[^\[\]()]{1,40}[\])]")
+# Also in view/static/dom.js.
 _LETTER: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
-_RIGHT_TO_LEFT: Final = re.compile(f"[{_LETTER}]+(?:[ _.-]+[{_LETTER}]+)*")
+_RIGHT_TO_LEFT: Final = re.compile(f"[{_LETTER}]+(?:[ _.-][{_LETTER}]+)*")
 
 
 def can_draw() -> bool:
@@ -90,7 +91,7 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(own_file),
     )
     environment.filters["line"] = partial(safe_line, joined=True)
-    environment.filters["said"] = isolated
+    environment.filters["isolated"] = isolated
     environment.filters["together"] = together
     environment.filters["name"] = safe_name
     environment.filters["block"] = safe_block

@@ -1,8 +1,8 @@
 // A run in brief, as the report shows it first: answers, how far to trust them, and the cost.
-import { h, name, s } from "./dom.js";
+import { h, name, s, sentence } from "./dom.js";
 
-/** A sentence: our words are texts, names are lists of one. */
-const said = (parts) => parts.map((part) => Array.isArray(part) ? name(part[0]) : part);
+/** A sentence of texts, and of names as lists of one. */
+const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : sentence(part)));
 
 const at = (percent) => `${percent}%`;
 
@@ -19,9 +19,9 @@ const axis = (ticks) => ticks.length > 0 && [s("svg", { class: "axis", "aria-hid
   ticks.map(([x, label]) => s("text", { x: at(x), y: 13, "text-anchor": x < 8 ? "start" : x > 92 ? "end" : "middle" }, label))), h("span", { class: "away" }, "picture")];
 
 const forest = (one) => one.models.length > 0 && h("table", { class: "forest" },
-  h("caption", { class: "away" }, `${one.measure} by model`),
+  h("caption", { class: "away" }, sentence(one.measure), " by model"),
   h("thead", {}, h("tr", {}, one.models[0].rank && h("th", { scope: "col", class: "n" }, "rank"), h("th", { scope: "col" }, "model"),
-    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n" }, one.measure))),
+    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n" }, sentence(one.measure)))),
   h("tbody", {}, one.models.map((model) => h("tr", {}, model.rank && h("td", { class: "n rank" }, model.rank),
     h("th", { scope: "row" }, h("bdi", { title: model.whole }, model.name)), h("td", { class: "where" }, plot(model.mark, one.ticks)),
     h("td", { class: "n" }, model.shown, model.bounds && [" ", h("span", { class: "aside" }, model.bounds)])))));
@@ -33,15 +33,15 @@ const question = (one, index) => [
   index === 1 && h("h3", { class: "others" }, "Other questions"),
   h("div", { class: `question ${one.state}${index ? "" : " first"}` },
     index ? h("h3", { class: "answer" }, said(one.answer)) : h("h2", { class: "answer", id: "h-glance" }, said(one.answer)),
-    one.detail && h("p", { class: "detail" }, one.detail),
+    one.detail && h("p", { class: "detail" }, sentence(one.detail)),
     h("div", { class: "sides" },
       h("div", { class: "shown" }, forest(one), one.apart.length > 0 && h("p", { class: "apart" }, said(one.apart)),
-        h("p", { class: "basis" }, said(one.subject), one.basis && ` · ${one.basis}`)),
+        h("p", { class: "basis" }, said(one.subject), one.basis && [" · ", sentence(one.basis)])),
       one.checks.length > 0 && h("div", { class: "trust" }, h("h3", {}, "How far to trust it"), checks(one.checks)))),
 ];
 
 export const brief = (found) => [
-  found.incomplete && h("p", { class: "incomplete", role: "note" }, found.incomplete),
+  found.incomplete && h("p", { class: "incomplete", role: "note" }, sentence(found.incomplete)),
   found.questions.length === 0 && [h("h2", { id: "h-glance" }, "In short"), h("p", {}, "No method of this run ranks models; its tables are below."), checks(found.checks)],
   found.questions.map(question),
   found.cautions.length > 0 && [h("h3", {}, "What not to conclude"), h("ul", { class: "cautions" }, found.cautions.map((line) => h("li", {}, said(line))))],

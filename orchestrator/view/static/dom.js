@@ -31,6 +31,13 @@ export const s = (tag, attributes = {}, ...children) =>
 
 export const name = (text) => h("bdi", {}, text);
 
+// As in report/html/shell.py.
+const LETTER = "\\u0590-\\u08ff\\ufb1d-\\ufdff\\ufe70-\\ufefc";
+const RIGHT_TO_LEFT = new RegExp(`([${LETTER}]+(?:[ _.-][${LETTER}]+)*)`);
+
+/** A sentence or a title; names in scripts from right to left keep their place in it. */
+export const sentence = (text) => text.split(RIGHT_TO_LEFT).map((part, index) => (index % 2 ? name(part) : part));
+
 /** A drawing of the report, given as [tag, attributes, children]. */
 export const drawing = (tree) => {
   if (typeof tree === "string") return document.createTextNode(tree);

@@ -1,24 +1,24 @@
 // A run as the report shows it, brought up to date while it goes on.
 import { brief } from "./brief.js";
-import { drawing, h, name } from "./dom.js";
+import { drawing, h, name, sentence } from "./dom.js";
 import { get, runPath } from "./data.js";
 import { grid } from "./table.js";
 
 const figure = (one) => h("figure", { id: one.key },
-  h("figcaption", {}, h("h3", {}, name(one.title)), h("p", {}, one.says)),
+  h("figcaption", {}, h("h3", {}, sentence(one.title)), h("p", {}, sentence(one.says))),
   one.is_drawn && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart`, data: { figure: one.key } }, h("p", { class: "faint" }, "Drawing …")),
-  h("p", { class: "basis" }, one.basis),
-  h("details", { class: "behind", open: !one.is_drawn || one.key.startsWith("ratings") }, h("summary", {}, `The numbers: ${one.title}`), grid(one.table)),
-  one.beside.map((table) => [h("h4", {}, table.title), grid(table)]));
+  h("p", { class: "basis" }, sentence(one.basis)),
+  h("details", { class: "behind", open: !one.is_drawn || one.key.startsWith("ratings") }, h("summary", {}, "The numbers: ", sentence(one.title)), grid(one.table)),
+  one.beside.map((table) => [h("h4", {}, sentence(table.title)), grid(table)]));
 
-const table = (one) => [h("h3", {}, name(one.title)), one.basis && h("p", { class: "basis" }, one.basis), grid(one)];
+const table = (one) => [h("h3", {}, sentence(one.title)), one.basis && h("p", { class: "basis" }, sentence(one.basis)), grid(one)];
 
 const folded = (one, index, all) => h("details", { class: "folded", open: index === 0 || one.source !== all[index - 1].source },
-  h("summary", {}, name(one.title), one.source && [" ", h("span", { class: "aside" }, one.source)]),
-  one.basis && h("p", { class: "basis" }, one.basis), grid(one));
+  h("summary", {}, sentence(one.title), one.source && [" ", h("span", { class: "aside" }, sentence(one.source))]),
+  one.basis && h("p", { class: "basis" }, sentence(one.basis)), grid(one));
 
 const section = (one) => h("section", { id: `part-${one.key}`, "aria-labelledby": `h-${one.key}` },
-  h("h2", { id: `h-${one.key}` }, one.title), one.figures.map(figure), one.tables.map(table), one.folded.map(folded));
+  h("h2", { id: `h-${one.key}` }, sentence(one.title)), one.figures.map(figure), one.tables.map(table), one.folded.map(folded));
 
 const drawn = (run, found) => [
   h("div", { class: "head" },
@@ -26,13 +26,13 @@ const drawn = (run, found) => [
     h("p", {}, h("a", { class: "button", href: `/run/${encodeURIComponent(run)}/items` }, "Items and answers"))),
   h("div", { class: "columns" },
     h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")),
-      found.sections.map((one) => h("li", {}, h("a", { href: `#part-${one.key}` }, one.title))))),
+      found.sections.map((one) => h("li", {}, h("a", { href: `#part-${one.key}` }, sentence(one.title)))))),
     h("div", { class: "parts" },
       h("section", { id: "glance", "aria-labelledby": "h-glance" }, brief(found.brief)),
       found.sections.map(section),
       h("section", { id: "made" }, h("h2", {}, "How it was made"),
-        h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, name(value))))),
-        found.warnings.length > 0 && [h("h3", {}, "Notes"), h("ul", { class: "found" }, found.warnings.map((line) => h("li", {}, name(line))))],
+        h("dl", { class: "facts" }, found.facts.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, sentence(value))))),
+        found.warnings.length > 0 && [h("h3", {}, "Notes"), h("ul", { class: "found" }, found.warnings.map((line) => h("li", {}, sentence(line))))],
         h("details", { class: "folded" }, h("summary", {}, "Resolved recipe"), h("pre", { class: "recipe", tabindex: 0 }, found.recipe))))),
 ];
 

@@ -1,5 +1,5 @@
 // Tables as the report draws them: sorted by a click on a heading, intervals on their column's axis.
-import { h, s, name } from "./dom.js";
+import { h, s, name, sentence } from "./dom.js";
 
 const interval = ([low, high, at]) => s("svg", { class: "iv", viewBox: "0 0 72 12", "aria-hidden": "true" },
   s("line", { x1: low, x2: high, y1: 6, y2: 6 }), at !== null && s("circle", { cx: at, cy: 6, r: 3.2 }));
@@ -22,19 +22,19 @@ export const grid = (table) => {
   const lines = table.rows.map((row, index) => [row, body.rows[index]]);
   const heads = table.columns.map(([title, number], column) => {
     const head = h("th", { scope: "col", class: number ? "n" : null });
-    if (table.rows.length < 2 || !title) { head.append(title); return head; }
+    if (table.rows.length < 2 || !title) { head.append(...sentence(title)); return head; }
     head.append(h("button", { type: "button", click: () => {
       const way = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");
       lines.sort(([one], [two]) => compare(one[column], two[column], way));
       body.append(...lines.map(([, line]) => line));
-    } }, title));
+    } }, sentence(title)));
     return head;
   });
   return [
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}, table` },
       h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads)), body)),
-    table.notes.map((note) => h("p", { class: "note" }, note)),
+    table.notes.map((note) => h("p", { class: "note" }, sentence(note))),
   ];
 };
