@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from orchestrator.statistics.coverage import CoverageSummary
 from orchestrator.statistics.position import PositionEffects
@@ -74,6 +75,15 @@ class Pair:
     resolvable: bool
 
 
+class Wins(NamedTuple):
+    """Mean preference for one model over another, as in `WinMatrix`."""
+
+    preference: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
 @dataclass(frozen=True, slots=True)
 class WinMatrix:
     """Mean preference for the row's model over the column's, in the order of `models`.
@@ -91,6 +101,11 @@ class WinMatrix:
     low: tuple[tuple[float | None, ...], ...]
     high: tuple[tuple[float | None, ...], ...]
     n: tuple[tuple[int, ...], ...]
+
+    def of(self, model: str, other: str) -> Wins:
+        """Return the cell of two models."""
+        i, j = self.models.index(model), self.models.index(other)
+        return Wins(self.preference[i][j], self.low[i][j], self.high[i][j], self.n[i][j])
 
 
 @dataclass(frozen=True, slots=True)

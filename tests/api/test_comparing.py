@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -224,6 +225,26 @@ def test_ratings_of_runs_that_share_models_are_on_one_scale(runs):
         share = np.mean([points(run, "weak")[item] for item in both])
         gap = 400 * np.log10(share / (1 - share))
         assert rating[f"weak · {label}"] - rating["strong"] == pytest.approx(gap, abs=1e-3)
+
+
+def test_a_model_and_its_copy_in_another_run_are_not_told_apart(tmp_path):
+    strong = MODELS["strong"]
+    others = {name: MODELS[name] for name in ("weak", "judge")}
+    middle = {"server": "fake", "weights": "c:0.7"}
+    rows = [{"question": f"Question {n}?", "answer": str(n), "level": n} for n in range(100)]
+    a = recipe(rows, models={"strong": strong, "middle": middle, **others})
+    b = recipe(rows, models={"strong": strong, "copy": strong, **others})
+    found = orchestrator.compare(
+        orchestrator.run(a, run_dir=tmp_path / "a"), orchestrator.run(b, run_dir=tmp_path / "b")
+    )
+    (table,) = (one for one in found.tables if one.key == "compare.rating_differences")
+    apart: dict[Any, Any] = {(row[0], row[1]): (row[2], row[3], row[5]) for row in table.rows}
+    # Only one of the two met the middle model, so by Bradley-Terry's model alone they differ.
+    n, gap, verdict = apart["copy", "strong"]
+    assert (n, verdict) == (100, "no")
+    assert gap.low > 0
+    assert apart["copy", "middle"][0::2] == (0, "not compared directly")
+    assert apart["strong", "weak"][0::2] == (200, "yes")
 
 
 def test_items_that_differ_most_come_first(runs):

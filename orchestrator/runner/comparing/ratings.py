@@ -23,6 +23,7 @@ from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.statistics.ranking import Pair, Wins
 from orchestrator.store import RunDirectory
 from orchestrator.tables import Column, Measured, make_table
 from orchestrator.tables import Table as ShownTable
@@ -34,8 +35,8 @@ _COLUMNS: Final = (
     Column("judgments", "count"),
 )  # fmt: skip
 _OF_PAIRS: Final = (
-    Column("better"), Column("worse"), Column("difference", "rating"), Column("p (Holm)", "p"),
-    Column("told apart"),
+    Column("better"), Column("worse"), Column("judgments", "count"),
+    Column("difference", "rating"), Column("p (Holm)", "p"), Column("told apart"),
 )  # fmt: skip
 
 
@@ -188,8 +189,9 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
                        basis=basis, notes=notes)
         )  # fmt: skip
         pairs = [
-            (pair.better, pair.worse, _measured(pair.difference, pair.low, pair.high),
-             Measured(pair.adjusted_p), "yes" if pair.resolvable else "no")
+            (pair.better, pair.worse, one.wins.of(pair.better, pair.worse).n,
+             _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
+             _apart(pair, one.wins.of(pair.better, pair.worse), are_pooled=len(sides) > 1))
             for pair in one.pairs
         ]  # fmt: skip
         tables.append(
@@ -204,6 +206,20 @@ def _warned(table: ShownTable, ranking: RankingAnalysis) -> ShownTable:
     return msgspec.structs.replace(table, source=ranking.source, warning=ranking.warning)
 
 
+def _apart(pair: Pair, met: Wins, *, are_pooled: bool) -> str:
+    """Return "yes", "no", or that no judge saw answers of both.
+
+    Over several runs, models have met different opponents. Then a difference also follows from
+    the error of Bradley-Terry's model, which its interval does not hold: that of a model and its
+    copy can exclude 0. So the judgments of these two alone must agree with it.
+    """
+    if not are_pooled:
+        return "yes" if pair.resolvable else "no"
+    if not met.n:
+        return "not compared directly"
+    return "yes" if pair.resolvable and met.low is not None and met.low > 0.5 else "no"
+
+
 def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
     if len(sides) < 2:
         return []
@@ -216,8 +232,8 @@ def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
         )
     if len(one.ratings) > 2:
         notes.append(
-            "ratings of models that met different opponents also rest on Bradley-Terry's model; "
-            "paired differences do not"
+            "models of different runs met different opponents, so ratings also rest on "
+            "Bradley-Terry's model; two models are told apart only if their own judgments agree"
         )
     if len(one.judges) > 1:
         notes.append(f"judgments of {', '.join(one.judges)} are pooled")
