@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pty
 import re
 import shlex
 import signal
@@ -313,15 +315,56 @@ def test_a_plan_can_be_counted_while_the_run_writes(start, tmp_path):
     assert process.returncode == EXIT_INTERRUPTED
 
 
-def test_a_terminal_that_went_away_while_running_leaves_a_run_that_can_be_gone_on_with(
-    start, tmp_path
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_warning_of_a_batch_system_or_a_terminal_that_goes_away_stops_the_run_in_order(
+    start, tmp_path, number
 ):
-    recipe = launched(tmp_path / "r.json", n=12)
+    """However often it comes, what is in flight is recorded."""
+    recipe = launched(tmp_path / "r.json", n=40, rules=[{"latency_s": 1.0}])
     process = start(recipe, tmp_path / "run", "--display", "plain")
-    pid = until(lambda: server_pid(tmp_path / "run"))
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=20)
+    pid = until(lambda: server_pid(tmp_path / "run"), process=process)
+    until(lambda: n_outcomes(tmp_path / "run"), process=process)
+    process.send_signal(number)
+    until(lambda: any("interrupted by" in line["message"] for line in log_of(tmp_path / "run")))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=40)
+    assert process.returncode == EXIT_INTERRUPTED, errors
+    assert "resume with the same command" in errors
     until(lambda: not psutil.pid_exists(pid), 10)
+    # All that was sent has an outcome: nothing was cut short.
+    values = json.loads((tmp_path / "run" / "status.json").read_text())["values"]
+    assert values["requests_sent"] == n_outcomes(tmp_path / "run")
+
+
+def test_a_run_under_nohup_goes_on_when_the_terminal_goes_away(tmp_path):
+    with fake_server(SLOW) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=8)
+        argv = ["nohup", *command(recipe, tmp_path / "run")]
+        with subprocess.Popen(
+            argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            until(lambda: n_outcomes(tmp_path / "run"), process=process)
+            process.send_signal(signal.SIGHUP)
+            assert process.wait(60) == EXIT_COMPLETE
+
+
+def test_a_terminal_that_is_gone_leaves_a_run_that_can_be_resumed(tmp_path):
+    """Nothing can be written to it any more: every write fails with EIO."""
+    ours, theirs = pty.openpty()
+    recipe = launched(tmp_path / "r.json", n=12)
+    argv = [
+        sys.executable, "-c",
+        "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])", *command(recipe, tmp_path / "run"),
+    ]  # fmt: skip
+    with subprocess.Popen(argv, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        pid = until(lambda: server_pid(tmp_path / "run"), process=process)
+        until(lambda: n_outcomes(tmp_path / "run"), process=process)
+        os.close(ours)
+        process.wait(40)
+    until(lambda: not psutil.pid_exists(pid), 10)
+    assert any("interrupted by SIGHUP" in line["message"] for line in log_of(tmp_path / "run"))
     assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
 
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
+from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts, deferred_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +62,28 @@ def test_a_broken_stderr_is_no_fault(monkeypatch):
     late(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
         late.look()
+
+
+@pytest.mark.parametrize("number", DRAINS)
+def test_a_request_to_stop_raises_before_the_end_and_is_ignored_at_the_end(number):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with deferred_interrupts() as late:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+            late.begin()
+            os.kill(os.getpid(), number)
+            late.look()
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("own", [signal.SIG_IGN, lambda *_: None])
+def test_a_handler_of_the_program_that_calls_us_stays(own):
+    before = signal.signal(signal.SIGUSR1, own)
+    try:
+        with deferred_interrupts():
+            assert signal.getsignal(signal.SIGUSR1) == own
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from orchestrator.runner.interrupts import DeferredInterrupts
+from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts
 from orchestrator.runner.session import remote_control as control
 from orchestrator.runner.session.event_loop import Stop
 from orchestrator.runner.session.session import Session
@@ -23,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 class Interrupts:
     """SIGINT and SIGTERM: the first stops sending, the second stops waiting too.
+
+    `DRAINS` stop sending, and never cut short what is in flight: a shell whose terminal goes away
+    sends SIGHUP to its jobs although the kernel has done so.
 
     Python gives signals to the main thread only; elsewhere `stop` is looked at.
     """
@@ -41,8 +44,12 @@ class Interrupts:
             yield
             return
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in DRAINS:
+            handler = signal.getsignal(number)
+            if handler == signal.SIG_DFL or isinstance(handler, DeferredInterrupts):
+                before[number] = handler
         for number in before:
-            self._loop.add_signal_handler(number, self._on_signal)
+            self._loop.add_signal_handler(number, self._on_signal, number)
         try:
             yield
         finally:
@@ -67,11 +74,12 @@ class Interrupts:
             self._session.stop(why)
             self._loop.call_later(_GRACE_S, self._give_up)
 
-    def _on_signal(self) -> None:
-        _log.info("interrupted", extra={"n_signals": self.count + 1})
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        _log.info("interrupted by %s", name, extra={"n_signals": self.count + 1})
         if self.count == 0:
             self.once("interrupted")
-        else:
+        elif number not in DRAINS:
             self.count += 1
             self._give_up()
 
