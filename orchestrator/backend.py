@@ -7,6 +7,7 @@ programming errors and cancellation are raised.
 import ipaddress
 import logging
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
@@ -30,6 +31,10 @@ RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
 """With this variable in the environment `answered` hides no fault; the tests set it."""
 
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
+_PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
+# Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
+_BARE_NAME: Final = re.compile(r"(?!0x)(?=[0-9_-]*[a-z])[a-z0-9_-]+")
+_SHARED_SPACE: Final = ipaddress.ip_network("100.64.0.0/10")
 
 _log = logging.getLogger(__name__)
 
@@ -82,15 +87,25 @@ def base_url_fault(base_url: str) -> str:
 
 
 def is_private(base_url: str) -> bool:
-    """Return True if a URL, by itself, names this machine or a private network."""
-    host = urlsplit(base_url).hostname or ""
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
+    """Return True if a URL, by itself, names this machine or a private network.
+
+    These are addresses that the internet does not route (RFC 1918, 4193, 6598 and others), names
+    under domains that no public name can have (RFC 6761, 6762, 8375 and ICANN's `internal`), and
+    names without a dot, such as `gpu-node-07`: those come from this network's own list of hosts or
+    search domain.
+    """
+    host = (urlsplit(base_url).hostname or "").lower()
+    if host.removesuffix(".").endswith(_PRIVATE_DOMAINS) or _BARE_NAME.fullmatch(host):
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_private or address.is_loopback
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    # The space that carriers and overlay networks share is private in neither direction for Python.
+    is_shared = isinstance(address, ipaddress.IPv4Address) and address in _SHARED_SPACE
+    return address.is_private or is_shared
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
