@@ -186,8 +186,14 @@ class _Shown:
             is_apart: Whether an empty line stands above already.
         """
         checks = [*(brief.questions[0].checks if brief.questions else ()), *brief.checks]
-        others = brief.questions[1:]
-        checks += [one for question in others for one in question.checks if one.is_doubtful]
+        for other in brief.questions[1:]:
+            # Beside the first question's own, they say which question they are about.
+            about = phrase(other.subject, ": ") if other.subject else Phrase()
+            checks += [
+                msgspec.structs.replace(check, says=phrase(about, check.says))
+                for check in other.checks
+                if check.is_doubtful
+            ]
         if not checks:
             return
         if not is_apart:

@@ -16,6 +16,7 @@ from orchestrator.report.completeness import Completeness
 from orchestrator.report.forest import forest
 from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.phrases import Name, names, phrase
+from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_names
 from orchestrator.report.words import verdict
 from orchestrator.statistics.ranking import Pair
@@ -216,6 +217,16 @@ def test_the_cost_is_that_of_all_calls():
     words = Cost(1906, 69_332, 5_108, 0.0115, 1.5).words()
     assert words == ("1,906 requests", "69.3k tokens in", "5.1k tokens out", "41 s", "1.50 spent")
     assert Cost().words() == ()
+
+
+def test_doubts_of_another_question_say_which_one_it_is(clear):
+    found = brief(rankings=[clear, clear])
+    first, second = found.questions
+    doubts = (Check("order", phrase("flips"), is_doubtful=True), Check("form", phrase("fits")))
+    second = msgspec.structs.replace(second, subject=phrase("scoring by j"), checks=doubts)
+    text = printed(brief_text(msgspec.structs.replace(found, questions=(first, second))), 100)
+    assert "scoring by j: flips" in text
+    assert "fits" not in text
 
 
 @pytest.fixture(scope="module")
