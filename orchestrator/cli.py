@@ -157,8 +157,9 @@ _IMPORTED = "import code that the recipe names, without starting programs"
 _UNUSED = "accepted for consistency; this command imports no code"
 _EXITS = """\
 exit codes: 0 complete; 1 the run failed; 2 invalid recipe or command; 3 finished, but some units
-failed, a budget was reached, or with --strict a judge can't be trusted; 4 a requirement of `gate`
-fails; 5 none fails, but one is not known yet; 130 interrupted, resume with the same command"""
+failed, a budget was reached, or with --strict a judge can't be trusted; 4 a requirement of `gate`,
+or of the recipe's `gates`, fails; 5 none fails, but one is not known yet; 130 interrupted, resume
+with the same command"""
 
 
 def _parser() -> Parser:

@@ -248,8 +248,8 @@ class RecipeFile(Settings):
     analyses: list[Any] = Field([])
     """Analyses of the rows, also of a finished run; each entry has a `kind`."""
     gates: list[str] = Field([])
-    """Requirements that `orchestrator gate` holds the run against, such as "large > medium";
-    `docs/how_to/gate_in_ci.md` has the grammar."""
+    """Requirements that the run is held against at its end, such as "large > medium", and by
+    `orchestrator gate`; `docs/how_to/gate_in_ci.md` has the grammar and the exit codes."""
     reuse: list[str] = Field([])
     """Other runs (their folders, relative to the recipe), read only: what they were answered is
     copied instead of asked."""

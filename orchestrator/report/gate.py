@@ -95,6 +95,11 @@ def gate_markdown(found: Decision) -> str:
 
 def gate_json(found: Decision) -> str:
     """Return the verdict as one JSON object, with the metadata of the runs."""
+    return json.dumps(gate_value(found), indent=2, allow_nan=False) + "\n"
+
+
+def gate_value(found: Decision) -> dict[str, Any]:
+    """Return the verdict as JSON values, with the metadata of the runs."""
     said = {
         "format": FORMAT,
         "verdict": found.verdict,
@@ -107,7 +112,7 @@ def gate_json(found: Decision) -> str:
         "run": dict(found.run),
         "against": None if found.against is None else dict(found.against),
     }
-    return json.dumps(plain(said), indent=2, allow_nan=False) + "\n"
+    return {name: plain(value) for name, value in said.items()}
 
 
 def gate_junit(found: Decision, *, pass_unknown: bool = False) -> str:

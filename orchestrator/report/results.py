@@ -8,10 +8,12 @@ from typing import Any, Final, Literal
 from rich.console import RenderableType
 from rich.text import Text
 
+from orchestrator.gates.results import Decision
 from orchestrator.report import tables
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.completeness import Completeness
+from orchestrator.report.gate import gate_markdown, gate_text, gate_value
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.markdown import brief_markdown, ranking_markdown
 from orchestrator.report.page import DOUBTFUL, HEADING, Paged
@@ -34,6 +36,7 @@ class Findings:
         completeness: How far the run is; None where that is not known.
         brief: The run in brief, shown first; None to show the rest alone.
         run: Metadata of the run, for programs; empty where it is not known.
+        gate: Verdict on the gates of the recipe; None where they were not held against the run.
     """
 
     rankings: Sequence[RankingAnalysis]
@@ -42,6 +45,7 @@ class Findings:
     completeness: Completeness | None = None
     brief: Brief | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
+    gate: Decision | None = None
 
     @property
     def warning(self) -> str:
@@ -65,10 +69,14 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
             "rankings": [ranking_json(ranking, found.exact_match) for ranking in found.rankings],
             "tables": [generic_json(table) for table in found.tables],
         }
+        if found.gate is not None:
+            document["gate"] = gate_value(found.gate)
         return json.dumps(document, indent=2, allow_nan=False) + "\n"
     texts = [f"> **{found.warning}**"] if found.warning else []
     if found.brief is not None:
         texts = [brief_markdown(found.brief)]
+    if found.gate is not None:
+        texts.append(gate_markdown(found.gate).rstrip())
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
     texts += [generic_markdown(table) for table in found.tables]
     return "\n\n".join(texts) + "\n"
@@ -86,7 +94,8 @@ def first_screen(found: Findings, more: Sequence[str] = ()) -> list[RenderableTy
     first = {table.source: table for table in reversed(found.tables) if table.columns}
     answered = {question.source for question in found.brief.questions}
     kept = [table for source, table in reversed(first.items()) if source not in answered]
-    return [brief_text(found.brief, more, kept)]
+    shown: list[RenderableType] = [brief_text(found.brief, more, kept)]
+    return shown if found.gate is None else [*shown, Text(""), gate_text(found.gate)]
 
 
 def as_tables(found: Findings) -> list[RenderableType]:
@@ -97,5 +106,7 @@ def as_tables(found: Findings) -> list[RenderableType]:
     elif warning := found.warning:
         style = f"{HEADING} {DOUBTFUL}"
         shown.append(Paged(lambda page: iter([page.words(warning, style), Text("")])))
+    if found.gate is not None:
+        shown += [gate_text(found.gate), Text("")]
     shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]
     return shown + [generic_table(table) for table in found.tables]

@@ -7,7 +7,9 @@ import msgspec
 from rich.text import Text
 
 from orchestrator.errors import OrchestratorError, RecipeError
+from orchestrator.gates.results import Decision
 from orchestrator.report import tables
+from orchestrator.report.gate import gate_value
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import Progress
@@ -50,6 +52,11 @@ class Said(msgspec.Struct, frozen=True):
         """Print what a call did; a program has it from the last event of its progress."""
         if not self.as_json and not is_quiet():
             print_to(sys.stderr, tables.run_summary(progress, n_left))
+
+    def verdict(self, found: Decision) -> None:
+        """Send the verdict on gates to a program; a person has it with the results."""
+        if self.as_json:
+            self._event("gate", **gate_value(found))
 
     def wrote(self, path: Path) -> None:
         """Print the path of a file that was written."""

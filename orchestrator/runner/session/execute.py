@@ -105,8 +105,8 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
         )
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
-    # Reports read what they compute, and from which threshold on, from the last revision.
-    read = ("analyses", "statistics")
+    # Reports and gates read from the last revision what they compute, and at which level.
+    read = ("analyses", "statistics", "gates")
     known, wanted = (before or {}).get("recipe", {}), record["recipe"]
     is_other = changes or any(known.get(key) != wanted.get(key) for key in read)
     if before is None or before.get("identities") != record["identities"] or is_other:
