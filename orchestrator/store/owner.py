@@ -2,17 +2,19 @@
 
 On a local disk that is `flock`, which the kernel drops with the process, whatever ends it. On a
 network file system it is a file that its owner touches every few seconds: another machine can't
-ask whether a process lives.
+ask whether a process lives. An owner that was silent for long, because it was suspended or cut off
+from the file server, may have lost the run when it continues. So it looks at its file before
+each write, and writes nothing more once the file is another's.
 """
 
 import contextlib
 import fcntl
-import logging
 import os
 import socket
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +22,19 @@ import msgspec
 import psutil
 
 from orchestrator.disk import files
-from orchestrator.errors import RunDirectoryError
-
-logger = logging.getLogger(__name__)
+from orchestrator.errors import RunDirectoryError, StoreError
 
 _HEARTBEAT_S: Final = 10.0
 # An owner on another machine that did not touch its file for so long is gone, seconds.
 _STALE_S: Final = 120.0
 # Start times are read from the clock of the machine, which may be set between two readings.
 _START_TOLERANCE_S: Final = 2.0
+# A file that is missing may be on its way back: who takes over a stale one by mistake returns it.
+_MISSING_S: Final = 1.0
+_MISSING_LOOK_S: Final = 0.05
+
+Check = Callable[[], None]
+"""Raises `StoreError` if another process has taken over the run; else does nothing."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -39,12 +45,15 @@ class Owner(msgspec.Struct, frozen=True):
         pid: Process id there.
         started_s: When the process began, seconds since 1970.
         token: Unlike that of any other owner.
+        machine: The running system it is on; empty where that is not known. Names of machines are
+            not always unique, and process ids mean nothing in another container.
     """
 
     host: str
     pid: int
     started_s: float
     token: str = ""
+    machine: str = ""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -52,7 +61,8 @@ class Owner(msgspec.Struct, frozen=True):
     @property
     def is_here(self) -> bool:
         """True if it runs on this machine."""
-        return self.host == socket.gethostname()
+        is_other = self.machine and self.machine != _this_machine()
+        return self.host == socket.gethostname() and not is_other
 
     def is_alive(self) -> bool:
         """Return True if the process still runs; only this machine's can be asked."""
@@ -67,7 +77,22 @@ class Owner(msgspec.Struct, frozen=True):
 def this_process() -> Owner:
     """This process as an owner."""
     pid = os.getpid()
-    return Owner(socket.gethostname(), pid, psutil.Process(pid).create_time(), uuid.uuid4().hex)
+    return Owner(
+        socket.gethostname(),
+        pid,
+        psutil.Process(pid).create_time(),
+        uuid.uuid4().hex,
+        _this_machine(),
+    )
+
+
+def _this_machine() -> str:
+    """Return the boot and the namespace of process ids; empty where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 def read_owner(path: Path) -> Owner | None:
@@ -79,8 +104,8 @@ def read_owner(path: Path) -> Owner | None:
 
 
 @contextlib.contextmanager
-def held_by_flock(path: Path, owner: Owner) -> Iterator[None]:
-    """Hold the lock file for as long as the block lasts.
+def held_by_flock(path: Path, owner: Owner) -> Iterator[Check]:
+    """Hold the lock file for as long as the block lasts; it can't be lost meanwhile.
 
     Raises:
         RunDirectoryError: If another process holds it.
@@ -98,15 +123,17 @@ def held_by_flock(path: Path, owner: Owner) -> Iterator[None]:
         file.write(msgspec.json.encode(owner))
         file.flush()
         try:
-            yield
+            yield lambda: None
         finally:
             # The file stays: a process that waits on a removed one would share nothing with us.
             file.truncate(0)
 
 
 @contextlib.contextmanager
-def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iterator[None]:
+def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iterator[Check]:
     """Own a file for as long as the block lasts, and touch it meanwhile.
+
+    The value is to be called before each write.
 
     Raises:
         RunDirectoryError: If another process owns it.
@@ -118,7 +145,7 @@ def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iter
     )
     beat.start()
     try:
-        yield
+        yield lambda: _check(path, owner)
     finally:
         ended.set()
         beat.join()
@@ -167,8 +194,28 @@ def _beat(path: Path, owner: Owner, ended: threading.Event) -> None:
         if read_owner(path) == owner:
             with contextlib.suppress(OSError):
                 path.touch()
-        else:
-            logger.error("%s: another process has taken over this run; stop one of them", path)
+
+
+def _check(path: Path, owner: Owner) -> None:
+    """See that a file still names its owner.
+
+    Raises:
+        StoreError: If it does not.
+    """
+    found = read_owner(path)
+    if found == owner:
+        return
+    end = time.monotonic() + _MISSING_S
+    while found is None and time.monotonic() < end:
+        time.sleep(_MISSING_LOOK_S)
+        found = read_owner(path)
+    if found != owner:
+        who = f"its file {path.name} is gone" if found is None else f"{found} has taken it over"
+        raise StoreError(
+            f"{path.parent} does not belong to this process any more: {who}, after this process "
+            "was suspended or cut off from the file system. This process writes nothing more; what "
+            "it recorded before is kept"
+        )
 
 
 def _mtime(path: Path) -> float:

@@ -20,6 +20,7 @@ from orchestrator.disk.paths import STORE_NAME, is_text
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
+    Check,
     Owner,
     held_by_file,
     held_by_flock,
@@ -64,10 +65,16 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 class RunDirectory:
-    """The paths of a run. `lock` opens it for writing, `open` for reading."""
+    """The paths of a run. `lock` opens it for writing, `open` for reading.
+
+    Attributes:
+        path: The folder.
+        check_owned: Raises `StoreError` once another process has taken over a run held for writing.
+    """
 
     def __init__(self, path: Path, owner: Owner | None = None) -> None:
         self.path = path
+        self.check_owned: Check = lambda: None
         self._owner = owner
 
     @classmethod
@@ -93,7 +100,7 @@ class RunDirectory:
             held = held_by_file(path / _OWNER, owner)
         else:
             held = held_by_flock(path / _LOCK, owner)
-        with held:
+        with held as directory.check_owned:
             directory._prepare(mark)
             yield directory
 
@@ -195,10 +202,11 @@ class RunDirectory:
 
         Raises:
             RunDirectoryError: If the run was opened for reading.
-            StoreError: If it can't be written.
+            StoreError: If it can't be written, or another process has taken over the run.
         """
         if self._owner is None:
             raise RunDirectoryError(f"{self.path} was opened for reading only")
+        self.check_owned()
         status = {"writer": self._owner, "at": datetime.now(UTC), "values": values}
         status |= {_LAST_OUTCOME: last_outcome} if last_outcome else {}
         try:

@@ -35,6 +35,7 @@ from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.held import Held, Recent
 from orchestrator.store.interning import Names, Servers
 from orchestrator.store.lending import Lent
+from orchestrator.store.owner import Check
 from orchestrator.store.rows import pack_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.writer import Entry, Writer
@@ -65,7 +66,14 @@ class Store:
         self._writer = None if tables is None else Writer(tables)
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False, exclusive: bool | None = None) -> Self:
+    def open(
+        cls,
+        path: Path,
+        *,
+        read_only: bool = False,
+        exclusive: bool | None = None,
+        check_owned: Check = lambda: None,
+    ) -> Self:
         """Open the store at `path`, which is made where there is none.
 
         Args:
@@ -73,6 +81,8 @@ class Store:
             read_only: Only read; others may write meanwhile.
             exclusive: Let no other process read meanwhile, as network file systems need; found
                 out from the file system where None.
+            check_owned: Called before each write; raises `StoreError` where another process has
+                taken over the run, and then nothing more is written.
 
         Raises:
             RunDirectoryError: If the file is not a store, or of a newer schema.
@@ -83,7 +93,7 @@ class Store:
             return cls(path, None, recent)
         if exclusive is None:
             exclusive = is_network_fs(path)
-        tables = Tables(path, exclusive=exclusive, recent=recent)
+        tables = Tables(path, exclusive=exclusive, recent=recent, check_owned=check_owned)
         try:
             return cls(path, tables, recent)
         except OrchestratorError:
@@ -315,17 +325,8 @@ class Store:
         Raises:
             StoreError: If a value can't be stored, or an earlier write failed.
         """
-        self._submit(
-            UnitEntry(
-                unit_hash,
-                plan_id,
-                position,
-                status,
-                self._names.number(frame),
-                self._names.number(cause),
-                pack_rows(rows),
-            )
-        )
+        names = self._names.number(frame), self._names.number(cause)
+        self._submit(UnitEntry(unit_hash, plan_id, position, status, *names, pack_rows(rows)))
 
     def done_bitmap(self, plan_id: int, n_units: int) -> bytearray:
         """One byte a position: 1 for units that are done or failed for good."""

@@ -1,5 +1,6 @@
 """The writing connection of a store: transactions, its log, and copies for others."""
 
+import ctypes
 import logging
 import sqlite3
 import threading
@@ -13,6 +14,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.batch import Batch, Counters
 from orchestrator.store.held import Recent
+from orchestrator.store.owner import Check
 from orchestrator.store.writer import Entry
 
 logger = logging.getLogger(__name__)
@@ -43,10 +45,14 @@ class Tables:
         path: The file.
         exclusive: Whether this connection is the only one there can be; others then share it.
         recent: Told which outcomes were committed, and when the index knows them.
+        check_owned: Called before anything is written; raises `StoreError` to prevent it.
     """
 
-    def __init__(self, path: Path, *, exclusive: bool, recent: Recent) -> None:
+    def __init__(
+        self, path: Path, *, exclusive: bool, recent: Recent, check_owned: Check = lambda: None
+    ) -> None:
         self._path = path
+        self._check_owned = check_owned
         self._recent = recent
         self._lock = threading.Lock() if exclusive else nullcontext()
         self.is_exclusive = exclusive
@@ -106,6 +112,8 @@ class Tables:
 
     def explain(self, error: Exception) -> StoreError:
         """Return the error that tells the user of a failed write."""
+        if isinstance(error, StoreError):
+            return error
         if isinstance(error, sqlite3.Error):
             return schema.explain(self._path, error)
         return StoreError(f"{self._path}: writing failed: {error!r}")
@@ -132,6 +140,11 @@ class Tables:
             # SQLite would, unless another process has the file open.
             self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
             self._checkpoint("TRUNCATE")
+        except StoreError as error:
+            # Told before, to whoever waited for a write.
+            logger.debug("%s", error)
+            _abandon(self._connection)
+            return
         except sqlite3.Error as error:
             # They can be found where they are, and whatever is wrong was told before.
             logger.debug("%s: %s", self._path, error)
@@ -147,8 +160,12 @@ class Tables:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, schema.transaction(self._connection) as connection:
-            yield connection
+        with self._lock:
+            self._check_owned()
+            with schema.transaction(self._connection) as connection:
+                yield connection
+                # The file server may have kept us waiting for minutes.
+                self._check_owned()
 
     def _look_after(self) -> None:
         wal_bytes = schema.file_size(schema.wal_path(self._path))
@@ -163,6 +180,7 @@ class Tables:
         if self._wal_is_long and time.monotonic() >= self._next_restart:
             # Wait a moment for readers to let go, so that the log can begin again.
             with self._lock:
+                self._check_owned()
                 self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
                 self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
                 self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
@@ -170,6 +188,7 @@ class Tables:
         elif time.monotonic() >= self._next_checkpoint:
             self._checkpoint("PASSIVE")
         if self.is_exclusive and time.monotonic() >= self._next_publish:
+            self._check_owned()
             started = time.monotonic()
             try:
                 self.publish(schema.snapshot_path(self._path))
@@ -184,6 +203,16 @@ class Tables:
         Whoever copies the file alone, or loses the log beside it, then lacks some seconds only.
         """
         with self._lock:
+            self._check_owned()
             self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         self._is_moved = True
         self._next_checkpoint = time.monotonic() + CHECKPOINT_S
+
+
+def _abandon(connection: sqlite3.Connection) -> None:
+    """Never close a connection, not even when this program ends.
+
+    SQLite moves the write-ahead log into the file on closing, but the file is another process's
+    now. Python 3.11 has no way to ask it not to.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

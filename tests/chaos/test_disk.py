@@ -197,6 +197,44 @@ def test_a_lock_of_another_host(arena, note, tmp_path, age_s, code):
     noted(note, f"a lock of another host, silent for {age_s} s", ended, oracle, recorded, said)
 
 
+# A machine of another name, whose locks the file server keeps from nobody.
+HOST = """
+import socket, sqlite3
+connect = sqlite3.connect
+
+def unlocked(path, *rest, **settings):
+    return connect(f"{path}&vfs=unix-none" if settings.get("uri") else path, *rest, **settings)
+
+sqlite3.connect = unlocked
+socket.gethostname = lambda: "node-%s"
+"""
+
+
+def test_a_process_that_lost_its_run_to_another_host(arena, note, tmp_path):
+    """Suspended for longer than the other host waits; meanwhile that one goes on with the run."""
+    run_dir = arena.new_run()
+    oracle = Oracle(arena, run_dir)
+    first, second = (module(tmp_path / name, NETWORK + HOST % name) for name in "ab")
+    with arena.serving([{"latency_s": 0.1}]) as url:
+        suspended = arena.start(run_dir, **first)
+        until_sent(suspended, url, 40)
+        until_recorded(suspended, run_dir)
+        suspended.send_signal(signal.SIGSTOP)
+        recorded = len(outcomes(run_dir))
+        os.utime(run_dir / "owner.json", (0, 0))
+        other = arena.start(run_dir, **second)
+        until_sent(other, url, 20)
+        suspended.send_signal(signal.SIGCONT)
+        lost, ended = end_of(suspended), end_of(other)
+        assert lost.code == EXIT_FAILED, lost
+        assert f"process {other.pid} on node-b has taken it over" in lost.words
+        assert ended.code == EXIT_COMPLETE, ended
+        oracle.check()
+    noted(note, "suspended until another host took over", lost, oracle, recorded,
+          "… has taken it over … This process writes nothing more",
+          "the other host: complete, frames equal")  # fmt: skip
+
+
 def test_two_processes_on_one_run(arena, note):
     run_dir = arena.new_run()
     oracle = Oracle(arena, run_dir)

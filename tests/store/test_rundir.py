@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.errors import RunDirectoryError
-from orchestrator.store import Owner, RunDirectory, filesystem, newest
+from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.store import Owner, RunDirectory, Store, filesystem, newest
 from orchestrator.store import owner as owners
 
 HOLDER = """
@@ -313,3 +314,56 @@ def test_local_disk_is_no_network_file_system(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("network")
 def test_network_file_system_is_named(tmp_path: Path) -> None:
     assert filesystem.network_fs(tmp_path) == "test"
+
+
+def take_over(run: Path) -> None:
+    """Have another machine take the run of an owner that was silent for long."""
+    file = run / "owner.json"
+    os.utime(file, (0, 0))
+    other = Owner("another-machine", 7, 0.0, "u", "another boot")
+    owners._take(file, other, owners._STALE_S)
+
+
+@pytest.mark.usefixtures("network")
+def test_who_lost_the_run_writes_nothing_more(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunDirectory.lock(run) as directory:
+        with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
+            store.set_meta("before", "1")
+            store.flush()
+            # A process that does not run touches nothing: this one is another machine's to judge.
+            monkeypatch.setattr(Owner, "is_here", property(lambda _: False))
+            take_over(run)
+            before = {file.name: file.read_bytes() for file in run.glob("st*")}
+            store.set_meta("after", "1")
+            with pytest.raises(StoreError, match="process 7 on another-machine has taken it over"):
+                store.flush()
+            with pytest.raises(StoreError, match="writes nothing more"):
+                directory.write_status({"n": 1})
+        # Nor when it is closed, which moves SQLite's log into the file.
+        assert {file.name: file.read_bytes() for file in run.glob("st*")} == before
+        assert "store.sqlite-wal" in before
+    holder = owners.read_owner(run / "owner.json")
+    assert holder is not None
+    assert holder.pid == 7
+
+
+@pytest.mark.usefixtures("network")
+def test_an_owner_file_that_is_gone_for_a_moment_loses_nothing(run: Path) -> None:
+    with RunDirectory.lock(run) as directory:
+        file = run / "owner.json"
+        aside = file.rename(run / "aside")
+        threading.Timer(0.2, aside.rename, (file,)).start()
+        directory.check_owned()
+        file.unlink()
+        with pytest.raises(StoreError, match="gone"):
+            directory.check_owned()
+
+
+def test_a_process_of_a_machine_of_the_same_name_is_not_taken_for_ours() -> None:
+    mine = owners.this_process()
+    assert mine.is_here
+    assert mine.is_alive()
+    for machine in ("another boot pid:[1]", ""):
+        twin = msgspec.structs.replace(mine, machine=machine)
+        # Versions before this one did not say.
+        assert twin.is_here is (machine == "")

@@ -118,7 +118,10 @@ def _run(
     prepared: Prepared, directory: RunDirectory, shown: Display, how: How, late: DeferredInterrupts
 ) -> Result:
     """Run the remaining units of a run in the directory that is held for it; return its frames."""
-    with logged(directory.log_path, shown), Store.open(directory.store_path) as store:
+    with (
+        logged(directory.log_path, shown),
+        Store.open(directory.store_path, check_owned=directory.check_owned) as store,
+    ):
         for line in missing_notes(store, directory):
             shown.note(line)
         opened = open_plan(prepared, directory, store)
