@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.recipe.load import available
+from orchestrator.runner.interface.exporting import report_tables
+from tests.docs.papers import tables_of
 from tests.e2e.runs import frames, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
@@ -57,6 +60,8 @@ def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, 
             assert set(frame["status"]) == {"ok"}, name
     tables = json.loads(run(recipe, tmp_path / "run", "--limit", _FEW, "--format", "json").stdout)
     assert tables["rankings"] or tables["tables"]
+    # docs/papers.md says which tables of the papers this recipe makes.
+    assert tables_of(recipe.stem) <= set(report_tables(orchestrator.load(tmp_path / "run")))
     delete_rows(tmp_path / "run")
     again = run(recipe, tmp_path / "run", "--limit", _FEW, "--format", "json")
     assert again.returncode == EXIT_COMPLETE, again.stderr
