@@ -359,6 +359,11 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )
     run.add_argument(
+        "--on-end",
+        metavar="COMMAND",
+        help="run COMMAND when the call ends, with the result in its environment",
+    )
+    run.add_argument(
         "--accept-server-change",
         action="store_true",
         help="continue even if the server has changed",

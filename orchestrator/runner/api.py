@@ -8,6 +8,7 @@ datasets and writing frames blocks, and the caller's loop must not wait for it.
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,7 @@ from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.comparing.gating import GateResult, gate
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.citation import Citation
+from orchestrator.runner.interface.on_end import own_hook
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared
@@ -69,6 +71,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     display: Kind | None = "auto",
     accept_server_change: bool = False,
     keep_servers: bool = False,
+    on_end: str | None = None,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe, or continue where it stopped.
@@ -87,6 +90,9 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             and otherwise "none"; None is "live" at a terminal and otherwise "plain".
         accept_server_change: Continue even if another server answered before.
         keep_servers: Leave the servers that were launched running for a later run.
+        on_end: Command for the shell when the call ends, with the result in its environment,
+            instead of the recipe's `on_end`. It gets all environment variables, and needs no
+            permission.
         allow_code: Run code and programs that the recipe names.
 
     Returns:
@@ -110,6 +116,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         display=display,
         accept_server_change=accept_server_change,
         keep_servers=keep_servers,
+        on_end=on_end,
         allow_code=allow_code,
     )
     return call(Stop())
@@ -125,6 +132,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
     display: Kind | None = "auto",
     accept_server_change: bool = False,
     keep_servers: bool = False,
+    on_end: str | None = None,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe without blocking the event loop; see `run`.
@@ -142,6 +150,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         display: As in `run`.
         accept_server_change: As in `run`.
         keep_servers: As in `run`.
+        on_end: As in `run`.
         allow_code: As in `run`.
 
     Returns:
@@ -164,6 +173,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         display=display,
         accept_server_change=accept_server_change,
         keep_servers=keep_servers,
+        on_end=on_end,
         allow_code=allow_code,
     )
     return await in_thread(call)
@@ -180,9 +190,12 @@ def _run(  # noqa: PLR0913 (what `run` was given)
     display: Kind | None,
     accept_server_change: bool,
     keep_servers: bool,
+    on_end: str | None,
     allow_code: bool,
 ) -> Result:
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    if on_end is not None:
+        loaded = replace(loaded, on_end=own_hook(on_end))
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     how = How(
         where=_where(run_dir, loaded.name),

@@ -6,6 +6,7 @@ import time
 import psutil
 import pytest
 
+import orchestrator
 from orchestrator.errors import EXIT_USAGE
 
 ANSWERS = [{"kind": "answers", "answer": {"max_tokens": 4}}]
@@ -97,3 +98,43 @@ def test_no_revision_holds_the_command(run, here):
     assert revisions
     for path in revisions:
         assert "on_end" not in path.read_text("utf-8")
+
+
+def test_an_option_names_a_command_of_the_users_own(command, recipe, here, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "my-own")
+    path = recipe(methods=ANSWERS)
+    code, _, said = command("run", path, "--on-end", "env > told", "--display", "json")
+    assert (code, [note for note in notes(said) if "on_end" in note]) == (0, [])
+    told = (here / "told").read_text("utf-8").splitlines()
+    # The command is the user's, so it needs no permission and gets the user's variables.
+    assert "ORCHESTRATOR_STATE=complete" in told
+    assert "MY_API_KEY=my-own" in told
+
+
+def test_the_option_takes_the_place_of_the_recipes_command(run, here):
+    code, _, _ = run("touch recipes", "--on-end", "touch mine")
+    assert code == 0
+    assert (here / "mine").exists()
+    assert not (here / "recipes").exists()
+
+
+def test_the_option_gives_no_permission_to_the_recipes_command(command, recipe, here):
+    path = recipe(methods=ANSWERS, on_end="touch recipes")
+    assert command("run", path, "--on-end", "touch mine")[0] == EXIT_USAGE
+    assert not (here / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("", "the command is empty"), (f"curl hf_{'x' * 24}", "holds a secret")]
+)
+def test_an_option_that_can_not_be_meant_is_refused(command, recipe, here, given, said):
+    code, _, err = command("run", recipe(methods=ANSWERS), "--on-end", given)
+    assert code == EXIT_USAGE
+    assert said in err
+    assert "hf_" not in err
+    assert not (here / "runs").exists()
+
+
+def test_python_takes_a_command_too(here, recipe):
+    result = orchestrator.run(recipe(methods=ANSWERS), on_end='echo "$ORCHESTRATOR_RUN" > told')
+    assert (here / "told").read_text("utf-8").strip() == str(result.path.absolute())

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.recipe.ending import OnEnd
-from orchestrator.recipe.secret_values import is_secret_name
+from orchestrator.recipe.secret_values import is_secret, is_secret_name
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display
 from orchestrator.report.text import safe_line
@@ -53,6 +53,23 @@ def hooked(hook: OnEnd | None, name: str, where: Path, shown: Display) -> Iterat
             told = {"ORCHESTRATOR_NAME": name, **_told(result, path, error)}
             if fault := call(hook, path, told):
                 shown.note(f"on_end: {fault}")
+
+
+def own_hook(command: str) -> OnEnd:
+    """Return a command that the user gave with the call; unlike a recipe's it gets all variables.
+
+    Raises:
+        UsageError: If it is empty, or holds a secret.
+    """
+    if not command.strip():
+        raise UsageError("on_end: the command is empty")
+    if is_secret(command):
+        raise UsageError(
+            "on_end: the command looks as if it holds a secret; name a variable of your "
+            "environment instead, all of which it gets"
+        )
+    names = [name for name in os.environ if name.isascii() and name.isidentifier()]
+    return OnEnd(command=command, env_from=names)
 
 
 def state_of(result: Result) -> State:
