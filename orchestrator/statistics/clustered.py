@@ -86,8 +86,26 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     )
 
 
+def unseen_variance(sums: Floats, counts: Floats) -> float:
+    """Variance of one mean of values in [0, 1], with the prompt not seen yet (`clustered_shares`).
+
+    Args:
+        sums: Shape (n_prompts,): sums of values per prompt.
+        counts: Shape (n_prompts,): numbers of values, or their weight.
+    """
+    n = np.maximum((counts > 0).sum(keepdims=True), 1)
+    return float(_variance(sums[:, None], counts[:, None], n)[1][0])
+
+
 def _effective_prompts(sums: Floats, counts: Floats, n: Ints) -> Floats:
     """Number of yes-or-no prompts that would give the mean its variance, shape (P,)."""
+    mean, variance = _variance(sums, counts, n)
+    result: Floats = mean * (1.0 - mean) / variance
+    return result
+
+
+def _variance(sums: Floats, counts: Floats, n: Ints) -> tuple[Floats, Floats]:
+    """Means and their variances with the prompt not seen yet, both of shape (P,)."""
     weight = counts.sum(axis=0) / n
     weight = np.where(weight > 0, weight, 1.0)
     share = _unseen_weights(sums, counts, n)
@@ -100,8 +118,7 @@ def _effective_prompts(sums: Floats, counts: Floats, n: Ints) -> Floats:
     # With one prompt of weight 0 there is no variance, and no interval is given.
     variance = squares / total**2 * n_added / np.maximum(n_added - 1.0, 0.5)
     unlike = variance_factor(counts) * np.maximum(n - 1, 1) / n
-    result: Floats = mean * (1.0 - mean) / (variance * np.maximum(unlike, 1.0))
-    return result
+    return mean, variance * np.maximum(unlike, 1.0)
 
 
 def _unseen_weights(sums: Floats, counts: Floats, n: Ints) -> Floats:

@@ -1,0 +1,305 @@
+"""Means of human labels, made more precise by the scores of a judge: PPI++.
+
+A few rows have a human label, all have a score of the judge. The judge's mean over all rows is
+precise but may be biased; the labels say by how much. The estimate is unbiased whatever the judge
+is, and at least as precise as the labels alone for many labels.
+
+Source: Angelopoulos, Duchi and Zrnic 2023, PPI++: Efficient Prediction-Powered Inference
+(arXiv:2311.01453). With n labelled rows (Y, f) and N rows with a score f alone,
+
+    theta = mean_n(Y) + lambda (mean_N(f) - mean_n(f))
+    lambda = Cov_n(Y, f) / ((1 + n/N) Var_{n+N}(f)), cut to [0, 1]
+
+where the covariance is over labelled rows with divisor n and the variance over all rows with
+divisor n + N - 1, as in the authors' package `ppi-python` (0.2.3).
+
+The labelled rows must be a random choice: labels are missing completely at random, or each row was
+labelled with a known probability. Then the difference estimator over all rows takes the place of
+theta, with weights 1 / probability (Zrnic and Candes 2024, Active Statistical Inference,
+arXiv:2403.03208, with lambda).
+
+Departures: prompts (or clusters of them) may have several rows, labelled or not, and all of a
+prompt's rows enter its one error; variances have the small-sample corrections of
+`orchestrator.statistics.degrees`, one degree of freedom less for lambda, and Student's t in place
+of the normal quantile. lambda itself is by rows: clusters change its best value, never validity.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.clustered import unseen_variance
+from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
+from orchestrator.statistics.jackknife import MIN_PROMPTS
+from orchestrator.statistics.results import Interval, checked_level
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+METHOD: Final = "PPI++, variance over prompts, t quantile"
+METHOD_SHARE: Final = "PPI++, Wilson interval on the effective number of prompts, t quantile"
+
+_NO_SPREAD: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Rows with the scores of a judge, some of which have a human label.
+
+    Attributes:
+        scores: Shape (n,), the judge's, on the scale of the labels; nan where it gave none.
+        labels: Shape (n,); nan where there is none.
+        prompts: Shape (n,), prompt (or cluster of prompts) of each row, whole numbers from 0 on.
+        probabilities: Shape (n,), in (0, 1], with which each row was chosen for a label; None
+            where all had the same.
+
+    Raises:
+        StatisticsError: If the shapes differ, or a probability is not in (0, 1].
+    """
+
+    scores: Floats
+    labels: Floats
+    prompts: Ints
+    probabilities: Floats | None = None
+
+    def __post_init__(self) -> None:
+        columns = [self.scores, self.labels, self.prompts]
+        columns += [] if self.probabilities is None else [self.probabilities]
+        if len({column.shape for column in columns}) != 1 or self.scores.ndim != 1:
+            shapes = ", ".join(str(column.shape) for column in columns)
+            raise StatisticsError(f"scores, labels and prompts need one shape (n,), got {shapes}")
+        given = self.probabilities
+        if given is not None and not ((given > 0.0) & (given <= 1.0)).all():
+            raise StatisticsError("probabilities must be in (0, 1]")
+
+    @property
+    def is_labelled(self) -> Bools:
+        """Shape (n,): rows with a label and a score."""
+        return ~np.isnan(self.scores) & ~np.isnan(self.labels)
+
+    @property
+    def is_other(self) -> Bools:
+        """Shape (n,): rows over which the mean of the judge's scores is taken."""
+        scored = ~np.isnan(self.scores)
+        return scored if self.probabilities is not None else scored & np.isnan(self.labels)
+
+    @property
+    def n_unscored(self) -> int:
+        """Labels of rows that the judge did not score: they can't be used."""
+        return int((np.isnan(self.scores) & ~np.isnan(self.labels)).sum())
+
+    @property
+    def weights(self) -> Floats:
+        """Shape (n,): of the labelled rows, in the mean over them; sum 1."""
+        each = 1.0 if self.probabilities is None else 1.0 / self.probabilities
+        weights = np.where(self.is_labelled, each, 0.0)
+        result: Floats = weights / weights.sum() if weights.any() else weights
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the two means of an estimate, and what each prompt adds to its error.
+
+    Attributes:
+        errors: Shape (P,); the sum of their squares is the variance.
+        dof: Degrees of freedom of that variance.
+        n: Prompts that it rests on.
+    """
+
+    errors: Floats
+    dof: float
+    n: int
+
+    @property
+    def variance(self) -> float:
+        """Of the mean."""
+        return float(self.errors @ self.errors)
+
+    def minus(self, other: "Part") -> "Part":
+        """That of the difference of two means over the same prompts."""
+        errors = self.errors - other.errors
+        return Part(errors, min(self.dof, other.dof), min(self.n, other.n))
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A mean of human labels with the help of a judge, or a difference of two.
+
+    Attributes:
+        value: nan without labels.
+        tuning: Lambda, the weight of the judge in [0, 1]: 0 is the mean of the labels alone. nan
+            for a difference.
+        n_labels: Labelled rows.
+        n_rows: Rows with a score.
+        labelled: Mean over labelled rows of label minus lambda times score.
+        other: Mean over the other rows of lambda times score.
+        unseen: Variance of the labelled part if one more prompt said half 0, half 1; for values
+            in [0, 1].
+    """
+
+    value: float
+    tuning: float
+    n_labels: int
+    n_rows: int
+    labelled: Part
+    other: Part
+    unseen: float = math.nan
+
+    @property
+    def variance(self) -> float:
+        """Of the value, over prompts; a prompt with rows of both kinds enters once."""
+        errors = self.labelled.errors + self.other.errors
+        return float(errors @ errors)
+
+    @property
+    def dof(self) -> float:
+        """Satterthwaite's degrees of freedom of the variance of the two parts."""
+        parts = (self.labelled, self.other)
+        used = [part for part in parts if part.variance > 0.0]
+        if not used:
+            return self.labelled.dof
+        squares = sum(part.variance**2 / max(part.dof, 1.0) for part in used)
+        return float(sum(part.variance for part in used) ** 2 / squares)
+
+    def minus(self, other: "Corrected") -> "Corrected":
+        """The difference of two means whose prompts have the same numbers."""
+        return Corrected(
+            self.value - other.value,
+            math.nan,
+            min(self.n_labels, other.n_labels),
+            min(self.n_rows, other.n_rows),
+            self.labelled.minus(other.labelled),
+            self.other.minus(other.other),
+        )
+
+    def interval(self, confidence_level: float = 0.95) -> Interval | str:
+        """Return Student's interval, or the reason why there is none.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        reach = self._reach(confidence_level)
+        if isinstance(reach, str):
+            return reach
+        if self.variance <= _NO_SPREAD**2:
+            return "no spread over labelled prompts: no interval"
+        half = reach * math.sqrt(self.variance)
+        return Interval(self.value - half, self.value + half, confidence_level)
+
+    def share_interval(self, confidence_level: float = 0.95) -> Interval | str:
+        """Return an interval in [0, 1] for labels and scores in [0, 1], or why there is none.
+
+        It is Wilson's for as many yes-or-no prompts as would have the variance, as in
+        `clustered_shares`, and the variance counts a prompt not seen yet as there.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        reach = self._reach(confidence_level)
+        if isinstance(reach, str):
+            return reach
+        variance = self.variance + max(self.unseen - self.labelled.variance, 0.0)
+        n = self.labelled.n
+        value = min(max(self.value, 0.0), 1.0)
+        inner = (n * value + 0.5) / (n + 1)
+        effective = inner * (1.0 - inner) / variance
+        shrink = 1.0 + reach**2 / effective
+        centre = (value + reach**2 / (2.0 * effective)) / shrink
+        spread = value * (1.0 - value) / effective + reach**2 / (4.0 * effective**2)
+        half = reach / shrink * math.sqrt(spread)
+        return Interval(max(centre - half, 0.0), min(centre + half, 1.0), confidence_level)
+
+    def _reach(self, confidence_level: float) -> float | str:
+        """Student's quantile, or why there is no interval."""
+        level = checked_level(confidence_level)
+        if not self.n_labels:
+            return "no labels"
+        if self.labelled.n < MIN_PROMPTS or self.labelled.dof < 1.0:
+            return f"{self.labelled.n} labelled prompts, too few for an interval"
+        return float(scipy.special.stdtrit(max(self.dof, 1.0), 0.5 + 0.5 * level))
+
+
+def power_tuning(data: Labelled) -> float:
+    """Lambda of PPI++ for a mean, in [0, 1]; 0 where the judge can't help.
+
+    With known probabilities it is the slope of labels on scores, both weighted, since there the
+    mean of the scores is over all rows.
+    """
+    chosen, other = data.is_labelled, data.is_other
+    if np.unique(data.prompts[chosen]).size <= MIN_PROMPTS:
+        return 0.0
+    if np.unique(data.prompts[other]).size < MIN_PROMPTS:
+        return 0.0
+    weights = data.weights[chosen]
+    label, score = data.labels[chosen], data.scores[chosen]
+    apart = score - weights @ score
+    covariance = float(weights @ ((label - weights @ label) * apart))
+    variance = float(np.var(data.scores[chosen | other], ddof=1))
+    if data.probabilities is None:
+        variance *= 1.0 + chosen.sum() / other.sum()
+    size = float(np.abs(score).max())
+    if variance <= (_NO_SPREAD * max(size, 1.0)) ** 2:
+        return 0.0
+    return min(max(covariance / variance, 0.0), 1.0)
+
+
+def corrected_mean(
+    data: Labelled, *, tuning: float | None = None, n_prompts: int | None = None
+) -> Corrected:
+    """Mean of the labels that all rows would have (see the module).
+
+    Args:
+        data: Labels and scores.
+        tuning: Lambda; 0 leaves the judge out, 1 is PPI without tuning. By `power_tuning` if None.
+        n_prompts: Length of the arrays of errors, so that means over the same prompts have a
+            difference; one more than the largest number of a prompt if None.
+    """
+    chosen, other = data.is_labelled, data.is_other
+    size = n_prompts or (int(data.prompts.max()) + 1 if data.prompts.size else 0)
+    weight = power_tuning(data) if tuning is None else tuning
+    is_tuned = tuning is None and weight > 0.0
+    if not chosen.any() or (weight and not other.any()):
+        empty = Part(np.zeros(size), 0.0, 0)
+        return Corrected(math.nan, weight, 0, int((~np.isnan(data.scores)).sum()), empty, empty)
+    scores = np.where(np.isnan(data.scores), 0.0, data.scores)
+    residuals = np.where(chosen, data.labels - weight * scores, 0.0)
+    mean, labelled = _part(residuals, data.weights, data.prompts, size, tuned=is_tuned)
+    others = other / other.sum() if weight else np.zeros(other.size)
+    shift, rest = _part(weight * scores, others, data.prompts, size)
+    unseen = _unseen(residuals[chosen], data.weights[chosen], data.prompts[chosen], weight)
+    n_rows = int((~np.isnan(data.scores)).sum())
+    return Corrected(mean + shift, weight, int(chosen.sum()), n_rows, labelled, rest, unseen)
+
+
+def _part(
+    values: Floats, weights: Floats, prompts: Ints, n_prompts: int, *, tuned: bool = False
+) -> tuple[float, Part]:
+    """A weighted mean, and each prompt's error of it; `tuned` costs one degree of freedom."""
+    if not weights.any():
+        return 0.0, Part(np.zeros(n_prompts), 0.0, 0)
+    mean = float(weights @ values)
+    sizes = np.bincount(prompts, weights, minlength=n_prompts).astype(np.float64)
+    errors = np.bincount(prompts, weights * (values - mean), minlength=n_prompts)
+    dof = float(degrees_of_freedom(sizes[:, None])[0])
+    factor = float(variance_factor(sizes[:, None])[0])
+    if tuned:
+        factor *= dof / max(dof - 1.0, 0.5)
+        dof -= 1.0
+    return mean, Part(math.sqrt(factor) * errors, dof, int((sizes > 0).sum()))
+
+
+def _unseen(residuals: Floats, weights: Floats, prompts: Ints, tuning: float) -> float:
+    """Variance of the mean residual, which is in [-tuning, 1], with a prompt not seen yet."""
+    width = 1.0 + tuning
+    # Weights with mean 1 are counts where all are equal.
+    counts = weights * weights.size
+    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
+    sums = np.bincount(codes, counts * (residuals + tuning) / width)
+    return width**2 * unseen_variance(sums, np.bincount(codes, counts))
