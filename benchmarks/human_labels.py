@@ -4,9 +4,10 @@
 
 People label a random choice of rows, the judge scores all. Rows come one or three a prompt; three
 are alike (correlation 0.5 of what people feel, and of the judge's own errors), and labels are drawn
-row by row, so that a prompt may have labelled and other rows. "Judge" is the coverage of the mean
-of its scores alone, which is biased. Rogan and Gladen's interval is not always given: how
-often is in brackets. The truth is the mean over 600,000 prompts.
+row by row, so that a prompt may have labelled and other rows. The truth is the mean over 600,000
+prompts. The first table has the coverage of the corrected interval, of that of the labels alone,
+and the ratio of their widths; the second that of Rogan and Gladen's, where it is given, and how
+often it is.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.rogan_gladen import judge_rates, rogan_gladen
@@ -107,7 +107,6 @@ def intervals(world: World, data: Labelled) -> dict[str, Interval | str | None]:
     known: dict[str, Interval | str | None] = {
         "labels": of(corrected_mean(data, tuning=0.0)),
         "corrected": of(corrected_mean(data)),
-        "judge": clustered_mean(data.scores, data.prompts, LEVEL).interval,
     }
     if bounded:
         verdicts = dataclasses.replace(data, scores=(data.scores > 0.5).astype(np.float64))
@@ -115,32 +114,36 @@ def intervals(world: World, data: Labelled) -> dict[str, Interval | str | None]:
     return known
 
 
-def table(n_simulations: int) -> Iterator[str]:
-    """The table, line by line."""
-    yield (
-        "| quantity | judge | rows a prompt | labels of rows | labels alone, % | corrected, % | "
-        "width, of labels' | Rogan-Gladen, % | judge alone, % |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|"
+def tables(n_simulations: int) -> Iterator[str]:
+    """Coverage of PPI++, then of Rogan and Gladen's interval, line by line."""
+    sizes = " | ".join(f"{n_labels} of {n_rows:,}" for n_labels, n_rows in SIZES)
+    rogan = [f"| quantity | judge | rows a prompt | {sizes} |", f"|{'---|' * (3 + len(SIZES))}"]
+    yield from rogan
     for kind, quality, rows in itertools.product(KINDS, NOISE, (1, 3)):
-        for n_labels, n_rows in SIZES:
-            found = simulate(World(kind, quality, rows), n_labels, n_rows, n_simulations)
-            alone, helped = found["labels"], found["corrected"]
-            rogan, judge = "", found["judge"][0]
-            if "rogan" in found:
-                rogan = f"{found['rogan'][0]:.1f} ({found['rogan'][2]:.0f})"
-            yield (
-                f"| {kind} | {quality} | {rows} | {n_labels} of {n_rows:,} | {alone[0]:.1f} | "
-                f"{helped[0]:.1f} | {helped[1] / alone[1]:.2f} | {rogan} | {judge:.1f} |"
-            )
+        world = World(kind, quality, rows)
+        found = [simulate(world, n_labels, n_rows, n_simulations) for n_labels, n_rows in SIZES]
+        cells = [
+            f"{one['corrected'][0]:.1f} / {one['labels'][0]:.1f} "
+            f"({one['corrected'][1] / one['labels'][1]:.2f})"
+            for one in found
+        ]
+        yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
+        if KINDS[kind] is not None:
+            cells = [
+                f"{one['rogan'][0]:.1f} ({one['rogan'][2]:.0f} %)" if "rogan" in one else "none"
+                for one in found
+            ]
+            rogan.append(f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |")
+    yield ""
+    yield from rogan
 
 
 def main() -> None:
-    """Print the table as Markdown."""
+    """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=1000, help="of each line")
     options = parser.parse_args()
-    for line in table(options.simulations):
+    for line in tables(options.simulations):
         print(line, flush=True)
 
 

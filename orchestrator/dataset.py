@@ -142,6 +142,14 @@ class Dataset:
         key = f"{key_hash(item):016x}{f'-{ordinal + 1}' if ordinal else ''}"
         return msgspec.structs.replace(item, key=key)
 
+    def keys(self) -> frozenset[str]:
+        """The keys of all items; each is read.
+
+        Raises:
+            DatasetError: If the data changed since the dataset was opened.
+        """
+        return frozenset(self.item(index).key for index in range(len(self)))
+
     def place(self, index: int) -> int:
         """The 0-based place in the source of the item at an index."""
         return index if self._order is None else int(self._order[index])

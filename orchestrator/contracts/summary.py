@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from orchestrator.plugins.base import ConfigT, Plugin
@@ -52,6 +52,17 @@ class Analysis(Plugin[ConfigT], ABC):
 
     It sends nothing: what it needs is in the frames.
     """
+
+    def check(self, items: Callable[[], Collection[str]], models: Collection[str]) -> None:
+        """Check files that the settings name, before a run begins; by default there are none.
+
+        Args:
+            items: Gives the keys of all items of the dataset.
+            models: Names of the recipe's models.
+
+        Raises:
+            OrchestratorError: With what is wrong, by file and line.
+        """
 
     @abstractmethod
     def summarise(self, context: Context) -> list[Table]:

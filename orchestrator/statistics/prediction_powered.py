@@ -286,7 +286,8 @@ def _part(
         return 0.0, Part(np.zeros(n_prompts), 0.0, 0)
     mean = float(weights @ values)
     sizes = np.bincount(prompts, weights, minlength=n_prompts).astype(np.float64)
-    errors = np.bincount(prompts, weights * (values - mean), minlength=n_prompts)
+    apart = weights * (values - mean)
+    errors = np.bincount(prompts, apart, minlength=n_prompts).astype(np.float64)
     dof = float(degrees_of_freedom(sizes[:, None])[0])
     factor = float(variance_factor(sizes[:, None])[0])
     if tuned:
@@ -301,5 +302,5 @@ def _unseen(residuals: Floats, weights: Floats, prompts: Ints, tuning: float) ->
     # Weights with mean 1 are counts where all are equal.
     counts = weights * weights.size
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
-    sums = np.bincount(codes, counts * (residuals + tuning) / width)
-    return width**2 * unseen_variance(sums, np.bincount(codes, counts))
+    sums = np.bincount(codes, counts * (residuals + tuning) / width).astype(np.float64)
+    return width**2 * unseen_variance(sums, np.bincount(codes, counts).astype(np.float64))

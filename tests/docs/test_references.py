@@ -20,7 +20,7 @@ def of_page(page: Path) -> dict[str, str]:
 
 
 def citing() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for family in (plugins.METHODS, plugins.DATASETS, plugins.BACKENDS):
+    for family in (plugins.METHODS, plugins.DATASETS, plugins.BACKENDS, plugins.ANALYSES):
         for kind in plugins.kinds(family):
             yield family, kind, contracts.load(family, kind).cites
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.statistics.prediction_powered import Labelled
+from orchestrator.statistics.results import Estimate
 from orchestrator.statistics.rogan_gladen import Rates, Share, judge_rates, rogan_gladen
 
 PUBLISHED = [
@@ -28,12 +29,18 @@ def rates(apparent, n, sensitivity, n_yes, specificity, n_no):
     return Rates(*shares)
 
 
+def ends(found: Estimate) -> tuple[float, float]:
+    """Both ends of an interval that there is."""
+    assert found.interval is not None
+    return found.interval.low, found.interval.high
+
+
 @pytest.mark.parametrize("case", PUBLISHED)
 def test_published_intervals(case):
     *given_rates, low, high = case
-    found = rogan_gladen(rates(*given_rates)).interval
-    assert f"{found.low:.{len(low) - 2}f}" == low
-    assert f"{found.high:.{len(high) - 2}f}" == high
+    found = ends(rogan_gladen(rates(*given_rates)))
+    assert f"{found[0]:.{len(low) - 2}f}" == low
+    assert f"{found[1]:.{len(high) - 2}f}" == high
 
 
 @given(st.floats(0, 1), st.floats(0.6, 1), st.floats(0.6, 1))
@@ -41,8 +48,9 @@ def test_the_true_share_is_found_from_exact_rates(share, sensitivity, specificit
     apparent = share * sensitivity + (1 - share) * (1 - specificity)
     found = rogan_gladen(rates(apparent, 10**6, sensitivity, 10**6, specificity, 10**6))
     assert found.value == pytest.approx(share, abs=1e-9)
-    assert found.interval.low <= share + 1e-3
-    assert found.interval.high >= share - 1e-3
+    low, high = ends(found)
+    assert low <= share + 1e-3
+    assert high >= share - 1e-3
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def test_a_judge_that_may_be_a_coin_gives_no_interval():
     found = rogan_gladen(rates(0.5, 1000, 0.7, 10, 0.5, 10))
     assert found.value == 0.0
     assert found.interval is None
-    assert "better than chance" in found.undefined
+    assert "better than chance" in (found.undefined or "")
 
 
 def test_few_labels_on_one_side_give_a_value_without_an_interval():

@@ -45,6 +45,7 @@ def cite(result: Result) -> Citation:
             for work in _server_cites(kind, allow_code=allowed)
         ],
         "statistics": list(_RATINGS) if of_run.rankings else [],
+        "analyses": [work for _, found in _analyses(of_run, allowed) for work in found],
     }
     entries = cited([work for found in works.values() for work in found] + [own])
     facts = _facts(result, of_run, version)
@@ -54,6 +55,7 @@ def cite(result: Result) -> Citation:
         *(_method(source) for source in sources),
         *_models(facts, marks["servers"]),
         *_statistics(of_run, marks["statistics"]),
+        *(_analysis(kind, found) for kind, found in _analyses(of_run, allowed) if found),
         *_outcome(result),
     ]
     return Citation(" ".join(sentences), entries, facts)
@@ -166,6 +168,16 @@ def _statistics(of_run: Material, marks: str) -> Iterator[str]:
             f"Ratings are Bradley-Terry strengths on the Elo scale ({uncertainty}); differences "
             f"are tested with Holm's adjustment{marks}."
         )
+
+
+def _analyses(of_run: Material, allow_code: bool) -> Iterator[tuple[str, tuple[str, ...]]]:  # noqa: FBT001
+    """Yield the kind of each analysis, and the works that it cites."""
+    for setting in of_run.settings.get("analyses", ()):
+        yield _kind(setting), _cites(plugins.ANALYSES, _kind(setting), allow_code)
+
+
+def _analysis(kind: str, works: Sequence[str]) -> str:
+    return f"Analysis {safe_line(plugins.label(kind))}{_marks(works)}."
 
 
 def _outcome(result: Result) -> Iterator[str]:

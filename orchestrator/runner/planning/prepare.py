@@ -66,6 +66,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
     with plugins.blaming():
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
+        for one in recipe.analyses:
+            one.analysis.check(dataset.keys, recipe.models)
         if recipe.limit is not None:
             dataset = dataset.limit(recipe.limit)
         if recipe.subset is not None:

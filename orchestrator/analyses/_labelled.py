@@ -1,0 +1,204 @@
+"""The rows that a judge scored, with the human labels that there are: input of `human_labels`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from pydantic import Field, model_validator
+
+from orchestrator.analyses._human import Label
+from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.errors import UsageError
+from orchestrator.recipe.given_file import GivenFile
+from orchestrator.settings import Settings
+from orchestrator.statistics.prediction_powered import Labelled
+from orchestrator.summaries._points import score, source_of
+from orchestrator.summaries._preferences import SOFT, judged_rows, preferences
+
+_SHAPE: Final = {
+    "item": pl.String(), CLUSTER: pl.String(), "of": pl.String(), "score": pl.Float64(),
+    "label": pl.Float64(), "probability": pl.Float64(),
+}  # fmt: skip
+
+
+class Config(Settings):
+    """Settings of `human_labels`."""
+
+    labels: GivenFile = Field(
+        description="File of labels, relative to the recipe: what `orchestrator labels` wrote, "
+        "filled in, or columns item and model (or model_a and model_b), label, annotator."
+    )
+    method: str | None = Field(
+        None, description="Method whose scores or preferences are corrected. Default: the first."
+    )
+    column: str | None = Field(
+        None,
+        description="Score of single answers: column of the method's rows. Default: its first.",
+    )
+    scale: tuple[float, float] | None = Field(
+        None, description="Least and greatest label of a single answer, such as [1, 10]."
+    )
+    judge_scale: tuple[float, float] | None = Field(
+        None,
+        description="Least and greatest score of the judge, mapped to `scale`. Default: that.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Config":
+        for name in ("scale", "judge_scale"):
+            given = getattr(self, name)
+            if given is not None and not given[0] < given[1]:
+                raise ValueError(f"'{name}' must be two numbers, the lesser first")
+        if self.judge_scale is not None and self.scale is None:
+            raise ValueError("'judge_scale' needs 'scale'")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """What was judged, with the labels that there are.
+
+    Attributes:
+        frame: Columns of `_SHAPE`; `of` is the model, or the pair.
+        is_pairs: Whether scores are preferences in [0, 1].
+        source: Name of the method, with its column.
+        notes: About labels that were left out.
+    """
+
+    frame: pl.DataFrame
+    is_pairs: bool
+    source: str
+    notes: tuple[str, ...]
+
+    def data(self, of: str) -> Labelled:
+        """The rows of one model or pair; prompts have the same numbers for all."""
+        prompts = codes(self.frame[CLUSTER])
+        kept = (self.frame["of"] == of).to_numpy()
+        columns = [
+            self.frame[name].fill_null(np.nan).to_numpy()[kept] for name in ("score", "label")
+        ]
+        chances = self.frame["probability"].to_numpy()[kept]
+        # Rows that were not chosen need no probability of theirs.
+        given = None if np.isnan(chances).all() else np.where(np.isnan(chances), 1.0, chances)
+        return Labelled(columns[0], columns[1], prompts[kept], given)
+
+    @property
+    def n_prompts(self) -> int:
+        """Prompts, or clusters of them, of all rows."""
+        return self.frame[CLUSTER].n_unique()
+
+    @property
+    def names(self) -> list[str]:
+        """Models or pairs, in their order."""
+        return self.frame["of"].unique(maintain_order=True).to_list()
+
+
+def labelled_rows(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
+    """Join labels to what a judge scored: single answers or pairs, as the labels are.
+
+    Raises:
+        UsageError: If no method scores what the labels are of, or no label is of a judged row.
+    """
+    of = _of_pairs if len(labels[0].about.models) == 2 else _of_answers
+    rows = of(context, config, labels)
+    if rows.frame["label"].is_null().all():
+        raise UsageError(f"{context.name}: no label is of an answer that {rows.source} judged")
+    return rows
+
+
+def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
+    named = None if config.method is None else source_of(context, config.method)
+    sources = [named] if named else [one for one in context.sources if one.scores]
+    columns = [config.column] if config.column else [name for one in sources for name in one.scores]
+    if not sources or not columns:
+        raise UsageError(f"{context.name}: no method of this recipe scores single answers")
+    found = score(context, sources[0], columns[0])
+    if found.is_pairwise:
+        raise UsageError(
+            f"{context.name}: the labels are of single answers, but {sources[0].name!r} compares "
+            "pairs; name a 'method' that scores answers"
+        )
+    points = found.means().with_columns(of=pl.col("model"), score=pl.col("value"))
+    if config.judge_scale is not None and config.scale is not None:
+        (low, high), (least, most) = config.judge_scale, config.scale
+        points = points.with_columns(
+            score=least + (pl.col("score") - low) * (most - least) / (high - low)
+        )
+    given = [(one.about.item, one.about.turn, one.about.models[0], one) for one in labels]
+    return _joined(points, given, ("item", "turn", "model"), found.name, is_pairs=False)
+
+
+def _of_pairs(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
+    source = _judging(context, config.method)
+    rows = judged_rows(context, source)
+    if rows.is_empty():
+        raise UsageError(f"{context.name}: {source.name!r} has no rows")
+    pairs = preferences(rows).rows
+    turned = pl.col("model_a") > pl.col("model_b")
+    points = (
+        pairs.select(
+            "item",
+            CLUSTER,
+            "turn",
+            first=pl.when(turned).then("model_b").otherwise("model_a"),
+            second=pl.when(turned).then("model_a").otherwise("model_b"),
+            score=pl.when(turned).then(1.0 - pl.col(SOFT)).otherwise(pl.col(SOFT)),
+        )
+        .group_by("item", CLUSTER, "turn", "first", "second", maintain_order=True)
+        .agg(pl.col("score").mean())
+        .with_columns(of=pl.format("{} against {}", "first", "second"))
+    )
+    given = []
+    for one in labels:
+        first, second = one.about.models
+        value = one.value if first < second else 1.0 - one.value
+        turned_label = Label(one.about, value, one.annotator, one.where)
+        pair = (min(first, second), max(first, second))
+        given.append((one.about.item, one.about.turn, *pair, turned_label))
+    keys = ("item", "turn", "first", "second")
+    return _joined(points, given, keys, source.name, is_pairs=True)
+
+
+def _judging(context: Context, name: str | None) -> Source:
+    sources = [source for source in context.sources if is_judging(source.method)]
+    if name is not None:
+        sources = [source_of(context, name)]
+    if not sources or not is_judging(sources[0].method):
+        raise UsageError(f"{context.name}: the labels are of pairs, but no judge compares them")
+    return sources[0]
+
+
+def _joined(
+    points: pl.DataFrame,
+    given: Sequence[tuple[object, ...]],
+    keys: Sequence[str],
+    source: str,
+    *,
+    is_pairs: bool,
+) -> LabelledRows:
+    """Points with the mean label of each; several people's labels of a row are averaged."""
+    labels: list[Label] = [one[-1] for one in given if isinstance(one[-1], Label)]
+    told = pl.DataFrame(
+        [
+            (*one[:-1], label.value, label.about.probability)
+            for one, label in zip(given, labels, strict=True)
+        ],
+        schema=[*keys, "label", "probability"],
+        orient="row",
+        schema_overrides={
+            **dict.fromkeys(keys, pl.String()), "turn": pl.Int64(), "label": pl.Float64(),
+            "probability": pl.Float64(),
+        },
+    )  # fmt: skip
+    mean = told.group_by(keys, maintain_order=True).agg(pl.col("label", "probability").mean())
+    joined = points.join(mean, on=list(keys), how="left", maintain_order="left")
+    notes = []
+    used = joined["label"].is_not_null().sum()
+    if unused := len(mean) - used:
+        notes.append(f"{unused:,} labels are of answers that were not judged: left out")
+    frame = joined.select(*_SHAPE).sort("of", maintain_order=True)
+    return LabelledRows(frame, is_pairs, source, tuple(notes))

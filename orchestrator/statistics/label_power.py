@@ -1,0 +1,99 @@
+"""Expected width of intervals by number of human labels, from the labels there are.
+
+With M rows and n labels the variance of PPI++ is R / n + S: R that of label minus slope times
+score, S that of slope times the mean score over all rows. Both are measured over prompts, so that R
+holds for labels spread over prompts as the present ones are.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from orchestrator.statistics.jackknife import MIN_PROMPTS
+from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
+from orchestrator.statistics.results import checked_level
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Half of the expected width of an interval, in units of the label.
+
+    Attributes:
+        n_labels: Labels.
+        corrected: With the judge's help; nan if unknown.
+        alone: Of the labels alone; nan if unknown.
+    """
+
+    n_labels: int
+    corrected: float
+    alone: float
+
+
+def expected_reach(
+    data: Labelled, numbers: Sequence[int], confidence_level: float = 0.95
+) -> tuple[Reach, ...]:
+    """Half widths of Student's intervals for other numbers of labels of the same rows.
+
+    Args:
+        data: The rows with the labels there are; probabilities are left out of account.
+        numbers: Numbers of labels, each above 2.
+        confidence_level: In (0, 1).
+    """
+    level = checked_level(confidence_level)
+    data = replace(data, probabilities=None)
+    found, alone = corrected_mean(data), corrected_mean(data, tuning=0.0)
+    if alone.labelled.n <= MIN_PROMPTS:
+        return tuple(Reach(number, math.nan, math.nan) for number in numbers)
+    n, total = alone.n_labels, alone.n_rows
+    # The weight of the mean over all rows that is the same estimate as lambda's over the others.
+    slope = found.tuning * total / max(total - n, 1)
+    apart = corrected_mean(replace(data, labels=data.labels - slope * data.scores), tuning=0.0)
+    every = corrected_mean(Labelled(data.scores, slope * data.scores, data.prompts), tuning=0.0)
+
+    def reach(labelled: Corrected, number: int, rest: float, lost: int) -> float:
+        # Degrees of freedom grow with the labels as they are spread over prompts.
+        dof = max(labelled.labelled.dof * number / n - lost, 1.0)
+        factor = dof / (dof - 1.0) if lost and dof > 1.0 else 1.0
+        variance = factor * labelled.variance * n / number + rest
+        if variance <= 0.0:
+            return math.nan
+        return float(scipy.special.stdtrit(dof, 0.5 + 0.5 * level)) * math.sqrt(variance)
+
+    return tuple(
+        Reach(
+            number,
+            reach(apart, number, every.variance, int(found.tuning > 0)),
+            reach(alone, number, 0.0, 0),
+        )
+        for number in numbers
+    )
+
+
+def worth(corrected: Corrected, alone: Corrected) -> float:
+    """Labels that alone would be as precise as these labels with the judge's help.
+
+    It is their number times the ratio of the variances; nan where one has no spread.
+    """
+    if not (corrected.variance > 0.0 and alone.variance > 0.0):
+        return math.nan
+    return corrected.n_labels * alone.variance / corrected.variance
+
+
+def least_correlation(n_labels: int) -> float:
+    """Correlation of labels and scores below which PPI++ loses against the labels alone.
+
+    1 / sqrt(n - 2) for normal values and all scores known: Mani, Xu, Lipton and Oberst 2025
+    (arXiv:2505.20178). nan for fewer than 3 labels.
+    """
+    return 1.0 / math.sqrt(n_labels - 2) if n_labels > 2 else math.nan
+
+
+def label_correlation(data: Labelled) -> float:
+    """Pearson's correlation of labels and scores over labelled rows; nan without spread."""
+    labels, scores = data.labels[data.is_labelled], data.scores[data.is_labelled]
+    if labels.size < 3 or not (np.ptp(labels) > 0.0 and np.ptp(scores) > 0.0):
+        return math.nan
+    return float(np.corrcoef(labels, scores)[0, 1])
