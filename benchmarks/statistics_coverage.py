@@ -1,4 +1,4 @@
-"""Simulate the coverage of intervals of means, shares, correlations, kappas and Elo.
+"""Simulate the coverage of intervals of means, shares, correlations, kappas, alphas and Elo.
 
     python benchmarks/statistics_coverage.py --simulations 2000 > coverage.md
 
@@ -15,7 +15,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
+from orchestrator.statistics.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    rater_counts,
+)
 from orchestrator.statistics.association import KINDS, Kind
 from orchestrator.statistics.confidence import Gaps, confidence
 from orchestrator.statistics.correlation import (
@@ -119,6 +124,8 @@ def estimates(world: World, rng: np.random.Generator) -> dict[str, Found]:
         ),
         "Cohen's kappa": cohen_kappa(world.raters[:, 0], world.raters[:, 1], world.prompts),
         "Fleiss' kappa": fleiss_kappa(rater_counts(world.raters, (0.0, 1.0, 2.0)), world.prompts),
+        "Krippendorff's alpha, nominal": krippendorff_alpha(world.raters, world.prompts),
+        "Krippendorff's alpha, ordinal": krippendorff_alpha(world.raters, world.prompts, "ordinal"),
         "pearson, log-normal": correlate(
             world.skewed, world.raters[:, 0], world.prompts, kind="pearson"
         ),

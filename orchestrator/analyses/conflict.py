@@ -22,7 +22,12 @@ from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.recipe.given_file import GivenFile
 from orchestrator.settings import Settings
-from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
+from orchestrator.statistics.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    rater_counts,
+)
 from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
@@ -51,7 +56,7 @@ _CONFLICTS: Final = (
 _AGREEMENT: Final = (
     Column("of"),
     Column("statistic"),
-    Column("kappa", "signed", 2),
+    Column("kappa or alpha", "signed", 2),
     Column("texts", "count"),
 )
 
@@ -172,7 +177,7 @@ def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Ta
 
 
 def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
-    """Kappa of every two who judged the same texts; mean and Fleiss' over three people or more."""
+    """Tabulate kappas of every two who judged the same texts, and agreement of three or more."""
     wide = labels.drop_nulls("label").pivot(
         "rater", index=list(_KEYS), values="label", aggregate_function="first"
     )
@@ -195,8 +200,11 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         lines.append(
             ["people", "mean Cohen", float(np.mean(known)) if known else None, None],
         )
-        counts = rater_counts(np.stack([given[name] for name in people], axis=1), (-1.0, 0.0, 1.0))
+        ratings = np.stack([given[name] for name in people], axis=1)
+        counts = rater_counts(ratings, (-1.0, 0.0, 1.0))
         every = fleiss_kappa(counts, prompts, level)
         n_rated = int((counts.sum(axis=1) >= 2).sum())
         lines.append(["people", "Fleiss", without_n(measured(every)), n_rated])
+        alpha = krippendorff_alpha(ratings, prompts, "ordinal", level)
+        lines.append(["people", "Krippendorff's alpha", without_n(measured(alpha)), n_rated])
     return [make_table("conflict.agreement", "Agreement of those who judged", _AGREEMENT, lines)]

@@ -24,6 +24,7 @@ from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
+    krippendorff_alpha,
     ranking_agreement,
     rater_counts,
     raw_agreement,
@@ -181,13 +182,14 @@ _AGREEMENT: Final = (
     Column("judge"),
     Column("same decision", "percent"),
     Column("kappa", "signed", 2),
+    Column("alpha", "signed", 2),
     Column("tau-b, pairs", "signed", 2),
     Column("tau-b, models", "signed", 2),
 )
 
 
 def _agreement(jury: _Jury, context: Context) -> Table:
-    """Raw agreement, kappa and rank correlation for each two judges; Fleiss' kappa for all."""
+    """Tabulate agreement, kappa, alpha and rank correlations of each two judges and of all."""
     differ, level = jury.differ, context.confidence_level
     prompts = jury.pairs.prompts()[differ]
     resampling = Resampling(context.n_resamples, context.rng(), level)
@@ -199,7 +201,8 @@ def _agreement(jury: _Jury, context: Context) -> Table:
         scores.append(wins.sum(axis=0) / sums.model_counts.sum(axis=0))
     lines: list[list[Cell]] = []
     for one, two in combinations(range(len(jury.judges)), 2):
-        first, second = jury.decisions[differ, one], jury.decisions[differ, two]
+        both = jury.decisions[differ][:, [one, two]]
+        first, second = both.T
         soft_1, soft_2 = jury.soft[differ, one], jury.soft[differ, two]
         soft = correlate(soft_1, soft_2, prompts, kind="kendall", confidence_level=level)
         lines.append(
@@ -208,6 +211,7 @@ def _agreement(jury: _Jury, context: Context) -> Table:
                 jury.judges[two],
                 without_n(measured(raw_agreement(first, second, prompts, level))),
                 without_n(measured(cohen_kappa(first, second, prompts, level))),
+                without_n(measured(krippendorff_alpha(both, prompts, "ordinal", level))),
                 with_interval(soft.value, soft.interval, why=soft.undefined),
                 ranking_agreement(scores[one], scores[two], resampling).tau_b,
             ]
@@ -215,10 +219,13 @@ def _agreement(jury: _Jury, context: Context) -> Table:
     if len(jury.judges) > 2:
         counts = rater_counts(jury.decisions[differ], _DECISIONS)
         fleiss = without_n(measured(fleiss_kappa(counts, prompts, level)))
-        lines.append(["all", "(Fleiss)", None, fleiss, None, None])
+        every = krippendorff_alpha(jury.decisions[differ], prompts, "ordinal", level)
+        alpha = without_n(measured(every))
+        lines.append(["all", "(Fleiss' kappa)", None, fleiss, alpha, None, None])
     notes = [
         "decisions: A, B or tie by the mean; kappa is agreement beyond chance (Cohen's; Fleiss' "
-        "for all); intervals over prompts",
+        "for all), alpha Krippendorff's, in which a tie lies between A and B; intervals over "
+        "prompts",
         "tau-b: of the preferences over pairs of answers, and of the models by mean preference",
         _OF_DIFFERENT,
     ]

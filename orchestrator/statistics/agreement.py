@@ -1,10 +1,10 @@
-"""Agreement of raters: raw agreement, kappa, and two orderings of the same models."""
+"""Agreement of raters: raw agreement, kappa, alpha, and two orderings of the same models."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from orchestrator.statistics.results import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+Measurement = Literal["nominal", "ordinal", "interval"]
 
 METHOD: Final = "jackknife over prompts on the arcsine scale, t quantile"
 
@@ -77,7 +79,8 @@ def cohen_kappa(
     columns = [(one == two).astype(float), np.ones(codes.size)]
     columns += [(one == category).astype(float) for category in categories]
     columns += [(two == category).astype(float) for category in categories]
-    return _estimate(sums_by_prompt(codes, columns), _cohen, confidence_level)
+    parts = sums_by_prompt(codes, columns)
+    return _estimate(parts, parts[:, 1], _cohen, confidence_level)
 
 
 def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
@@ -109,7 +112,49 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
     codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
     agreed = ((table**2).sum(axis=1) - n) / (n * (n - 1.0))
     parts = sums_by_prompt(codes, (agreed, np.ones(n.size), *table.T))
-    return _estimate(parts, _fleiss, confidence_level)
+    return _estimate(parts, parts[:, 1], _fleiss, confidence_level)
+
+
+def krippendorff_alpha(
+    ratings: Floats,
+    prompts: Ints,
+    measurement: Measurement = "nominal",
+    confidence_level: float = 0.95,
+) -> Estimate:
+    """Krippendorff's alpha of any number of raters: 1 - observed / expected disagreement of pairs.
+
+    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; Hayes and Krippendorff
+    2007, doi:10.1080/19312450709336664. Items with fewer than two ratings say nothing of agreement
+    and are left out. Alpha is undefined where all ratings are equal, as then no disagreement is
+    expected by chance. Interval over prompts.
+
+    Args:
+        ratings: Shape (n, R), items by raters: codes or values; nan where missing.
+        prompts: Shape (n,).
+        measurement: Of the disagreement of two ratings: 1 if they differ (nominal), the number of
+            ratings from one to the other by rank (ordinal) or their distance (interval), squared.
+        confidence_level: In (0, 1).
+
+    Raises:
+        StatisticsError: If the shapes do not fit, or a rating is infinite.
+    """
+    if ratings.ndim != 2 or prompts.shape != ratings.shape[:1]:
+        raise StatisticsError(
+            f"shapes of ratings {ratings.shape} and prompts {prompts.shape} do not match"
+        )
+    if np.isinf(ratings).any():
+        raise StatisticsError("ratings must be finite")
+    kept = (~np.isnan(ratings)).sum(axis=1) >= 2
+    if not kept.any():
+        return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
+    used = ratings[kept]
+    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if measurement == "interval":
+        parts = sums_by_prompt(codes, _moments(used))
+        return _estimate(parts, parts[:, 0], _of_moments, confidence_level)
+    parts = sums_by_prompt(codes, _coincidences(used))
+    statistic = _nominal if measurement == "nominal" else _ordinal
+    return _estimate(parts, parts.sum(axis=1), statistic, confidence_level)
 
 
 def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
@@ -186,14 +231,14 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
 
 
 def _estimate(
-    parts: Floats, statistic: Callable[[Floats], Floats], confidence_level: float
+    parts: Floats, sizes: Floats, statistic: Callable[[Floats], Floats], confidence_level: float
 ) -> Estimate:
     found = jackknife_sums(parts, statistic)
     n = found.n_prompts
     if math.isnan(found.value):
         return Estimate(math.nan, None, n, METHOD, "all ratings are of one category")
     interval = student_interval(
-        found.value, found.standard_error, n, confidence_level, scale=ARCSINE, sizes=parts[:, 1]
+        found.value, found.standard_error, n, confidence_level, scale=ARCSINE, sizes=sizes
     )
     if isinstance(interval, str):
         return Estimate(found.value, None, n, METHOD, interval)
@@ -212,6 +257,74 @@ def _fleiss(sums: Floats) -> Floats:
     """Kappa from (agreement, items, ratings by category), shape (B, 2 + K)."""
     shares = sums[:, 2:] / np.maximum(sums[:, 2:].sum(axis=1, keepdims=True), 1.0)
     return _beyond_chance(sums[:, 0] / np.maximum(sums[:, 1], 1.0), (shares**2).sum(axis=1))
+
+
+def _coincidences(ratings: Floats) -> list[Floats]:
+    """Each item's part of the (V, V) matrix of coincidences, over the sorted values, by cell.
+
+    An item with m ratings has m (m - 1) ordered pairs, which count 1 / (m - 1) each.
+    """
+    values = np.unique(ratings[~np.isnan(ratings)])
+    counts = (ratings[:, :, None] == values).sum(axis=1).astype(np.float64)
+    pairs = counts[:, :, None] * counts[:, None, :]
+    at = np.arange(values.size)
+    # A rating makes no pair with itself.
+    pairs[:, at, at] -= counts
+    n = counts.sum(axis=1)
+    return list((pairs / (n - 1.0)[:, None, None]).reshape(n.size, -1).T)
+
+
+def _nominal(sums: Floats) -> Floats:
+    """Alpha by equality, from coincidences (B, V * V)."""
+    matrices = _square(sums)
+    return _alpha(matrices, 1.0 - np.eye(matrices.shape[1]))
+
+
+def _ordinal(sums: Floats) -> Floats:
+    """Alpha by ranks, from coincidences (B, V * V)."""
+    matrices = _square(sums)
+    marginals = matrices.sum(axis=2)
+    # Number of ratings up to the middle of those with each value.
+    middles = np.cumsum(marginals, axis=1) - 0.5 * marginals
+    return _alpha(matrices, (middles[:, :, None] - middles[:, None, :]) ** 2)
+
+
+def _square(sums: Floats) -> Floats:
+    n_values = math.isqrt(sums.shape[1])
+    return sums.reshape(-1, n_values, n_values)
+
+
+def _alpha(matrices: Floats, distances: Floats) -> Floats:
+    """Alpha from coincidences (B, V, V) and squared distances of the values."""
+    marginals = matrices.sum(axis=2)
+    n = marginals.sum(axis=1)
+    chance = marginals[:, :, None] * marginals[:, None, :]
+    expected = (chance * distances).sum(axis=(1, 2)) / np.maximum(n - 1.0, 1.0)
+    return _less_than_chance((matrices * distances).sum(axis=(1, 2)), expected, n)
+
+
+def _moments(ratings: Floats) -> list[Floats]:
+    """Each item's number of ratings, their sum and sum of squares, and distances of its pairs."""
+    # About their mean and by their spread, so that no digits are lost.
+    centred = ratings - np.nanmean(ratings)
+    scaled = centred / (float(np.nanmax(np.abs(centred))) or 1.0)
+    n = (~np.isnan(scaled)).sum(axis=1).astype(np.float64)
+    total, squares = np.nansum(scaled, axis=1), np.nansum(scaled**2, axis=1)
+    return [n, total, squares, 2.0 * (n * squares - total**2) / (n - 1.0)]
+
+
+def _of_moments(sums: Floats) -> Floats:
+    """Alpha by distance, from sums of `_moments`, shape (B, 4)."""
+    n, total, squares, observed = sums.T
+    expected = 2.0 * (n * squares - total**2) / np.maximum(n - 1.0, 1.0)
+    return _less_than_chance(observed, expected, n)
+
+
+def _less_than_chance(observed: Floats, expected: Floats, n: Floats) -> Floats:
+    """1 - observed / expected disagreement; nan where chance gives none among n ratings."""
+    defined = expected > 1e-12 * n
+    result: Floats = np.where(defined, 1.0 - observed / np.where(defined, expected, 1.0), np.nan)
+    return result
 
 
 def _beyond_chance(observed: Floats, expected: Floats) -> Floats:

@@ -94,12 +94,15 @@ def test_over_people_the_mean_is_given_and_their_kappas(tmp_path):
     assert degrees["z"].value == pytest.approx(2 / 6)
     assert degrees["mean of people"] == pytest.approx(1 / 9)
     kappas = {line["of"]: line for line in lines(agreement) if line["statistic"] == "Cohen"}
-    assert kappas["x, y"]["kappa"].value == pytest.approx(1.0)
+    assert kappas["x, y"]["kappa or alpha"].value == pytest.approx(1.0)
     # 4 of 6 agree, all margins are one half: (2/3 - 1/2) / (1/2).
-    assert kappas["x, z"]["kappa"].value == pytest.approx(1 / 3)
+    assert kappas["x, z"]["kappa or alpha"].value == pytest.approx(1 / 3)
     (fleiss,) = (line for line in lines(agreement) if line["statistic"] == "Fleiss")
     # Mean agreement (4 * 1 + 2 * 1/3) / 6 over pairs of raters, margins one half.
-    assert fleiss["kappa"].value == pytest.approx((14 / 18 - 0.5) / 0.5)
+    assert fleiss["kappa or alpha"].value == pytest.approx((14 / 18 - 0.5) / 0.5)
+    (alpha,) = (line for line in lines(agreement) if line["statistic"] == "Krippendorff's alpha")
+    # Of two categories: disagreement 1 - 14/18, by chance 9 * 9 * 2 / (18 * 17).
+    assert alpha["kappa or alpha"].value == pytest.approx(1 - (4 / 18) / (162 / 306))
 
 
 def test_a_judge_is_held_against_people_too(tmp_path):

@@ -47,6 +47,7 @@ def test_judges_who_see_the_same_agree():
     assert [row["same decision"].value for row in rows[:3]] == [1.0, 1.0, 1.0]
     assert rows[0]["tau-b, models"] == pytest.approx(1.0)
     assert rows[3]["kappa"].value == pytest.approx(1.0)
+    assert [row["alpha"].value for row in rows] == pytest.approx([1.0] * 4)
 
 
 def test_a_judge_who_sees_the_opposite_disagrees_with_the_others():

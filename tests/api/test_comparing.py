@@ -156,7 +156,7 @@ def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
     found = orchestrator.compare(runs[0], orchestrator.run(given, run_dir=tmp_path / "judged"))
     assert "judge 'judge' of A is matched with 'other' of B." in found.notes
     (table,) = [one for one in found.tables if one.key == "compare.agreement"]
-    one, two, n, same, _ = table.rows[0]
+    one, two, n, same, kappa, alpha = table.rows[0]
     assert isinstance(same, Measured)
     assert (one, two) == ("judge · A", "other · B")
     verdicts = [
@@ -165,6 +165,10 @@ def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
     ]
     assert same.value == pytest.approx(np.mean(verdicts[0] == verdicts[1]))
     assert n == 8
+    # Both judges prefer one model throughout, so that no chance agreement is there to beat.
+    for cell in (kappa, alpha):
+        assert isinstance(cell, Measured)
+        assert (cell.value, cell.why) == (None, "all ratings are of one category")
 
 
 def test_models_of_one_run_are_compared_with_holm_over_all_pairs(tmp_path):

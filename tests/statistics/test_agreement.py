@@ -1,7 +1,9 @@
 import math
 from itertools import permutations
 
+import evalica
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from hypothesis import assume, given, settings
@@ -11,6 +13,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
+    krippendorff_alpha,
     ranking_agreement,
     rater_counts,
     raw_agreement,
@@ -53,6 +56,10 @@ def rankings_compared(*values, **options):
 
 def resampling(n=500):
     return Resampling(n, np.random.default_rng(0))
+
+
+def alpha(*values, **options):
+    return krippendorff_alpha(*values, **options)
 
 
 def alone(ratings):
@@ -183,3 +190,119 @@ def test_orderings_that_are_none_have_no_agreement(one, two, reason):
     found = rankings_compared(np.array(one, float), np.array(two, float), resampling())
     assert found.tau_b is found.spearman_p is None
     assert reason in found.undefined
+
+
+# -- Krippendorff's alpha --------------------------------------------------------------------------
+
+NAN = np.nan
+# The worked example of Krippendorff 2011, section E: twelve units by four observers.
+KRIPPENDORFF_2011 = np.array(
+    [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, NAN, NAN, NAN],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NAN, 3],
+        [NAN, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NAN],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
+    ]
+).T
+ratings = st.integers(2, 4).flatmap(
+    lambda n_raters: st.lists(
+        st.lists(st.sampled_from([NAN, 1.0, 2.0, 3.0, 5.0]), min_size=n_raters, max_size=n_raters),
+        min_size=3,
+        max_size=12,
+    ).map(np.array)
+)
+measurements = pytest.mark.parametrize("measurement", ["nominal", "ordinal", "interval"])
+
+
+@pytest.mark.parametrize(
+    ("measurement", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)]
+)
+def test_alpha_of_the_published_example(measurement, published):
+    found = alpha(KRIPPENDORFF_2011, np.arange(12), measurement)
+    assert found.value == pytest.approx(published, abs=5e-4)
+    # One unit has a single rating, which says nothing.
+    assert found.n == 11
+    assert found.interval.low < found.value < found.interval.high
+
+
+@measurements
+@given(ratings)
+@settings(max_examples=60, deadline=None)
+def test_alpha_is_that_of_another_program(measurement, given_ratings):
+    found = alpha(given_ratings, alone(given_ratings), measurement)
+    kept = given_ratings[(~np.isnan(given_ratings)).sum(axis=1) >= 2]
+    if np.unique(kept[~np.isnan(kept)]).size < 2:
+        assert math.isnan(found.value)
+        return
+    other = evalica.alpha(pd.DataFrame(kept.T), measurement).alpha
+    assert found.value == pytest.approx(other, abs=1e-9)
+
+
+@measurements
+@given(ratings, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_alpha_does_not_depend_on_who_comes_first(measurement, given_ratings, random):
+    order = random.sample(range(given_ratings.shape[1]), given_ratings.shape[1])
+    found = alpha(given_ratings, alone(given_ratings), measurement)
+    other = alpha(given_ratings[:, order], alone(given_ratings), measurement)
+    assert other.value == pytest.approx(found.value, nan_ok=True)
+
+
+@given(ratings)
+@settings(max_examples=30, deadline=None)
+def test_each_alpha_sees_what_it_measures_and_no_more(given_ratings):
+    def value(changed, measurement):
+        return alpha(changed, alone(changed), measurement).value
+
+    def same(changed, measurement):
+        return pytest.approx(value(given_ratings, measurement), nan_ok=True) == value(
+            changed, measurement
+        )
+
+    mixed = np.select([given_ratings == 1.0, given_ratings == 5.0], [5.0, 1.0], given_ratings)
+    assert same(mixed, "nominal")
+    assert same(np.exp(given_ratings), "ordinal")
+    assert same(1e6 - 3.0 * given_ratings, "interval")
+
+
+@measurements
+def test_alpha_of_repeated_items_of_a_prompt_has_no_more_certainty(measurement):
+    many = np.tile(KRIPPENDORFF_2011, (50, 1))
+    once = alpha(many, np.arange(600), measurement)
+    often = alpha(np.repeat(many, 3, axis=0), np.repeat(np.arange(600), 3), measurement)
+    assert often.n == once.n
+    # The correction for few ratings, n - 1, is all that differs.
+    assert often.interval.low == pytest.approx(once.interval.low, abs=1e-3)
+
+
+@measurements
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([[1, 1], [1, 1], [1, NAN]], "one category"),
+        ([[1, NAN], [NAN, 2]], "no item"),
+        ([[2.5, 2.5, 2.5]] * 4, "one category"),
+    ],
+)
+def test_alpha_is_undefined_with_a_reason(measurement, rows, reason):
+    found = alpha(np.array(rows, float), np.arange(len(rows)), measurement)
+    assert math.isnan(found.value)
+    assert found.interval is None
+    assert reason in (found.undefined or "")
+
+
+@measurements
+def test_perfect_alpha_has_no_interval(measurement):
+    found = alpha(np.array([[0.0, 0.0], [1.0, 1.0]] * 10), np.arange(20), measurement)
+    assert found.value == pytest.approx(1.0)
+    assert found.interval is None
+    assert found.undefined
+
+
+@pytest.mark.parametrize(
+    ("table", "prompts"),
+    [(np.ones(3), 3), (np.ones((3, 2)), 2), (np.array([[1.0, np.inf], [1.0, 2.0]]), 2)],
+)
+def test_what_are_no_ratings_is_refused(table, prompts):
+    with pytest.raises(StatisticsError):
+        alpha(table, np.arange(prompts))

@@ -24,6 +24,7 @@ from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.settings import Settings
 from orchestrator.statistics.trust import no_ranking
+from orchestrator.summaries._agreement import JudgesAgreement
 from orchestrator.summaries._scores import ScoresSummary
 from orchestrator.tables import Table, by_cluster, untrusted
 
@@ -70,6 +71,9 @@ def summarise(
             said = _said(summary(source.method.config), context)
             warnings = {one.judge: no_ranking([one]) for one in trust.get(source.name, ())}
             found += [untrusted(table, warnings) for table in said]
+        if len(source.method.judges) > 1 and source.frame in frames:
+            context = _context(source.name, settings, frames, clusters)
+            found += _said(JudgesAgreement(source), context)
     analyses, skipped = _loaded(
         contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
@@ -184,7 +188,8 @@ def _context(
 
 
 def _said(
-    plugin: Summary[Settings] | Analysis[Settings] | Estimates, context: Context
+    plugin: Summary[Settings] | Analysis[Settings] | Estimates | JudgesAgreement,
+    context: Context,
 ) -> list[Table]:
     try:
         with plugins.blaming():

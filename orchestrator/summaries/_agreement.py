@@ -1,0 +1,146 @@
+"""Agreement of judges on the same pairs of answers, verdict by verdict."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from orchestrator.clusters import CLUSTER, codes
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.statistics.agreement import (
+    METHOD,
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    rater_counts,
+    raw_agreement,
+)
+from orchestrator.statistics.results import Estimate
+from orchestrator.summaries._clusters import without_n
+from orchestrator.summaries._preferences import decided, judged_rows, preferences
+from orchestrator.tables import Cell, Column, Table, make_table, measured
+
+PAIR: Final = ("item", "turn", "model_a", "model_b")
+
+_COLUMNS: Final = (
+    Column("judge"), Column("with"), Column("pairs of answers", "count"),
+    Column("same verdict", "percent"), Column("Cohen's kappa", "signed"),
+    Column("alpha", "signed"),
+)  # fmt: skip
+_DECISIONS: Final = (-1.0, 0.0, 1.0)
+_NOTE: Final = (
+    "verdicts are better, tied or worse; alpha is Krippendorff's, of these in this order; pairs of "
+    "equal answers are excluded"
+)
+_SCHEMA: Final[dict[str, pl.DataType]] = {
+    **dict.fromkeys(("judge", CLUSTER, *PAIR), pl.String()),
+    "turn": pl.Int64(),
+    "verdict": pl.Float64(),
+}
+
+
+def verdict_rows(context: Context, source: Source) -> pl.DataFrame:
+    """Return the verdicts of the judges of a method: one row a judge, item and pair of models.
+
+    Args:
+        context: With the rows of the method.
+        source: The method.
+
+    Returns:
+        Columns judge, item, cluster, turn, model_a, model_b (in alphabetical order) and verdict: 1
+        where A is better, -1 where B is, else 0. Pairs of equal answers, on which all judges tie,
+        are left out.
+    """
+    rows = judged_rows(context, source) if is_judging(source.method) else pl.DataFrame()
+    if rows.is_empty():
+        return pl.DataFrame(schema=_SCHEMA)
+    found = preferences(rows)
+    if found.rows.is_empty() or found.mean not in found.rows.columns:
+        return pl.DataFrame(schema=_SCHEMA)
+    verdict = pl.Series(decided(found.values(found.mean)), dtype=pl.Float64)
+    told = found.rows.with_columns(verdict=verdict, judge=pl.col("judge").fill_null(""))
+    told = told.filter(~pl.col("same_text").fill_null(value=False))
+    return ordered(told).select(*_SCHEMA)
+
+
+def ordered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return verdicts with the models of each pair in alphabetical order."""
+    swap = pl.col("model_a") > pl.col("model_b")
+    return rows.with_columns(
+        pl.col("turn").cast(pl.Int64),
+        model_a=pl.when(swap).then("model_b").otherwise("model_a"),
+        model_b=pl.when(swap).then("model_a").otherwise("model_b"),
+        verdict=pl.when(swap).then(-pl.col("verdict")).otherwise("verdict"),
+    )
+
+
+def agreement_table(
+    key: str, rows: pl.DataFrame, confidence_level: float, notes: Sequence[str] = ()
+) -> Table:
+    """Return a line for each two judges and, of more than two, one for all; no rows for one judge.
+
+    Args:
+        key: Of the table.
+        rows: As of `verdict_rows`.
+        confidence_level: In (0, 1).
+        notes: Further notes.
+    """
+    judges = rows["judge"].unique(maintain_order=True).to_list()
+    # A judge's second verdict on a pair says nothing new.
+    wide = rows.pivot("judge", index=[*PAIR, CLUSTER], values="verdict", aggregate_function="first")
+    given = {judge: wide[judge].cast(pl.Float64).fill_null(np.nan).to_numpy() for judge in judges}
+    prompts = codes(wide[CLUSTER])
+    lines: list[list[Cell]] = []
+    for one, two in combinations(judges, 2):
+        both = np.stack([given[one], given[two]], axis=1)
+        n = int((~np.isnan(both)).all(axis=1).sum())
+        if not n:
+            continue
+        same = raw_agreement(given[one], given[two], prompts, confidence_level)
+        kappa = cohen_kappa(given[one], given[two], prompts, confidence_level)
+        alpha = krippendorff_alpha(both, prompts, "ordinal", confidence_level)
+        cells = [without_n(measured(found)) for found in (kappa, alpha)]
+        lines.append([one, two, n, measured(same), *cells])
+    said = [_NOTE, *notes]
+    if len(judges) > 2 and lines:
+        ratings = np.stack([given[judge] for judge in judges], axis=1)
+        n = int(((~np.isnan(ratings)).sum(axis=1) >= 2).sum())
+        alpha = krippendorff_alpha(ratings, prompts, "ordinal", confidence_level)
+        lines.append([f"all {len(judges)}", "", n, None, None, without_n(measured(alpha))])
+        by_all = ratings[~np.isnan(ratings).any(axis=1)]
+        of_all = prompts[~np.isnan(ratings).any(axis=1)]
+        fleiss = fleiss_kappa(rater_counts(by_all, _DECISIONS), of_all, confidence_level)
+        said.append(f"Fleiss' kappa of all {len(judges)}{_words(fleiss)}")
+    return make_table(
+        key, "Agreement of judges, pair by pair", _COLUMNS, lines,
+        basis=f"kappa and alpha: {METHOD}", notes=said,
+    )  # fmt: skip
+
+
+class JudgesAgreement:
+    """The table of the agreement of the judges of one method.
+
+    Args:
+        source: A method with several judges.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Return the table; [] where no two judges gave a verdict on one pair of answers."""
+        rows = verdict_rows(context, self._source)
+        table = agreement_table("judges.agreement", rows, context.confidence_level)
+        return [table] if table.rows else []
+
+
+def _words(found: Estimate) -> str:
+    if np.isnan(found.value):
+        return f" is undefined: {found.undefined}"
+    ends = ""
+    if found.interval is not None:
+        ends = f" [{found.interval.low:+.3f}, {found.interval.high:+.3f}]"
+    return f": {found.value:+.3f}{ends}"
