@@ -4,6 +4,8 @@ Gold is a score of another method (a judge), exact match with the reference, or 
 dataset. Correlations are over answers, with intervals over prompts (a prompt's answers stand or
 fall together); they are given for each model and for all together, since between models of unlike
 skill almost anything correlates. Signs are kept: `expected` says which way a score should go.
+Pearson's, Kendall's and Spearman's coefficient stand side by side within each model, as the
+glass-box paper prints them (Table 1), and are each given by category and tested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
+from orchestrator.statistics.association import Kind
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import (
     METHOD,
@@ -41,6 +44,12 @@ from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_KINDS: Final[dict[Kind, str]] = {
+    "pearson": "Pearson",
+    "kendall": "Kendall tau-b",
+    "spearman": "Spearman",
+}
+"""Coefficients in the order of the glass-box paper, with their names in tables."""
 _CORRELATIONS: Final = (
     Column("score"),
     Column("expected"),
@@ -51,9 +60,19 @@ _CORRELATIONS: Final = (
     Column("prompts", "count"),
     Column("missing", "count"),
 )
+_WITHIN: Final = (
+    Column("model"),
+    Column("score"),
+    Column("Pearson", "signed", 2),
+    Column("Kendall tau-b", "signed", 2),
+    Column("Spearman", "signed", 2),
+    Column("prompts", "count"),
+    Column("missing", "count"),
+)
 _COMPARED: Final = (
     Column("score"),
     Column("against"),
+    Column("correlation"),
     Column("difference", "signed", 2),
     Column("p", "p"),
     Column("p (Holm)", "p"),
@@ -133,7 +152,8 @@ class MetaEvaluationAnalysis(Analysis[Config]):
             _correlations(scores, context, self.config.gold.words),
             *_by_model(scores, context),
         ]
-        tables += _categories(scores, context)
+        for kind in reversed(_KINDS):
+            tables += _categories(scores, context, kind)
         tables += _orders(scores, context)
         if len(scores) > 1:
             tables.append(_compared(scores, context, config.baseline))
@@ -172,38 +192,52 @@ def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Tab
             f"intervals: {METHOD}",
             "beyond length: Spearman's partial correlation, number of tokens held fixed",
             "expected: predicted sign of the score; observed signs are not changed",
-            "includes differences between models; the next table is within models",
+            "includes differences between models; the next tables are within models",
         ],
     )
 
 
 def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
-    """Spearman over the answers of each model, as SelfEval gives it (Table 1)."""
+    """Correlations over the answers of each model, as SelfEval gives them (Table 1)."""
     models = list(
         dict.fromkeys(
             name for joined in scores for name in joined.points["model"].unique(maintain_order=True)
         )
     )
-    if len(models) < 2:
-        return
+    found = {
+        (joined.name, model, kind): correlate(
+            joined.of(model).column("value"),
+            joined.of(model).column("gold"),
+            joined.of(model).prompts,
+            kind=kind,
+            confidence_level=context.confidence_level,
+        )
+        for joined in scores
+        for model in models
+        for kind in _KINDS
+    }
+    if len(models) > 1:
+        yield make_table(
+            "meta_evaluation.models",
+            "Spearman within each model",
+            [Column("score"), *(Column(model, "signed", 2) for model in models)],
+            [
+                [one.name, *(_cell(found[one.name, model, "spearman"]) for model in models)]
+                for one in scores
+            ],
+        )
     rows: list[list[Cell]] = []
-    for joined in scores:
-        found = [
-            correlate(
-                of_model.column("value"),
-                of_model.column("gold"),
-                of_model.prompts,
-                kind="spearman",
-                confidence_level=context.confidence_level,
-            )
-            for of_model in map(joined.of, models)
-        ]
-        rows.append([joined.name, *map(_cell, found)])
+    for model in models:
+        for one in scores:
+            by_kind = [found[one.name, model, kind] for kind in _KINDS]
+            counts = by_kind[0].n, by_kind[0].n_missing
+            rows.append([model, one.name, *map(_cell, by_kind), *counts])
     yield make_table(
-        "meta_evaluation.models",
-        "Spearman within each model",
-        [Column("score"), *(Column(model, "signed", 2) for model in models)],
+        "meta_evaluation.within",
+        "Correlation with gold within each model",
+        _WITHIN,
         rows,
+        notes=["signed; Table 1 of the glass-box paper prints absolute values in this order"],
     )
 
 
@@ -213,8 +247,8 @@ def _cell(found: Correlation | Comparison) -> Measured:
     )
 
 
-def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
-    """Spearman within each category, all models together, and the mean over categories."""
+def _categories(scores: Sequence[_Joined], context: Context, kind: Kind) -> Iterator[Table]:
+    """One coefficient within each category, all models together, and its mean over categories."""
     names = sorted({name for joined in scores for name in joined.points["category"].drop_nulls()})
     if len(names) < 2:
         return
@@ -226,6 +260,7 @@ def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
             known.column("gold"),
             known.prompts,
             known.points["category"].to_list(),
+            kind=kind,
             confidence_level=context.confidence_level,
         )
         found = dict(within.categories)
@@ -234,8 +269,8 @@ def _categories(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
     columns = [Column("score"), Column("mean", "signed", 2)]
     columns += [Column(name, "signed", 2) for name in names]
     yield make_table(
-        "meta_evaluation.categories",
-        "Spearman within each category",
+        "meta_evaluation.categories" + ("" if kind == "spearman" else f".{kind}"),
+        f"{_KINDS[kind]} within each category",
         columns,
         rows,
         basis="all models together",
@@ -288,7 +323,7 @@ def _levelled(means: pl.Series, values: Floats) -> Floats:
 
 
 def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | None) -> Table:
-    """Every two scores on the same answers, by Spearman, signs turned to 'more is better'."""
+    """Every two scores on the same answers, by each kind, signs turned to 'more is better'."""
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
     pairs = list(combinations(scores, 2))
     if baseline is not None:
@@ -297,29 +332,33 @@ def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | 
         if base is None:
             raise UsageError(f"the baseline {name!r} is not among the scores")
         pairs = [(joined, base) for joined in scores if joined is not base]
-    found: list[tuple[str, str, Comparison]] = []
+    found: list[tuple[str, str, str, Comparison]] = []
     for one, two in pairs:
         both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
         joined = _Joined(one.name, one.orientation, both)
-        comparison = compare_correlations(
-            one.orientation * joined.column("value"),
-            two.orientation * joined.column("other"),
-            joined.column("gold"),
-            joined.prompts,
-            "spearman",
-            resampling,
-        )
-        found.append((one.name, two.name, comparison))
-    adjusted = holm_adjusted([comparison for _, _, comparison in found])
+        for kind, words in _KINDS.items():
+            comparison = compare_correlations(
+                one.orientation * joined.column("value"),
+                two.orientation * joined.column("other"),
+                joined.column("gold"),
+                joined.prompts,
+                kind,
+                resampling,
+            )
+            found.append((one.name, two.name, words, comparison))
+    adjusted = holm_adjusted([comparison for *_, comparison in found])
     rows: list[list[Cell]] = [
-        [first, second, _cell(c), c.p_value, p]
-        for (first, second, c), p in zip(found, adjusted, strict=True)
+        [first, second, kind, _cell(c), c.p_value, p]
+        for (first, second, kind, c), p in zip(found, adjusted, strict=True)
     ]
     return make_table(
         "meta_evaluation.comparison",
         "Differences of correlation with gold",
         _COMPARED,
         rows,
-        basis="difference of Spearman's correlations, all models together",
-        notes=["each oriented so that higher is better; p by flipping signs of prompts"],
+        basis="all models together",
+        notes=[
+            "each oriented so that higher is better; p by flipping signs of prompts, adjusted over "
+            "all lines"
+        ],
     )

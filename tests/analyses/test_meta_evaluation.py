@@ -1,7 +1,10 @@
 import json
+from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pytest
+import scipy.stats
 from pydantic import ValidationError
 
 from orchestrator.analyses.meta_evaluation import Config, MetaEvaluationAnalysis
@@ -60,11 +63,60 @@ def test_categories_have_their_own_columns_and_a_mean(tables):
     assert row["mean"].value == pytest.approx((row["even"] + row["odd"]) / 2)
 
 
+OF_SCIPY: dict[str, Callable[..., Any]] = {
+    "Pearson": scipy.stats.pearsonr,
+    "Kendall tau-b": scipy.stats.kendalltau,
+    "Spearman": scipy.stats.spearmanr,
+}
+
+
+def test_the_three_coefficients_of_the_paper_stand_side_by_side_within_each_model(
+    tables, answers, scored
+):
+    rows = found(tables, "within")
+    # Table 1 of the glass-box paper: a block for each model, and the coefficients in this order.
+    assert [row["model"] for row in rows] == ["good", "good", "fair", "fair", "poor", "poor"]
+    assert list(rows[0])[2:5] == ["Pearson", "Kendall tau-b", "Spearman"]
+    of_fair = answers["model"] == "fair"
+    right = answers["exact_match"].cast(pl.Float64).filter(of_fair)
+    (row,) = (row for row in rows if (row["model"], row["score"]) == ("fair", "made.value"))
+    for name, of_scipy in OF_SCIPY.items():
+        expected = of_scipy(scored["value"].filter(of_fair), right).statistic
+        assert row[name].value == pytest.approx(expected)
+        assert row[name].low < expected < row[name].high
+    assert (row["prompts"], row["missing"]) == (120, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("Spearman", "categories"),
+        ("Kendall tau-b", "categories.kendall"),
+        ("Pearson", "categories.pearson"),
+    ],
+)
+def test_each_coefficient_is_given_by_category(name, key, tables, answers, scored):
+    row = found(tables, key)[0]
+    for category in ("even", "odd"):
+        chosen = answers["category"] == category
+        right = answers["exact_match"].cast(pl.Float64).filter(chosen)
+        expected = OF_SCIPY[name](scored["value"].filter(chosen), right).statistic
+        assert row[category] == pytest.approx(expected)
+
+
+def test_one_model_has_its_coefficients_too(context_over, answers, scored):
+    only = {"answers": answers, "made": scored.filter(pl.col("model") == "fair")}
+    tables = summarise(context_over(EXACT, only, SCORES))
+    assert [row["model"] for row in found(tables, "within")] == ["fair", "fair"]
+
+
 def test_two_scores_are_compared_on_the_same_answers(tables):
-    (row,) = found(tables, "comparison")
-    assert (row["score"], row["against"]) == ("made.value", "made.noise")
-    assert row["difference"].low > 0
-    assert row["p (Holm)"] < 0.05
+    rows = found(tables, "comparison")
+    assert [row["correlation"] for row in rows] == ["Pearson", "Kendall tau-b", "Spearman"]
+    for row in rows:
+        assert (row["score"], row["against"]) == ("made.value", "made.noise")
+        assert row["difference"].low > 0
+        assert row["p (Holm)"] < 0.05
 
 
 def test_a_judge_is_gold_and_no_score(context_over, answers, scored):
