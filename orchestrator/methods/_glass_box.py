@@ -128,23 +128,27 @@ def code_values(scored: Scored) -> Values:
 
 
 def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
-    """Unt-Exp and Unt-Var of SP, as mean log-probability and as the probability it stands for."""
-    means = [token_values(seen)["mean_logprob"] for seen in passes]
-    scores = np.array([mean for mean in means if mean is not None], dtype=np.float64)
-    of_logs, of_probs = features.ensemble(scores), features.ensemble(np.exp(scores))
-    return {
-        f"{kind}_exp": known(of_logs.exp),
-        f"{kind}_var": known(of_logs.var),
-        f"{kind}_exp_prob": known(of_probs.exp),
-        f"{kind}_var_prob": known(of_probs.var),
-        f"{kind}_passes": len(scores),
-    }
+    """Unt-Exp and Unt-Var of SP: as mean log-probability, its exponential, and the product.
+
+    The product is SentProb as printed, prod_t p(y_t).
+    """
+    given = [token_values(seen) for seen in passes]
+    known_ones = [one for one in given if one["mean_logprob"] is not None]
+    means, products = (
+        np.array([one[name] for one in known_ones], dtype=np.float64)
+        for name in ("mean_logprob", "sentence_prob")
+    )
+    found: Values = {}
+    for form, scores in (("", means), ("_prob", np.exp(means)), ("_product", products)):
+        one = features.ensemble(scores)
+        found[f"{kind}_exp{form}"], found[f"{kind}_var{form}"] = known(one.exp), known(one.var)
+    return {**found, f"{kind}_passes": len(means)}
 
 
 def calibrated_values(answer: Values, reference: Values, sent_prob_ref: float | None) -> Values:
-    """Each feature less the reference answer's own, and less SentProb-Ref as printed."""
+    """Each feature of the reference answer, less it, and less SentProb-Ref as printed."""
     found: Values = {"reference_sent_prob": sent_prob_ref}
-    for name in ("mean_logprob", "softmax_entropy", "vocab_logprob_var"):
+    for name in reference:
         found[f"reference_{name}"] = reference.get(name)
         found[f"{name}_calibrated"] = _less(answer.get(name), reference.get(name))
         found[f"{name}_calibrated_printed"] = _less(answer.get(name), sent_prob_ref)

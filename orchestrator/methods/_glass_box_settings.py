@@ -1,6 +1,6 @@
 """Settings of `glass_box`, and the columns that they fill."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -12,8 +12,23 @@ from orchestrator.methods._drawing import Drawing
 from orchestrator.prompts.system_pool import SYSTEM_POOL
 from orchestrator.settings import Settings
 
-CALIBRATED: Final = ("mean_logprob", "softmax_entropy", "vocab_logprob_var")
-_ENSEMBLE: Final = ("exp", "var", "exp_prob", "var_prob")
+AUGMENTABLE: Final = (*values.OF_TOKENS, *values.OF_VOCABULARY)
+"""Features that can be illustrated and calibrated: those of the softmax distribution."""
+_ENSEMBLE: Final = ("exp", "var", "exp_prob", "var_prob", "exp_product", "var_product")
+
+
+def illustrated(features: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of features behind an illustration."""
+    return tuple(f"illustrated_{name}" for name in features)
+
+
+def calibrated(features: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of features less the reference answer's, in both forms."""
+    return tuple(
+        f"{name}_{form}" for name in features for form in ("calibrated", "calibrated_printed")
+    )
+
+
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "tokens": values.OF_TOKENS,
     "vocabulary": values.OF_VOCABULARY,
@@ -22,11 +37,10 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "code": values.OF_CODE,
     "decoding": tuple(f"decoding_{name}" for name in _ENSEMBLE),
     "prompting": tuple(f"prompting_{name}" for name in _ENSEMBLE),
-    "illustration": tuple(f"illustrated_{name}" for name in CALIBRATED),
-    "calibration": tuple(
-        f"{name}_{form}" for name in CALIBRATED for form in ("calibrated", "calibrated_printed")
-    ),
-    "reference": tuple(f"reference_{name}" for name in ("sent_prob", *CALIBRATED)),
+    "redrawing": tuple(f"redrawn_{name}" for name in _ENSEMBLE),
+    "illustration": illustrated(AUGMENTABLE),
+    "calibration": calibrated(AUGMENTABLE),
+    "reference": tuple(f"reference_{name}" for name in ("sent_prob", *AUGMENTABLE)),
     "combo": ("combo", "combo_of_model"),
 }
 """The columns of each group of features; those of `combo` are made of the whole frame."""
@@ -42,12 +56,17 @@ class DecodingEnsemble(Settings):
 
 
 class PromptEnsemble(Settings):
-    """The same answer under several system prompts."""
+    """The same answer, or one drawn anew, under several system prompts."""
 
     prompts: tuple[str, ...] = Field(
         SYSTEM_POOL,
         min_length=2,
         description="System prompts, each used once. Default: the paper's seven.",
+    )
+    redraw: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description="Also draw an answer under each prompt and score it by itself, as in the "
+        "paper; by default only the one answer is scored under each.",
     )
 
 
@@ -99,6 +118,11 @@ class Config(MethodSettings):
         description="Also with an example before the prompt. own (or true): the item's own "
         "question and reference, as in the paper; other: another item's.",
     )
+    augmented: tuple[str, ...] = Field(
+        ("mean_logprob", "softmax_entropy", "vocab_logprob_var"),
+        description="Features that illustration and calibration are applied to: any of the tokens "
+        "or the vocabulary. The paper's formulas: softmax_entropy, token_prob_var.",
+    )
     decoding_ensemble: DecodingEnsemble | None = Field(
         None, description="Mean and variance over further draws."
     )
@@ -117,6 +141,14 @@ class Config(MethodSettings):
         known = [name for name in _NAMES if not name.startswith("combo") and orientation(name)]
         if unknown := sorted(set(value) - set(known)):
             there = ", ".join(sorted(known))
+            raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
+        return value
+
+    @field_validator("augmented")
+    @classmethod
+    def _augmentable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := sorted(set(value) - set(AUGMENTABLE)):
+            there = ", ".join(AUGMENTABLE)
             raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
         return value
 
@@ -153,12 +185,19 @@ class Config(MethodSettings):
             "code": "code" in self.observed,
             "decoding": self.decoding_ensemble is not None,
             "prompting": self.prompt_ensemble is not None,
+            "redrawing": self.prompt_ensemble is not None and self.prompt_ensemble.redraw,
             "illustration": bool(self.illustration),
             "calibration": self.calibration,
         }
         found = [group for group, is_there in has.items() if is_there]
-        filled = {name for group in found for name in COLUMNS[group]}
+        filled = {name for group in found for name in self.columns_of(group)}
         return (*found, "combo") if self.combo and filled >= set(self.combo) else tuple(found)
+
+    def columns_of(self, group: str) -> tuple[str, ...]:
+        """Return the columns of a group that these settings fill."""
+        if group == "illustration":
+            return illustrated(self.augmented)
+        return calibrated(self.augmented) if group == "calibration" else COLUMNS[group]
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -184,7 +223,7 @@ def orientation(column: str) -> int:
     if column.startswith("reference_") or column in values.OF_BOUNDS:
         return 0
     kind, _, rest = column.partition("_")
-    if kind in {"decoding", "prompting"}:
-        return ORIENTATION[f"ensemble_{rest.removesuffix('_prob')}"]
+    if kind in {"decoding", "prompting", "redrawn"}:
+        return ORIENTATION[f"ensemble_{rest.partition('_')[0]}"]
     plain = column.removeprefix("illustrated_")
     return ORIENTATION[plain.removesuffix("_printed").removesuffix("_calibrated")]

@@ -5,8 +5,8 @@ Of an answer y_1..y_T to x, with p(v) = p(v | x, y_<t) at temperature 1:
     SentProb      prod_t p(y_t); also as mean_t ln p(y_t)
     Softmax-Ent   -(1/T) sum_t sum_v p(v) ln p(v)
     Softmax-Var   Var_t p(y_t), or of ln p(y_t); in the code mean_t Var_v ln p(v)
-    Unt-Exp, -Var mean and variance of SP over N passes: N further draws, or the same answer under
-                  the system prompts of a pool
+    Unt-Exp, -Var mean and variance of SP over N passes: N further draws, the same answer under
+                  the system prompts of a pool, or a draw under each of them
     AttnEnt       -(1/I) sum_i sum_j a_ji ln a_ji of each head; its least, and its mean
     calibration   a feature less what the reference answer has
     illustration  the same features with the question and its reference before the prompt
@@ -40,7 +40,6 @@ from orchestrator.methods._drawing import blank_row
 from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.methods._glass_box_settings import (
-    CALIBRATED,
     COLUMNS,
     Config,
     DecodingEnsemble,
@@ -56,7 +55,7 @@ class GlassBox(Method[Config]):
     """Quality of an answer, estimated from the model's own token distributions."""
 
     cites = ("huang2024glassbox",)
-    version = 2
+    version = 3
     unit_columns: ClassVar[Columns] = {
         "item": "str",
         "category": "str",
@@ -74,6 +73,7 @@ class GlassBox(Method[Config]):
         **{name: "f64" for group, names in COLUMNS.items() if group != "combo" for name in names},
         "decoding_passes": "i64",
         "prompting_passes": "i64",
+        "redrawn_passes": "i64",
     }
 
     @property
@@ -104,7 +104,8 @@ class GlassBox(Method[Config]):
     @property
     def scores(self) -> dict[str, int]:
         """The columns that these settings fill and that say how good an answer is."""
-        filled = [name for group in self.config.groups for name in COLUMNS[group]]
+        config = self.config
+        filled = [name for group in config.groups for name in config.columns_of(group)]
         return {name: orientation(name) for name in filled if orientation(name)}
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
@@ -112,13 +113,14 @@ class GlassBox(Method[Config]):
         config = self.config
         n_prompts = 0 if config.prompt_ensemble is None else len(config.prompt_ensemble.prompts)
         n_draws = 0 if config.decoding_ensemble is None else config.decoding_ensemble.passes
+        n_redrawn = n_prompts if "redrawing" in config.groups else 0
         per_answer: dict[str, tuple[int, tuple[str, ...]]] = {
             "scores": (int(config.observe == "score"), config.wanted),
             "scores as the code": (int("code" in config.observed), values.CODE),
             "illustrated scores": (int(bool(config.illustration)), config.wanted_of_texts),
             "reference scores": (int(config.calibration), config.wanted_of_texts),
             "prompt ensemble": (n_prompts, ()),
-            "scores of draws": (n_draws if config.scorer else 0, ()),
+            "scores of draws": (n_draws + n_redrawn if config.scorer else 0, ()),
         }
         draw = config.model_dump_json(exclude={"name", "candidates", "combo"})
         tokens = config.answer.max_tokens
@@ -129,8 +131,11 @@ class GlassBox(Method[Config]):
                 for name, (n, wanted) in per_answer.items()
                 if n
             ]
-            if n_draws:
-                found.append(Stage("draws", model, "generate", n_draws, False, tokens, draw=draw))  # noqa: FBT003
+            found += [
+                Stage(name, model, "generate", n, False, tokens, draw=draw)  # noqa: FBT003
+                for name, n in (("draws", n_draws), ("redrawn answers", n_redrawn))
+                if n
+            ]
             if config.observe == "draw":
                 # The companion's draw, counted once: its log-probabilities must be the model's own.
                 drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
@@ -196,17 +201,20 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     if got["illustration"]:
         other = unit.demonstration if config.illustration == "other" else None
         found["demonstration"] = (other or unit.item).key
-        shown = _three(values.of_score(got["illustration"][0]))
+        shown = _augmented(values.of_score(got["illustration"][0]), config)
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
         reference = values.of_score(got["reference"][0])
         printed = values.sent_prob_ref(reference)
-        found |= values.calibrated_values(found, _three(reference), printed)
+        found |= values.calibrated_values(found, _augmented(reference, config), printed)
     if got["draws"]:
-        passes = await _passes(unit, ask, turn, got["draws"])
+        passes = await _passes(unit, ask, [turn.messages] * len(got["draws"]), got["draws"])
         found |= values.ensemble_values("decoding", passes)
     if got["prompts"]:
         found |= values.ensemble_values("prompting", map(values.of_score, got["prompts"]))
+    if got["redrawn"]:
+        passes = await _passes(unit, ask, _prompted(turn.messages, config), got["redrawn"])
+        found |= values.ensemble_values("redrawn", passes)
     return {**row, **found}
 
 
@@ -224,12 +232,14 @@ def _asks(
         "illustration": [],
         "reference": [],
         "draws": _further_draws(unit, ask, config, messages),
-        "prompts": [],
+        "prompts": [ask.score(who, under, text) for under in _prompted(messages, config)],
+        "redrawn": [],
     }
-    if (pool := config.prompt_ensemble) is not None:
-        asks["prompts"] = [
-            ask.score(who, (Message("system", prompt), *_spoken(messages)), text)
-            for prompt in pool.prompts
+    if "redrawing" in config.groups:
+        sampling = config.answer.sampling(unit.item.category)
+        asks["redrawn"] = [
+            ask.generate(unit.models[0], under, sampling, item_key=unit.item.key)
+            for under in _prompted(messages, config)
         ]
     if config.observe == "score":
         asks["answer"] = [
@@ -291,14 +301,22 @@ def _further_draws(
     ]
 
 
-async def _passes(unit: Unit, ask: Ask, turn: Turn, drawn: Sequence[Generation]) -> list[Observed]:
+def _prompted(messages: Messages, config: Config) -> list[Messages]:
+    """The conversation under each system prompt of the pool, none of its own; [] for no pool."""
+    prompts = () if config.prompt_ensemble is None else config.prompt_ensemble.prompts
+    return [(Message("system", prompt), *_spoken(messages)) for prompt in prompts]
+
+
+async def _passes(
+    unit: Unit, ask: Ask, under: Sequence[Messages], drawn: Sequence[Generation]
+) -> list[Observed]:
     """Each draw's own log-probabilities; by a scoring pass where another model reads them."""
-    texts = [one for one in drawn if one.text.strip()]
+    texts = [pair for pair in zip(under, drawn, strict=True) if pair[1].text.strip()]
     who = _scorer(unit)
     if who == unit.models[0]:
-        return [values.of_draw(one) for one in texts]
+        return [values.of_draw(one) for _, one in texts]
     scored: list[Scored] = await ask.all(
-        *(ask.score(who, turn.messages, one.text) for one in texts)
+        *(ask.score(who, messages, one.text) for messages, one in texts)
     )
     return [values.of_score(one) for one in scored]
 
@@ -342,10 +360,10 @@ def _top(config: Config) -> int:
     return config.alternatives if config.observe == "draw" else 0
 
 
-def _three(seen: Observed) -> Values:
+def _augmented(seen: Observed, config: Config) -> Values:
     """The features that are illustrated and calibrated."""
     found = {**values.token_values(seen), **values.vocabulary_values(seen)}
-    return {name: found[name] for name in CALIBRATED}
+    return {name: found[name] for name in config.augmented}
 
 
 def _combined(rows: pl.DataFrame) -> Any:  # noqa: ANN401

@@ -39,8 +39,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "glass_box": (
         {"scorer": "s", "calibration": True, "illustration": "other", "alternatives": 5},
-        "ab31aaaf844ad22e678c0056d37fc483",
-        "31eec63ffd4e000e7bbe552f96e8066f",
+        "771e2daab32fc43ca69bff2ff68656fd",
+        "5de8e2c09f58ea2fc2949f459fea574d",
     ),
     "judged_rewrites": (
         {"judges": ["j"], "judge_prompt": "compact"},

@@ -12,6 +12,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.judgment import glass_box as formulas
 from orchestrator.judgment.entropy import entropy_bounds
 from orchestrator.methods import glass_box
+from orchestrator.methods._glass_box_settings import AUGMENTABLE
 from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.prompts.system_pool import SYSTEM_POOL
 from orchestrator.records import (
@@ -40,8 +41,10 @@ EVERYTHING = Config(
     calibration=True,
     illustration=True,
     decoding_ensemble={"passes": 3, "top_k": 5},
-    prompt_ensemble={},
+    augmented=AUGMENTABLE,
+    prompt_ensemble={"redraw": True},
 )
+ANSWERS = ("ab", "c", "d", "e", *"1234567")
 
 
 def test_an_answer_is_read_off_one_pass_over_its_own_tokens():
@@ -66,7 +69,7 @@ def test_an_answer_is_read_off_one_pass_over_its_own_tokens():
 
 
 def test_a_row_holds_what_its_schema_says():
-    (row,) = rows_of(Model("ab", "c", "d", "e"), EVERYTHING)
+    (row,) = rows_of(Model(*ANSWERS), EVERYTHING)
     assert row.keys() <= schema_of(glass_box.GlassBox).keys()
     filled = {name for name, value in row.items() if value is not None}
     assert filled >= GlassBox(EVERYTHING).scores.keys() - {"combo", "combo_of_model"}
@@ -128,6 +131,24 @@ def test_the_reference_is_scored_under_the_same_conversation():
     assert row["softmax_entropy_calibrated_printed"] == close(printed)
 
 
+@pytest.mark.parametrize("feature", AUGMENTABLE)
+def test_any_feature_of_the_softmax_distribution_can_be_illustrated_and_calibrated(feature):
+    # Table 2 of the paper: Softmax-Var is `token_prob_var` by its formula.
+    config = Config(calibration=True, illustration="own", augmented=(feature,))
+    model = Model("ab")
+    (row,) = rows_of(model, config)
+    example = (Message("user", "q1"), Message("assistant", "right"))
+    under = Item(key="k", messages=(*example, Message("user", "q1")))
+    (alone,) = rows_of(Model("ab"), unit=Unit(under, ("m",)))
+    (reference,) = rows_of(Model("right"))
+    assert row[f"illustrated_{feature}"] == close(alone[feature])
+    assert row[f"{feature}_calibrated"] == close(row[feature] - reference[feature])
+    printed = row[feature] - row["reference_sent_prob"]
+    assert row[f"{feature}_calibrated_printed"] == close(printed)
+    filled = [name for name in GlassBox(config).scores if "illustrated" in name]
+    assert filled == [f"illustrated_{feature}"]
+
+
 def test_an_item_without_a_reference_is_not_calibrated():
     bare = Item(key="k", messages=ITEM.messages)
     (row,) = rows_of(Model("ab"), Config(calibration=True), Unit(bare, ("m",)))
@@ -144,6 +165,10 @@ def test_passes_of_the_decoding_ensemble_are_draws_of_their_own():
     sp = np.array([-0.99, -1.0, -1.01])
     assert (row["decoding_exp"], row["decoding_var"]) == (close(sp.mean()), close(sp.var()))
     assert row["decoding_exp_prob"] == close(np.exp(sp).mean())
+    # SentProb as printed is the product over the tokens: "dd" has two.
+    products = np.exp([-0.99, -2.0, -1.01])
+    assert row["decoding_exp_product"] == close(products.mean())
+    assert row["decoding_var_product"] == close((products**2).mean() - products.mean() ** 2)
     assert (row["decoding_passes"], row["answer"]) == (3, "ab")
     assert len(model.scored()) == 1
 
@@ -163,6 +188,33 @@ def test_the_prompt_ensemble_scores_the_same_answer_under_each_system_prompt():
     ]
     assert {ask.token_ids for ask in passes} == {(97, 98)}
     assert (row["prompting_passes"], row["prompting_var"]) == (7, close(0))
+
+
+def test_the_prompt_ensemble_may_draw_an_answer_under_each_system_prompt_too():
+    # Section 2.2: "randomly choose a system prompt from a pre-designed prompt pool for each
+    # inference".
+    item = Item(key="k", messages=(Message("system", "own"), Message("user", "q1")))
+    model = Model("ab", "c", "e")
+    config = Config(prompt_ensemble={"prompts": ["one", "two"], "redraw": True})
+    (row,) = rows_of(model, config, Unit(item, ("m",)))
+    first, *redrawn = model.generated()
+    assert [ask.messages for ask in redrawn] == [
+        (Message("system", prompt), Message("user", "q1")) for prompt in ("one", "two")
+    ]
+    assert {ask.sampling for ask in redrawn} == {first.sampling}
+    sp = np.array([-0.99, -1.01])
+    assert (row["redrawn_exp"], row["redrawn_var"]) == (close(sp.mean()), close(sp.var()))
+    assert row["redrawn_exp_product"] == close(np.exp(sp).mean())
+    assert (row["prompting_passes"], row["redrawn_passes"]) == (2, 2)
+
+
+def test_a_scorer_reads_redrawn_answers_under_their_own_prompts():
+    config = Config(scorer="s", prompt_ensemble={"prompts": ["one", "two"], "redraw": True})
+    model = Model("ab", "c", "e")
+    (row,) = rows_of(model, config, Unit(ITEM, ("m",), "s"))
+    read = [(ask.messages[0].content, ask.text) for ask in model.scored()[-2:]]
+    assert read == [("one", "c"), ("two", "e")]
+    assert row["redrawn_passes"] == 2
 
 
 def test_another_model_reads_the_text_of_the_answer():
@@ -255,6 +307,8 @@ def test_a_failure_fails_the_unit():
         {"combo": ["reference_mean_logprob"]},
         {"decoding_ensemble": {"passes": 1}},
         {"features": ["mood"]},
+        {"augmented": ["mood"]},
+        {"augmented": ["attention_entropy_min"]},
     ],
 )
 def test_settings_that_can_not_be_are_refused(settings):
@@ -264,11 +318,12 @@ def test_settings_that_can_not_be_are_refused(settings):
 
 def test_the_plan_knows_the_features_and_every_request():
     found = {stage.name: stage for stage in GlassBox(EVERYTHING).stages(["m"])}
-    asked = Model("ab", "c", "d", "e")
+    asked = Model(*ANSWERS)
     rows_of(asked, EVERYTHING)
     n_scores = sum(stage.per_item for stage in found.values() if stage.ask == "score")
     assert n_scores == len(asked.scored())
-    assert found["draws"].per_item == len(asked.generated()) - 1
+    assert (found["draws"].per_item, found["redrawn answers"].per_item) == (3, 7)
+    assert len(asked.generated()) == 1 + 3 + 7
     needed = {name for stage in found.values() for name in stage.features}
     assert needed == {name for ask in asked.scored() for name in ask.features}
     assert needed == {*TOKEN_FEATURES, "attention_entropy"}
