@@ -10,7 +10,7 @@ glass-box paper prints them (Table 1), and are each given by category and tested
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
+from orchestrator.analyses._evaluators import level_means, order_words
 from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import Context
@@ -27,7 +28,6 @@ from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind
-from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import (
     METHOD,
     Correlation,
@@ -288,18 +288,13 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
         )
         if len(means) < 2:
             return
-        value = joined.orientation * _levelled(means["value"], joined.column("value"))
-        gold = _levelled(means["gold"], joined.column("gold"))
-        found = ranking_agreement(value, gold, resampling)
-        # `a > b = c`: more is better, and models without a mean are last.
-        known = zip(
-            np.nan_to_num(value, nan=-np.inf).tolist(), means["model"].to_list(), strict=True
+        value, gold = (
+            level_means(means[name].fill_null(np.nan).to_numpy(), joined.points[name])
+            for name in ("value", "gold")
         )
-        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-        words = [ranked[0][1]]
-        for (before, _), (after, model) in pairwise(ranked):
-            words += ["=" if before == after else ">", model]
-        order = " ".join(words)
+        value = joined.orientation * value
+        found = ranking_agreement(value, gold, resampling)
+        order = order_words(value, means["model"].to_list())
         why = found.undefined or ""
         tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
         rows.append([joined.name, order, tau, found.tau_p, found.n_models])
@@ -313,13 +308,6 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
             "be small"
         ],
     )
-
-
-def _levelled(means: pl.Series, values: Floats) -> Floats:
-    """Return the means of some values, nan for none; equal where they differ by rounding alone."""
-    known = values[~np.isnan(values)]
-    size = float(np.abs(known).mean()) if known.size else 0.0
-    return levelled(means.fill_null(np.nan).to_numpy(), size)
 
 
 def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | None) -> Table:

@@ -1,10 +1,11 @@
-"""Ablation of ProbDiff: every probdiff method of the recipe in one table, threshold by threshold.
+"""Ablation of ProbDiff: every probdiff method of the recipe, by threshold and by category.
 
 Source: Xia et al. (Findings of ACL 2024), Tables 7 (threshold), 8 (prompt), 9 (temperature of the
-rewriting).
+rewriting), whose columns are the categories.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
 from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.settings import Settings
+from orchestrator.statistics.confidence import Confidence
 from orchestrator.summaries._clusters import METHODS, mean_of, without_n
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import Cell, Column, Table, make_table, measured
@@ -38,6 +40,14 @@ _LONGEST_PROMPT: Final = 40
 _READ: Final = ("item", "category", "model", "status", "d", "unchanged")
 
 
+class _Line(NamedTuple):
+    """Confidence at one threshold."""
+
+    method: str
+    model: str
+    found: Confidence
+
+
 class Config(Settings):
     """Settings of `probdiff_ablation`; there are none."""
 
@@ -46,7 +56,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
     """Every probdiff method of the recipe in one table, threshold by threshold."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate the differences between the methods, then their results."""
+        """Tabulate the differences between the methods, their results, and these by category."""
         sources = [
             (source, source.method.config)
             for source in context.sources
@@ -56,6 +66,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
             raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")
         lines: list[list[Cell]] = []
         settings: list[list[Cell]] = []
+        confidences: list[_Line] = []
         for source, config in sources:
             rows = context.rows_of(source, _READ)
             settings += _settings(source.name, config, rows)
@@ -63,6 +74,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
                 continue
             good = rows.filter(pl.col("status") == "ok")
             for model, found in found_by_model(config, good, context.confidence_level).items():
+                confidences += [_Line(source.name, model, one) for one in found]
                 part = good.filter(pl.col("model") == model)
                 mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
                 unchanged = part.select(pl.col("unchanged").mean()).item()
@@ -82,7 +94,29 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
             make_table(
                 "probdiff_ablation", "Ablation of ProbDiff", _COLUMNS, lines, notes=[METHODS]
             ),
+            *_categories(confidences),
         ]
+
+
+def _categories(lines: Sequence[_Line]) -> list[Table]:
+    """The confidence in each category, by threshold; [] where there are no categories."""
+    by_category = [dict(line.found.categories) for line in lines]
+    names = sorted({name for found in by_category for name in found})
+    if len(names) < 2:
+        return []
+    columns = [Column("delta", "signed", 2), Column("method"), Column("model")]
+    columns += [Column(name, "percent") for name in ("all (micro)", "all (macro)", *names)]
+    rows: list[list[Cell]] = []
+    ordered = sorted(zip(lines, by_category, strict=True), key=lambda pair: -pair[0].found.delta)
+    for (method, model, found), shares in ordered:
+        cells = [found.published, found.macro, *map(shares.get, names)]
+        given = [None if one is None else without_n(measured(one)) for one in cells]
+        rows.append([found.delta, method, model, *given])
+    notes = ["all (micro): over all texts, as published; all (macro): mean of the categories"]
+    title = "Confidence in each category, by threshold"
+    return [
+        make_table("probdiff_ablation.categories", title, columns, rows, notes=[*notes, METHODS])
+    ]
 
 
 def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[list[Cell]]:

@@ -58,7 +58,7 @@ def test_the_temperatures_are_those_of_the_categories():
         for name in ("rewritten at 0.1", "same", "warm")
         for at, category in enumerate(categories)
     ]
-    settings, _ = summarise(
+    settings, *_ = summarise(
         context(
             rows,
             source("rewritten at 0.1", answer=official),
@@ -76,8 +76,54 @@ def test_the_temperatures_are_those_of_the_categories():
     ]
 
 
+# Table 7 of the Findings version: confidence in percent of Qwen and of its fine-tuned copy by
+# threshold, and questions of each category.
+CATEGORIES = {"Pro": 124, "Math": 111, "Fund": 69, "Logic": 95, "Writ": 75, "Chi": 58, "Role": 116,
+              "Open": 38}  # fmt: skip
+TABLE_7 = {
+    ("Qwen", 0.0): (10.5, 6.3, 8.7, 23.2, 37.3, 6.9, 37.1, 13.2),
+    ("Qwen", -0.05): (20.2, 18.9, 15.9, 31.6, 62.7, 13.8, 53.4, 42.1),
+    ("Qwen", -0.1): (26.6, 29.7, 26.1, 34.7, 72.0, 20.7, 65.5, 57.9),
+    ("Qwen_ft", 0.0): (25.0, 43.2, 40.6, 55.8, 41.3, 27.6, 56.0, 31.6),
+    ("Qwen_ft", -0.05): (25.0, 48.6, 43.5, 62.1, 52.0, 27.6, 60.3, 34.2),
+    ("Qwen_ft", -0.1): (27.4, 55.0, 44.9, 70.5, 58.7, 29.3, 62.9, 47.4),
+}
+
+
+def gaps_of_table_7():
+    """As many d in each band between two thresholds as the printed shares ask for."""
+    for model in ("Qwen", "Qwen_ft"):
+        for place, (category, n) in enumerate(CATEGORIES.items()):
+            passed = [round(TABLE_7[model, delta][place] * n / 100) for delta in (0.0, -0.05, -0.1)]
+            bands = [0.01] * passed[0] + [-0.03] * (passed[1] - passed[0])
+            bands += [-0.07] * (passed[2] - passed[1]) + [-0.5] * (n - passed[2])
+            for at, d in enumerate(bands):
+                yield {**row("a", f"{category} {at}", d), "model": model, "category": category}
+
+
+def test_confidence_stands_by_category_and_threshold_as_printed():
+    rows = list(gaps_of_table_7())
+    *_, table = summarise(context(rows, source("a", deltas=(-0.05, 0, -0.1))))
+    assert table.key == "probdiff_ablation.categories"
+    names = [column.name for column in table.columns]
+    lines = [dict(zip(names, line, strict=True)) for line in table.rows]
+    assert [line["delta"] for line in lines] == [0.0, 0.0, -0.05, -0.05, -0.1, -0.1]
+    for line in lines:
+        printed = TABLE_7[line["model"], line["delta"]]
+        shown = tuple(round(100 * line[name].value, 1) for name in CATEGORIES)
+        assert shown == printed
+    # The paper's Overall is a micro average, over 683 where the categories sum to 686.
+    (overall,) = (line["all (micro)"] for line in lines[2:3])
+    assert overall.value == pytest.approx(220 / 686)
+    assert overall.low < 0.322 < overall.high
+
+
+def test_without_categories_there_is_no_table_of_them():
+    assert len(summarise(context([row("a", "1", -0.03)], source("a")))) == 2
+
+
 def test_without_rows_yet_the_temperatures_are_those_of_the_settings():
-    settings, _ = summarise(
+    settings, *_ = summarise(
         context([], source("a", answer={"temperature": 0.5, "temperature_by_category": {"x": 0}}))
     )
     assert [line[3:] for line in settings.rows] == [("x", 0.0, 0.1), ("(none)", 0.5, 0.1)]
