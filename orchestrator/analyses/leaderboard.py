@@ -122,7 +122,9 @@ def _orders(
             why = found.undefined or ""
             tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
             orders = order_words(gold, there), order_words(value, there)
-            lines.append([name, one.name, *orders, tau, found.tau_p, found.spearman, found.n_models])
+            lines.append(
+                [name, one.name, *orders, tau, found.tau_p, found.spearman, found.n_models]
+            )
     notes = [
         "p: share of all orderings that agree or disagree at least as much as Kendall's tau; with "
         "four models it is at least 0.083"

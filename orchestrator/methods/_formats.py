@@ -118,6 +118,14 @@ AUTO_J_RATING: Final = Format(
     TEN,
     _RATINGS,
 )
+FIRST_LINE_RATING: Final = Format(
+    auto_j.read_first_line,
+    lambda text, _: auto_j.read_first_line(text).value,
+    _read_at(auto_j.read_first_line),
+    _read_at(auto_j.read_first_line),
+    TEN,
+    _RATINGS,
+)
 _DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
 
 

@@ -124,6 +124,13 @@ def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]
         ("question", "prompt", "instruction"), questions(turns)
     )
     found["reference"] = references(item, turns)
+    # FastChat's names for the texts of each turn
+    for turn in turns:
+        found[f"question_{turn.number}"] = turn.messages[-1].content
+        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
+    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
+    for name, side in zip(sides, shown, strict=True):
+        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
     if len(shown) == 1:
         return found | dict.fromkeys(("answer", "response"), replies(turns))
     first, second = map(replies, shown)

@@ -4,8 +4,10 @@
 decision is", in both orders; a winner counts only where both orders agree.
 
 Source: Li et al. 2023, "Generative Judge for Evaluating Alignment" (arXiv 2310.05470) and its code
-(commit 2ae17a39). `prompts: selfeval` is the wording printed in the glass-box paper (Figure 7),
-whose Auto-J baseline this is; Auto-J's own are read from its `constants_prompt.py`.
+(commit 2ae17a39). `prompts: selfeval` is the wording printed in the glass-box paper (Figure 7,
+and 8 for several turns), whose Auto-J baseline this is; Auto-J's own are read from its
+`constants_prompt.py`. `prompts: first_line` is what that paper prints under the caption Auto-J
+(Figures 5 and 6): the rating is alone in the first line.
 
 Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; the
 conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0) take the last match, as those codes do.
@@ -19,29 +21,32 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask
+from orchestrator.ask import Ask, AskFailed
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
-from orchestrator.prompts.auto_j import SELFEVAL
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.records import Item, Messages, Row, Unit
+from orchestrator.prompts.glass_box_judges import FIRST_LINE, selfeval
+from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
     "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "
-    "`prompts: selfeval` (mode single) and, for the bundled judge, `prompts: compact`"
+    "`prompts: selfeval` and `first_line` (mode single) and, for the bundled judge, "
+    "`prompts: compact`"
 )
 NAMES: Final = {"single": "single", "pairwise": "pairwise_tie"}
 """Names of the templates in Auto-J's file."""
 BUILT_IN: Final = {
-    ("selfeval", "single"): SELFEVAL,
+    ("selfeval", "single"): selfeval(1),
+    ("first_line", "single"): FIRST_LINE[1],
     ("compact", "single"): Wording(user=compact.RATING, form="jinja"),
     ("compact", "pairwise"): Wording(user=compact.PAIRWISE, form="jinja"),
 }
 _FORMATS: Final = {
     ("compact", "single"): _formats.COMPACT_RATING,
     ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
+    ("first_line", "single"): _formats.FIRST_LINE_RATING,
     ("", "single"): _formats.AUTO_J_RATING,
     ("", "pairwise"): _formats.AUTO_J_DECISION,
 }
@@ -54,12 +59,12 @@ class Config(NamedJudgesSettings):
         "single", description="Rate answers, or decide between two."
     )
     prompts: Annotated[
-        Literal["selfeval", "compact"] | dict[str, Wording],
-        wordings_from(WHERE, "selfeval", "compact"),
+        Literal["selfeval", "first_line", "compact"] | dict[str, Wording],
+        wordings_from(WHERE, "selfeval", "first_line", "compact"),
     ] = Field(
         "selfeval",
-        description="selfeval (the glass-box paper's wording), compact, Auto-J's "
-        "constants_prompt.py, or a file of one template.",
+        description="selfeval (the glass-box paper's wording), first_line (the one that it prints "
+        "as Auto-J's), compact, Auto-J's constants_prompt.py, or a file of one template.",
     )
     convention: Literal["auto_j", "selfeval"] | None = Field(
         None,
@@ -75,6 +80,8 @@ class Config(NamedJudgesSettings):
     @model_validator(mode="after")
     def _has_wording(self) -> "Config":
         found(self.prompts, self.mode)
+        if self.prompts == "first_line" and self.convention is not None:
+            raise ValueError("'convention' is not for prompts: first_line, whose form differs")
         return self
 
 
@@ -97,7 +104,7 @@ class AutoJ(NamedJudges[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     cites = ("li2023generative",)
-    version = 3
+    version = 4
     published_as = "Auto-J"
 
     def needs(self) -> frozenset[str]:
@@ -107,10 +114,26 @@ class AutoJ(NamedJudges[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One rating, or one decision in both orders, a turn."""
         config = self.config
-        form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
-        prompt_of = partial(_messages, unit.item, found(config.prompts, config.mode))
+        own = config.prompts if config.prompts in ("compact", "first_line") else ""
+        form = _FORMATS[own, config.mode]
+        prompt_of = partial(messages, unit.item, config.prompts, config.mode)
         return await self.verdicts(unit, ask, form, prompt_of, config.convention)
 
 
-def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:
+def messages(
+    item: Item, prompts: str | dict[str, Wording], mode: str, shown: Sequence[Sequence[Turn]]
+) -> Messages:
+    """The judge's prompt for the turns so far.
+
+    Raises:
+        AskFailed: If the wording does not show as many turns.
+    """
+    wording, n_turns = found(prompts, mode), len(shown[0])
+    if prompts == "selfeval":
+        wording = selfeval(n_turns)
+    elif prompts == "first_line":
+        if n_turns not in FIRST_LINE:
+            said = f"the wording shows {len(FIRST_LINE)} turns, this item has {n_turns}"
+            raise AskFailed(Failure("bad_item", said, permanent=True))
+        wording = FIRST_LINE[n_turns]
     return _harness.messages(wording, _harness.fields(item, shown))

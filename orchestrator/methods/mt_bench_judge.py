@@ -7,7 +7,9 @@ math, reasoning and coding are judged against a reference answer.
 
 Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena"
 (arXiv 2306.05685); FastChat `llm_judge` (commit 0e6d3e4b), whose eight prompts are read from its
-`judge_prompts.jsonl`. In mode `single` this is also the GPT judge of the glass-box paper.
+`judge_prompts.jsonl`. In mode `single` this is also the GPT judge of the glass-box paper, whose
+wordings (Figures 3 and 4: no references, the instruction not in the system prompt) are
+`prompts: selfeval`.
 
 Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; with
 `convention: fastchat` the first match counts, no rating is -1 (left out of means, as there) and no
@@ -29,11 +31,13 @@ from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.prompts.glass_box_judges import GPT
 from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository "
-    "lm-sys/FastChat (Apache-2.0); for the bundled judge use `prompts: compact`"
+    "lm-sys/FastChat (Apache-2.0); there are also `prompts: selfeval` (mode single) and, for the "
+    "bundled judge, `prompts: compact`"
 )
 NAMES: Final = {
     "single": ("single-v1", "single-math-v1"),
@@ -54,11 +58,13 @@ class Config(NamedJudgesSettings):
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or compare two."
     )
-    prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
-        Field(
-            description="FastChat's judge_prompts.jsonl (beside the recipe or in "
-            "ORCHESTRATOR_DATA), a file of one template, or compact."
-        )
+    prompts: Annotated[
+        Literal["compact", "selfeval"] | dict[str, Wording],
+        wordings_from(WHERE, "compact", "selfeval"),
+    ] = Field(
+        description="FastChat's judge_prompts.jsonl (beside the recipe or in ORCHESTRATOR_DATA), "
+        "a file of one template, selfeval (mode single; the glass-box paper's wording, without "
+        "references), or compact."
     )
     reference_categories: tuple[str, ...] = Field(
         tuple(sorted(NEEDS_REFERENCE)),
@@ -80,7 +86,9 @@ class Config(NamedJudgesSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> "Config":
-        if self.prompts != "compact" and ONLY not in self.prompts:
+        if self.prompts == "selfeval" and self.mode == "pairwise":
+            raise ValueError(f"'prompts: selfeval' has no wording for mode pairwise; {WHERE}")
+        if not isinstance(self.prompts, str) and ONLY not in self.prompts:
             names = [name + more for name in NAMES[self.mode] for more in ("", _SUFFIX)]
             if lacking := [name for name in names if name not in self.prompts]:
                 raise ValueError(f"'prompts' has no {', '.join(lacking)}; {WHERE}")
@@ -133,24 +141,19 @@ class MTBenchJudge(NamedJudges[Config]):
 
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
     wording = _wording(item, config, n_turns=len(shown[0]))
-    # FastChat's names for the texts of each turn, beside those that all harnesses share.
-    found = _harness.fields(item, shown)
-    for turn in shown[0]:
-        found[f"question_{turn.number}"] = turn.messages[-1].content
-        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
-    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
-    for name, side in zip(sides, shown, strict=True):
-        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
-    return _harness.messages(wording, found)
+    return _harness.messages(wording, _harness.fields(item, shown))
 
 
 def _wording(item: Item, config: Config, n_turns: int) -> Wording:
     if config.prompts == "compact":
         return _COMPACT[config.mode]
-    if ONLY in config.prompts:
+    if not isinstance(config.prompts, str) and ONLY in config.prompts:
         return config.prompts[ONLY]
     if n_turns > _MOST_TURNS:
-        said = f"FastChat's wordings show {_MOST_TURNS} turns, this item has {n_turns}"
+        whose = "selfeval's" if config.prompts == "selfeval" else "FastChat's"
+        said = f"{whose} wordings show {_MOST_TURNS} turns, this item has {n_turns}"
         raise AskFailed(Failure("bad_item", said, permanent=True))
+    if isinstance(config.prompts, str):
+        return GPT[n_turns]
     guided = item.category in config.reference_categories
     return config.prompts[NAMES[config.mode][guided] + (_SUFFIX if n_turns > 1 else "")]

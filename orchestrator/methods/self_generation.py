@@ -4,7 +4,8 @@ The baseline of the glass-box paper: the model that answered is asked to critici
 answer with Auto-J's wording (its Figure 7), and the last "Rating: [[x]]" is its score. Compare with
 what its probabilities say of the same answer (`glass_box`).
 
-Source: the glass-box self-evaluation paper, section 4 and Figure 7; SelfEval (commit d73bd7ef).
+Source: the glass-box self-evaluation paper, section 4, Figure 7, and Figure 8 for several turns;
+SelfEval (commit d73bd7ef).
 
 Deviations: a text without a rating is missing; with `convention: selfeval` it counts as 5.0, as in
 the released code.
@@ -18,11 +19,10 @@ from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
 from orchestrator.contracts.method import Combination
-from orchestrator.methods import _formats, _harness, auto_j
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods import _formats, auto_j
 from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.prompts.files import Wording, wordings_from
-from orchestrator.records import Item, Messages, Row, Unit
+from orchestrator.records import Row, Unit
 
 
 class Config(HarnessSettings):
@@ -52,7 +52,7 @@ class SelfGeneration(HarnessJudge[Config]):
     """A model rates its own answer from 1 to 10 in words."""
 
     cites = ("huang2024glassbox",)
-    version = 3
+    version = 4
     published_as = "self-generation"
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
@@ -68,9 +68,5 @@ class SelfGeneration(HarnessJudge[Config]):
         config = self.config
         compact = config.prompts == "compact"
         form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
-        prompt_of = partial(_messages, unit.item, auto_j.found(config.prompts, "single"))
+        prompt_of = partial(auto_j.messages, unit.item, config.prompts, "single")
         return await self.verdicts(unit, ask, form, prompt_of, config.convention)
-
-
-def _messages(item: Item, wording: Wording, shown: Sequence[Sequence[Turn]]) -> Messages:
-    return _harness.messages(wording, _harness.fields(item, shown))

@@ -1,6 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.ask import AskFailed
 from orchestrator.methods import auto_j, self_generation
 from orchestrator.records import Unit
 from tests.methods.harness_judge import ITEM, PAIR, SINGLE, Judge, rows_of
@@ -32,6 +33,49 @@ def test_the_papers_wording_shows_question_and_answer():
     text = judge.judged[0].messages[-1].content
     assert "# [Query]: What is 2+2?\n# ***\n# [Response]: a says 1\n" in text
     assert text.endswith('"[[rating]]", for example: "Rating: [[5]]".')
+
+
+def test_the_papers_wording_numbers_the_turns():
+    judge = Judge(lambda text: "Rating: [[9]]")
+    rows_of(auto_j, config(), SINGLE, judge)
+    text = judge.judged[1].messages[-1].content
+    assert "# [Query 1]: What is 2+2?\n# ***\n# [Response 1]: a says 1\n# ***\n" in text
+    assert "# [Query 2]: And 3+3?\n# ***\n# [Response 2]: a says 2\n# ***\n# [END DATA]" in text
+
+
+def test_a_rating_in_the_first_line_is_read_there_alone():
+    judge = Judge(lambda text: "8\nIt is 10 times better than a [[3]].", {"8": 0.5, "10": 0.5})
+    asked = config(prompts="first_line", distribution=True)
+    one, two = rows_of(auto_j, asked, SINGLE, judge)
+    assert (one["rating"], two["rating"]) == (8.0, 8.0)
+    assert one["expected"] == pytest.approx(9.0)
+    assert judge.chosen[0].prefix.text == ""
+    first, second = (ask.messages[-1].content for ask in judge.judged)
+    assert "[Question]\nWhat is 2+2?\n[The Start of Assistant's Answer]\na says 1\n" in first
+    assert "### User:\nAnd 3+3?\n### Assistant:\na says 2\n" in second
+
+
+@pytest.mark.parametrize("text", ["Score: 8\nGood.", "8 or 9\nGood.", "", "Good.\n8"])
+def test_another_first_line_is_no_rating(text):
+    row = rows_of(auto_j, config(prompts="first_line"), SINGLE, Judge(lambda _: text))[0]
+    assert (row["rating"], row["cause"]) == (None, "no_verdict")
+
+
+def test_a_rating_off_the_scale_is_missing():
+    judge = Judge(lambda _: "85\nGood.")
+    row = rows_of(auto_j, config(prompts="first_line"), SINGLE, judge)[0]
+    assert (row["rating"], row["cause"]) == (None, "verdict_off_scale")
+
+
+def test_a_third_turn_has_no_rating_in_a_first_line():
+    three = Unit(ITEM.__class__(key="k", messages=ITEM.messages, followups=("b", "c")), ("a",), "j")
+    with pytest.raises(AskFailed, match="shows 2 turns, this item has 3"):
+        rows_of(auto_j, config(prompts="first_line"), three, Judge(lambda _: "8"))
+
+
+def test_conventions_are_for_the_other_form():
+    with pytest.raises(ValidationError, match="not for prompts: first_line"):
+        config(prompts="first_line", convention="selfeval")
 
 
 def test_two_ratings_are_no_rating_but_by_the_convention_the_last_counts():

@@ -24,8 +24,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "auto_j": (
         {"judges": ["j"], "mode": "pairwise", "prompts": "compact"},
-        "4b2daa1d8aeb3f242a05f7b470c7cf1a",
-        "947a69ae81f00f0e5a89c38691277488",
+        "b2f1af8f72b15a4bb086162aa18572df",
+        "d5687139d3246abeeed608644be2cee3",
     ),
     "consistency": (
         {"similarity": {"kind": "rouge_l"}},
@@ -84,8 +84,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "self_generation": (
         {"prompts": "compact"},
-        "77f6c6a87f7527a74b46fb262d9e7a0d",
-        "101ba3434c218d8488e3dc9bd2eeb765",
+        "62ad734d7c68e6cba2e9a25b2c39768f",
+        "3394c6630fd1cf68b2506b69432c188c",
     ),
 }
 

@@ -202,6 +202,23 @@ def test_fastchats_own_file_has_all_eight():
     assert "### Reference answer:\n6" in shown(judge)[1]
 
 
+def test_the_glass_box_papers_wordings_have_no_references_and_another_system_prompt():
+    judge = Judge(lambda text: "Fine. Rating: [[7]]")
+    rows = rows_of(method, config("selfeval"), SINGLE, judge)
+    assert [row["rating"] for row in rows] == [7.0, 7.0]
+    one, two = (ask.messages for ask in judge.judged)
+    assert one[0].content == two[0].content == "You are a helpful assistant."
+    assert one[1].content.endswith(
+        "[Question]\nWhat is 2+2?\n[The Start of Assistant's Answer]\na says 1\n"
+        "[The End of Assistant's Answer]"
+    )
+    assert "### User:\nAnd 3+3?\n### Assistant A:\na says 2\n" in two[1].content
+    # The item is one of mathematics, which FastChat judges against its reference.
+    assert "4" not in "".join(message.content for message in one).replace("10", "")
+    with pytest.raises(ValidationError, match="no wording for mode pairwise"):
+        config("selfeval", mode="pairwise")
+
+
 def test_a_missing_file_says_where_to_get_it():
     with pytest.raises(ValidationError, match=r"judge_prompts\.jsonl in the repository lm-sys"):
         config("no_such_file.jsonl")

@@ -25,6 +25,7 @@ _BEFORE_RATING: Final = "Rating: [["
 _BEFORE_DECISION: Final = "final decision is "
 _RATING = re.compile(rf"\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
 _RATINGS = re.compile(rf"Rating: \[\[\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
+_FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})[ \t]{{0,8}}(?=\r?\n|\Z)")
 _DECIDED = re.compile(rf"{_BEFORE_DECISION}\s*+(?i:({'|'.join(DECISIONS)}))?")
 
 
@@ -54,6 +55,15 @@ def read_rating(text: str) -> Reading:
     if found and text.rfind(_BEFORE_RATING) != found[-1].start:
         return Reading()
     return on_scale(agreed(text, found, at=-1), LOW, HIGH)
+
+
+def read_first_line(text: str) -> Reading:
+    """The rating of a text whose first line is to hold nothing else, as in the glass-box paper."""
+    match = _FIRST_LINE.match(text)
+    if match is None:
+        return Reading()
+    found = Match(float(match.group(1)), match.start(), *match.span(1), text[match.end(1) :][:1])
+    return on_scale(agreed(text, [found], at=0), LOW, HIGH)
 
 
 def rating_match(text: str) -> re.Match[str] | None:
