@@ -35,8 +35,9 @@ MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
 """The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
-REPAIR: Final = "`orchestrator repair RUN` keeps what is readable; the next run requests the rest "
-"again"
+REPAIR: Final = (
+    "`orchestrator repair RUN` keeps what is readable; the next run requests the rest again"
+)
 
 
 class Content(NamedTuple):

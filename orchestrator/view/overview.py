@@ -36,7 +36,7 @@ def overview(result: Result) -> dict[str, object]:
         "name": safe_line(about.name),
         "description": safe_line(str(about.settings.get("description") or "")),
         "facts": [[safe_line(label), safe_line(value)] for label, value in rests.facts(about)],
-        "brief": _brief(about.brief),
+        "brief": _brief(about.brief) | {"is_empty": page.is_empty(about)},
         "warnings": [safe_line(line) for line in page.warnings(about, drawn=drawn)],
         "sections": [
             {
@@ -135,6 +135,7 @@ def table_of(table: Table) -> dict[str, object]:
         "basis": safe_line(shown.basis),
         "notes": [safe_line(note) for note in shown.notes],
         "columns": [[safe_line(name), number] for name, number in shown.columns],
+        "bounded": list(shown.bounded),
         "rows": [
             [
                 {

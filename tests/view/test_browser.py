@@ -335,6 +335,7 @@ def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
     [
         ("/", "light"),
         ("/run/demo", "light"),
+        ("/run/demo", "dark"),
         ("/run/demo/items", "dark"),
         ("/run/demo/item/0?view=tokens", "light"),
         ("/run/demo/item/0?view=differences", "dark"),

@@ -44,13 +44,25 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of a page."""
+    """A table of a page.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        basis: The sample and the intervals.
+        notes: Below it.
+        columns: Each with its heading, and whether it holds numbers.
+        bounded: Of each column, whether its numbers have something beside them: they are drawn in
+            two cells, so that the numbers stand below each other.
+        rows: One cell a column.
+    """
 
     key: str
     title: str
     basis: str
     notes: Sequence[str]
     columns: Sequence[tuple[str, bool]]
+    bounded: Sequence[bool]
     rows: Sequence[Sequence[Shown]]
 
 
@@ -74,7 +86,11 @@ def grid(table: Table, key: str) -> Grid:
             cells.append(Shown(text, aside, column.form != "text", order, interval))
         rows.append(cells)
     columns = [(column.name, column.form != "text") for column in table.columns]
-    return Grid(key, table.title, table.basis, table.notes, columns, rows)
+    bounded = [
+        number and any(row[i].aside or row[i].interval for row in rows)
+        for i, (_, number) in enumerate(columns)
+    ]
+    return Grid(key, table.title, table.basis, table.notes, columns, bounded, rows)
 
 
 def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:

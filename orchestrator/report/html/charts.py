@@ -21,9 +21,14 @@ _LIGHT_TEXT: Final = "#fdfdfd"
 # Orange to blue through white: safe for the colour-blind, and readable in grey at the ends.
 _DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6baed6", "#1f5fa8")
 _BLUES: Final = ("#e6eef6", "#b8d3ea", "#6baed6", "#2171b5")
-_WIDTH: Final = 640
-_ROW: Final = 26
+# With its labels a chart is as wide as the column of a telephone can shrink without loss.
+_WIDTH: Final = 440
+_ROW: Final = 28
+# About the width of a letter of a label.
+_LETTER: Final = 7.5
 _ROWS: Final = "rows"
+# What sums of floating-point numbers stray by, as a share.
+_ROUNDING: Final = 1e-9
 # Labels of an axis that stand apart also where a page shrinks the chart.
 _TICKS: Final = 6
 _FONT: Final = "Helvetica, Arial, sans-serif"
@@ -51,10 +56,9 @@ def _rows(picture: Picture) -> Sequence[_Row]:
     """The rows, with what their chart needs beside them."""
     rows = [dict(row) for row in picture.rows]
     if picture.kind == "intervals":
-        ends = (row[end] for row in rows for end in ("value", "low", "high"))
-        known = [end for end in ends if end is not None]
-        room = 0.06 * (max(known) - min(known)) or 1.0
-        low, high = min(known) - room, max(known) + room
+        low, high = _ends(picture)
+        room = 0.06 * (high - low) or 1.0
+        low, high = low - room, high + room
         for row in rows:
             row["from"] = low if row["low_open"] else row["low"]
             row["to"] = high if row["high_open"] else row["high"]
@@ -63,6 +67,20 @@ def _rows(picture: Picture) -> Sequence[_Row]:
         for row in rows:
             row["order"] = parts.index(row["part"])
     return rows
+
+
+def _ends(picture: Picture) -> tuple[float, float]:
+    """The lowest and the highest number of a picture of intervals."""
+    ends = [row[end] for row in picture.rows for end in ("value", "low", "high")]
+    known = [end for end in ends if end is not None]
+    return min(known), max(known)
+
+
+def _around(picture: Picture) -> list[float] | None:
+    """A range for numbers that differ by rounding alone; None where they differ by more."""
+    low, high = _ends(picture)
+    is_one = high - low <= _ROUNDING * max(1.0, abs(low), abs(high))
+    return [round(low) - 1.0, round(low) + 1.0] if is_one else None
 
 
 def _stack(rows: Sequence[_Row]) -> list[str]:
@@ -77,16 +95,21 @@ def _styled(chart: _Chart) -> _Chart:
         .configure_axis(
             labelColor=INK,
             titleColor=MUTED,
-            labelFontSize=13,
+            labelFontSize=14,
             titleFontSize=13,
             titleFontWeight="normal",
+            titlePadding=8,
+            labelPadding=6,
             gridColor=GRID,
-            domainColor=MUTED,
-            tickColor=MUTED,
+            domainColor=GRID,
+            tickColor=GRID,
             labelLimit=260,
+            labelFlush=False,
         )
-        .configure_legend(labelColor=INK, titleColor=MUTED, labelFontSize=13, labelLimit=260)
-        .configure_header(labelColor=INK, labelFontSize=13, labelLimit=260, labelFontWeight="bold")
+        .configure_legend(
+            labelColor=INK, titleColor=MUTED, labelFontSize=14, labelLimit=260, symbolOpacity=1
+        )
+        .configure_header(labelColor=INK, labelFontSize=14, labelLimit=260, labelFontWeight="bold")
     )
     return styled
 
@@ -100,15 +123,22 @@ def _colour(groups: Sequence[str]) -> alt.Color | alt.ColorValue:
     if not groups:
         return alt.ColorValue(PALETTE[0])
     colours = [PALETTE[i % len(PALETTE)] for i in range(len(groups))]
+    # One group needs no key: the title of its figure names it.
+    legend = alt.Legend(title=None, orient="top", columns=4, symbolStrokeWidth=2)
     return alt.Color(
         "group:N",
         scale=alt.Scale(domain=list(groups), range=colours),
-        legend=alt.Legend(title=None, orient="top", columns=4, symbolStrokeWidth=2),
+        legend=legend if len(groups) > 1 else None,
     )
 
 
-def _form(picture: Picture) -> str:
-    return "%" if picture.options.get("percent") else str(picture.options.get("format", ""))
+def _form(picture: Picture) -> Any:  # noqa: ANN401 (a text, or Altair's own default)
+    # An empty format would be D3's shortest one: 7e+2.
+    return "%" if picture.options.get("percent") else picture.options.get("format", alt.Undefined)
+
+
+def _few() -> alt.Axis:
+    return alt.Axis(tickCount=_TICKS)
 
 
 def _zero(picture: Picture) -> list[alt.Chart]:
@@ -131,8 +161,8 @@ def _diagonal(low: float, high: float) -> alt.Chart:
 
 def _intervals(picture: Picture) -> _Chart:
     order = list(dict.fromkeys(row["label"] for row in picture.rows))
-    domain = picture.options.get("domain")
-    scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=True)
+    domain = picture.options.get("domain") or _around(picture)
+    scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=False, nice=False, padding=12)
     x_axis = alt.Axis(title=picture.x, format=_form(picture), grid=True, tickCount=_TICKS)
     y = alt.Y(
         "label:N", sort=order, title=None, axis=alt.Axis(grid=False, domain=False, ticks=False)
@@ -177,14 +207,11 @@ def _matrix(picture: Picture) -> _Chart:
     options = picture.options
     colours = _BLUES if options.get("ranks") else _DIVERGING
     columns, rows = list(options["columns"]), list(options["order"])
-    x = alt.X(
-        "column:N",
-        sort=columns,
-        title=picture.x or None,
-        axis=alt.Axis(
-            orient="top", labelAngle=-40 if len(columns) > 4 else 0, domain=False, ticks=False
-        ),
-    )
+    wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
+    # Names that are wider than their column stand at an angle.
+    is_level = all(len(column) * _LETTER <= wide for column in columns)
+    axis = alt.Axis(orient="top", labelAngle=0 if is_level else -40, domain=False, ticks=False)
+    x = alt.X("column:N", sort=columns, title=picture.x or None, axis=axis)
     y = alt.Y("row:N", sort=rows, title=picture.y or None, axis=alt.Axis(domain=False, ticks=False))
     base = _base().encode(x=x, y=y)
     squares = base.mark_rect(cornerRadius=2).encode(
@@ -200,7 +227,6 @@ def _matrix(picture: Picture) -> _Chart:
         text="text:N",
         color=alt.condition("datum.on_dark", alt.value(_LIGHT_TEXT), alt.value(_DARK_TEXT)),
     )
-    wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
     drawn: _Chart = (squares + words).properties(
         width=wide * len(columns), height=30 * len({row["row"] for row in picture.rows})
     )
@@ -212,10 +238,13 @@ def _bars(picture: Picture) -> _Chart:
     y = alt.Y("value:Q", title=None if picture.groups else picture.y, axis=alt.Axis(tickCount=3))
     title = f"{picture.x} (height: {picture.y})" if picture.groups else picture.x
     if options.get("binned"):
-        x: Any = alt.X("x:Q", bin="binned", title=title, axis=alt.Axis(grid=False))
+        x: Any = alt.X(
+            "x:Q", bin="binned", title=title, axis=alt.Axis(grid=False, tickCount=_TICKS)
+        )
         encoded = {"x": x, "x2": "x2:Q"}
     else:
-        axis = alt.Axis(labelAngle=0, grid=False)
+        # Words below each other: side by side those of neighbouring bars would collide.
+        axis = alt.Axis(labelAngle=0, grid=False, labelExpr="split(datum.label, ' ')")
         x = alt.X("x:N", sort=list(options["order"]), title=title, axis=axis)
         encoded = {"x": x}
     bars: alt.Chart = (
@@ -239,12 +268,12 @@ def _bars(picture: Picture) -> _Chart:
 
 
 def _lines(picture: Picture) -> _Chart:
-    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False))
+    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False), axis=_few())
     y = alt.Y(
         "value:Q",
         title=picture.y,
         scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format=_form(picture)),
+        axis=alt.Axis(format=_form(picture), tickCount=_TICKS),
     )
     base = _base()
     colour = _colour(picture.groups)
@@ -276,7 +305,7 @@ def _stacked(picture: Picture) -> _Chart:
         _base()
         .mark_bar()
         .encode(
-            x=alt.X("value:Q", title=picture.x),
+            x=alt.X("value:Q", title=picture.x, axis=_few()),
             y=alt.Y("label:N", title=None, sort=None),
             color=colour,
             order="order:Q",
@@ -293,9 +322,9 @@ def _grid(picture: Picture) -> _Chart:
         _base()
         .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
         .encode(
-            x=alt.X("x:Q", title=picture.x, scale=scale),
+            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_few()),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=picture.y, scale=scale),
+            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_few()),
             y2="y2:Q",
             opacity=alt.Opacity("n:Q", scale=alt.Scale(type="log", range=[0.15, 1.0]), legend=None),
             description="tip:N",

@@ -25,6 +25,8 @@ _DROPPED: Final = frozenset({"style", "role", "aria-hidden", "tabindex", "class"
 _GUIDES: Final = frozenset({"axis", "legend", "title", "group mark container", "header"})
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 _SCALE: Final = 2
+# A wider chart would be illegible if a telephone shrank it.
+_BROAD_PX: Final = 600
 
 
 class DrawingError(OrchestratorError):
@@ -55,6 +57,8 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
     )
     for element in root.iter():
         _clean(element, prefix)
+    if float(root.get("width", "0")) > _BROAD_PX:
+        root.set("class", "broad")
     root.set("role", "img")
     root.set("aria-label", alternative)
     return ET.tostring(root, encoding="unicode")

@@ -7,6 +7,7 @@ from typing import Final
 
 import yaml
 
+from orchestrator.frames import ITEMS
 from orchestrator.report.forest import forest
 from orchestrator.report.html import calibrated, compared, own, ranked, rests, spread, summed
 from orchestrator.report.html.examples import Examples, examples
@@ -158,8 +159,17 @@ def in_brief(material: Material) -> dict[str, object]:
         "forests": [forest(question) for question in brief.questions],
         "short": safe_names(brief.names, MAX_NAME, joined=True),
         "row_names": safe_names(brief.names, MAX_ROW_NAME, joined=True),
+        "is_empty": is_empty(material),
         "checks": [*(brief.questions[0].checks if brief.questions else ()), *brief.checks],
     }
+
+
+def is_empty(material: Material) -> bool:
+    """Return True if no method has a row yet."""
+    # Frames are read for this only where nothing else was found in them.
+    return not material.brief.questions and all(
+        material.frames[name].is_empty() for name in material.frames if name != ITEMS
+    )
 
 
 def warnings(material: Material, *, drawn: bool) -> list[str]:

@@ -21,6 +21,8 @@ from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counte
 _RATING: Final = Column("rating", "rating")
 _SHARE: Final = Column("share", "percent")
 _MOST_MODELS: Final = 30
+# Of more models the order is read from the picture, not from a sentence.
+_MOST_IN_A_SENTENCE: Final = 8
 _WIN: Final = Column("wins", "number", 2)
 _OVER_BLACK: Final = 0.82
 _SCALE: Final = "rating (Elo scale)"
@@ -124,7 +126,10 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     title = words.title(analysis)
     table = as_table(_key("ratings", analysis), title, columns, rows)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
-    says = f"Ratings on the Elo scale, mean 1000. {group_words(analysis)} {LEGEND}"
+    called = named(model.model for model in analysis.ratings)
+    few = len(analysis.ratings) <= _MOST_IN_A_SENTENCE
+    order = f"{group_words(analysis)} {LEGEND}" if few else verdict(analysis, called)
+    says = f"Ratings on the Elo scale, mean 1000. {order}"
     if analysis.warning:
         says = f"{analysis.warning} {says}"
     # A picture would say what the numbers can't.

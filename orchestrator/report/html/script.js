@@ -35,7 +35,12 @@
     return way * (one - two);
   };
   const sort = (heading) => {
-    const column = heading.cellIndex;
+    // A heading may stand over two cells: a number, and its interval.
+    let column = 0;
+    for (const before of heading.parentNode.cells) {
+      if (before === heading) break;
+      column += before.colSpan;
+    }
     const table = heading.closest("table");
     const way = heading.getAttribute("aria-sort") === "descending" ? 1 : -1;
     for (const other of heading.parentNode.cells) other.removeAttribute("aria-sort");
@@ -84,13 +89,19 @@
     figure.querySelector("details").before(place);
   }
 
-  // Folded tables would print as their titles.
+  // Folded tables would print as their titles, and browsers leave buttons out of the headings that
+  // they repeat on each sheet.
   const closed = [];
+  const headings = [...document.querySelectorAll("table.data thead button")].map((one) => [one.parentNode, one]);
   addEventListener("beforeprint", () => {
+    for (const [heading, button] of headings) heading.replaceChildren(...button.childNodes);
     for (const one of document.querySelectorAll("details:not([open])")) {
       one.open = true;
       closed.push(one);
     }
   });
-  addEventListener("afterprint", () => { for (const one of closed.splice(0)) one.open = false; });
+  addEventListener("afterprint", () => {
+    for (const one of closed.splice(0)) one.open = false;
+    for (const [heading, button] of headings) { button.append(...heading.childNodes); heading.append(button); }
+  });
 })();

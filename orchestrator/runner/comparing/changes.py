@@ -1,5 +1,6 @@
 """Items that changed most, items that are not common, and settings that differ."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -116,7 +117,7 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     """Return how many items are common, and which are not, a sentence each."""
     n = len(common.items)
     if len(sides) < 2:
-        return [f"{counted(n, 'item')} in {sides[0].where}."]
+        return [f"{counted(n, 'item')} in {sides[0].folder}."]
     sizes = ", ".join(f"{side.label} has {len(side.items):,}" for side in sides)
     notes = [f"{counted(n, 'item')} in common; {sizes}."]
     for side in sides:
@@ -163,6 +164,9 @@ def _in_words(value: object) -> str:
     if isinstance(value, Mapping):
         kind = value.get("kind") or value.get("weights") or value.get("base_url")
         return f"present ({kind})" if kind else "present"
+    if value is None or isinstance(value, bool):
+        # As recipes write them
+        return json.dumps(value)
     return str(value)
 
 

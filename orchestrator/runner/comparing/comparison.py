@@ -300,7 +300,7 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
 
 
 def _run_notes(sides: Sequence[Side]) -> list[str]:
-    notes = [f"{side.label} is {side.where}." for side in sides] if len(sides) > 1 else []
+    notes = [f"{side.label} is {side.folder}." for side in sides] if len(sides) > 1 else []
     for side in sides:
         warning = side.result.completeness.words()
         notes += [f"{side.label}: {warning}"] if warning else []

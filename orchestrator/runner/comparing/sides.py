@@ -53,6 +53,12 @@ class Side:
         """The folder of the run, as it was given."""
         return str(self.result.path)
 
+    @property
+    def folder(self) -> str:
+        """The folder of the run as notes name it: its last parts, if it was given from the root."""
+        path = self.result.path
+        return "/".join(path.parts[-2:]) if path.is_absolute() else str(path)
+
     def own(self, kind: Matched, name: str) -> str:
         """Return this run's name of what the first run calls `name`."""
         own = [mine for mine, first in self.renamed[kind].items() if first == name]

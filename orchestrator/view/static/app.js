@@ -1,5 +1,5 @@
 // The shell: addresses, the bar, keys, light and dark, and whether a run has gone on.
-import { h, hideTip, name, showTip } from "./dom.js";
+import { h, hideTip, name, showTip, spoken } from "./dom.js";
 import { get, runPath, share } from "./data.js";
 import { runs } from "./runs.js";
 import { overview } from "./overview.js";
@@ -49,7 +49,7 @@ const show = async () => {
   const found = ROUTES.map(([pattern, make]) => [path.match(pattern), make]).find(([match]) => match);
   const slow = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
   try {
-    if (!found) throw new Error("Page not found.");
+    if (!found) throw new Error("There is no page at this address.");
     const [match, make] = found;
     const parts = match.slice(1).map(decodeURIComponent);
     const made = await make({ parts, query, go, remember, isCurrent: () => mine === visit });
@@ -64,8 +64,8 @@ const show = async () => {
     if (parts[0]) watch(parts[0], mine);
   } catch (error) {
     if (mine !== visit || error.name === "AbortError") return;
-    main.replaceChildren(h("div", { class: "fault", role: "alert" }, h("h1", {}, "This page cannot be shown"),
-      h("p", {}, error.message), h("p", {}, h("a", { href: "/" }, "All runs"))));
+    main.replaceChildren(h("div", { class: "fault state-page", role: "alert" }, h("h1", {}, "This page cannot be shown"),
+      h("p", {}, spoken(error.message)), h("p", {}, h("a", { class: "button", href: "/?list" }, "All runs"))));
     drawBar({ title: "", trail: [] });
   } finally {
     clearTimeout(slow);

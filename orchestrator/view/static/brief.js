@@ -4,6 +4,8 @@ import { h, name, s, sentence } from "./dom.js";
 /** A sentence of texts, and of names as lists of one. */
 const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : sentence(part)));
 
+const MANY = 12;
+
 const at = (percent) => `${percent}%`;
 
 /** A mark at an end that the data do not bound. */
@@ -18,32 +20,40 @@ const plot = (mark, ticks) => mark && s("svg", { class: "plot", "aria-hidden": "
 const axis = (ticks) => ticks.length > 0 && [s("svg", { class: "axis", "aria-hidden": "true" },
   ticks.map(([x, label]) => s("text", { x: at(x), y: 13, "text-anchor": x < 8 ? "start" : x > 92 ? "end" : "middle" }, label))), h("span", { class: "away" }, "picture")];
 
-const forest = (one) => one.models.length > 0 && h("table", { class: "forest" },
+const forest = (one) => one.models.length > 0 && h("table", { class: `forest${one.models.length > MANY ? " many" : ""}${one.models[0].rank ? "" : " unranked"}` },
   h("caption", { class: "away" }, sentence(one.measure), " by model"),
   h("thead", {}, h("tr", {}, one.models[0].rank && h("th", { scope: "col", class: "n" }, "rank"), h("th", { scope: "col" }, "model"),
-    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n" }, sentence(one.measure)))),
+    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n", colspan: 2 }, sentence(one.measure)))),
   h("tbody", {}, one.models.map((model) => h("tr", {}, model.rank && h("td", { class: "n rank" }, model.rank),
     h("th", { scope: "row" }, h("bdi", { title: model.whole }, model.name)), h("td", { class: "where" }, plot(model.mark, one.ticks)),
-    h("td", { class: "n" }, model.shown, model.bounds && [" ", h("span", { class: "aside" }, model.bounds)])))));
+    h("td", { class: "n" }, model.shown), h("td", { class: "b" }, model.bounds)))));
 
 const checks = (found) => h("dl", { class: "checks" }, found.map((one) => h("div", { class: one.doubtful && "doubtful" },
   h("dt", {}, one.doubtful && h("span", { "aria-hidden": "true" }, "! "), one.about), h("dd", {}, said(one.says)))));
 
-const question = (one, index) => [
+const limits = (found) => h("div", { class: "limits" },
+  found.cautions.length > 0 && [h("h3", {}, "What not to conclude"), h("ul", { class: "cautions" }, found.cautions.map((line) => h("li", {}, said(line))))],
+  found.cost.length > 0 && h("p", { class: "cost" }, h("b", {}, "Cost"), ` ${found.cost.join(" · ")}`));
+
+// Of one question, its limits fill the place beside the panel.
+const question = (found) => (one, index) => [
   index === 1 && h("h3", { class: "others" }, "Other questions"),
   h("div", { class: `question ${one.state}${index ? "" : " first"}` },
     index ? h("h3", { class: "answer" }, said(one.answer)) : h("h2", { class: "answer", id: "h-glance" }, said(one.answer)),
     one.detail && h("p", { class: "detail" }, sentence(one.detail)),
-    h("div", { class: "sides" },
+    h("div", { class: one.checks.length > 0 ? "sides both" : "sides" },
       h("div", { class: "shown" }, forest(one), one.apart.length > 0 && h("p", { class: "apart" }, said(one.apart)),
         h("p", { class: "basis" }, said(one.subject), one.basis && [" · ", sentence(one.basis)])),
-      one.checks.length > 0 && h("div", { class: "trust" }, h("h3", {}, "How far to trust it"), checks(one.checks)))),
+      one.checks.length > 0 && h("div", { class: "panel trust" }, h("h3", {}, "How far to trust it"), checks(one.checks)),
+      found.questions.length === 1 && limits(found))),
 ];
+
+const nothing = () => h("div", { class: "panel" }, h("p", {}, h("b", {}, "Nothing has been answered yet.")),
+  h("p", {}, h("code", {}, "orchestrator run RECIPE"), " starts the run, or resumes it; nothing that is stored is requested again."));
 
 export const brief = (found) => [
   found.incomplete && h("p", { class: "incomplete", role: "note" }, sentence(found.incomplete)),
-  found.questions.length === 0 && [h("h2", { id: "h-glance" }, "In short"), h("p", {}, "No method of this run ranks models; its tables are below."), checks(found.checks)],
-  found.questions.map(question),
-  found.cautions.length > 0 && [h("h3", {}, "What not to conclude"), h("ul", { class: "cautions" }, found.cautions.map((line) => h("li", {}, said(line))))],
-  found.cost.length > 0 && h("p", { class: "cost" }, h("b", {}, "Cost"), ` ${found.cost.join(" · ")}`),
+  found.questions.length === 0 && [h("h2", { id: "h-glance" }, "In short"), found.is_empty ? nothing() : h("p", {}, "No method of this run ranks models; its tables are below."), checks(found.checks)],
+  found.questions.map(question(found)),
+  found.questions.length !== 1 && limits(found),
 ];

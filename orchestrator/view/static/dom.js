@@ -38,6 +38,9 @@ const RIGHT_TO_LEFT = new RegExp(`([${LETTER}]+(?:[ _.-][${LETTER}]+)*)`);
 /** A sentence or a title; names in scripts from right to left keep their place in it. */
 export const sentence = (text) => text.split(RIGHT_TO_LEFT).map((part, index) => (index % 2 ? name(part) : part));
 
+/** A sentence whose commands stand between backticks. */
+export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+
 /** A drawing of the report, given as [tag, attributes, children]. */
 export const drawing = (tree) => {
   if (typeof tree === "string") return document.createTextNode(tree);

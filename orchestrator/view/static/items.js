@@ -24,7 +24,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
 
   const path = `/run/${encodeURIComponent(run)}`;
   const open = (index) => go(`${path}/item/${index}`, wanted);
-  const columns = () => [["index", "#", "n"], ["item", "item", ""], ["category", "category", ""], [null, "prompt", ""],
+  const columns = () => [["index", "#", "n"], ["item", "item", ""], ["category", "category", "category"], [null, "prompt", ""],
     ...found.measures.map((one) => [one.key, one.title, "n", one.says])];
 
   // -- the rows that are seen ---------------------------------------------------------------------
@@ -50,7 +50,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const cell = (row, [key, , kind]) => {
     if (key === "index") return h("span", { role: "gridcell", class: "n faint" }, count(row.index + 1));
     if (key === "item") return h("span", { role: "gridcell" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)));
-    if (key === "category") return h("span", { role: "gridcell" }, name(row.category ?? "–"));
+    if (key === "category") return h("span", { role: "gridcell", class: "category" }, name(row.category ?? "–"));
     if (key === null) return h("span", { role: "gridcell", class: "preview" }, name(row.preview));
     const measure = found.measures.find((one) => one.key === key);
     const value = row[key];
@@ -58,6 +58,9 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   };
 
   const draw = () => {
+    // First: what is hidden has no height.
+    scroller.hidden = !total();
+    nothing.hidden = total() > 0;
     const from = Math.floor(first());
     const until = Math.min(total(), from + Math.ceil(room() / ROW) + 2);
     const shift = scroller.scrollTop - (first() - from) * ROW;
@@ -105,6 +108,9 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     }));
     scroller.setAttribute("aria-rowcount", String(total() + 1));
     scroller.style.setProperty("--columns", `4rem 11rem 8rem minmax(14rem, 1fr) repeat(${found.measures.length}, 7.5rem)`);
+    // On a telephone: fewer and narrower columns
+    scroller.style.setProperty("--few", `2.5rem 7.5rem minmax(11rem, 1fr) repeat(${found.measures.length}, 5rem)`);
+    scroller.style.setProperty("--least-few", `${2.5 + 7.5 + 11 + 5 * found.measures.length + 0.5 * (found.measures.length + 2) + 1.5}rem`);
     scroller.style.setProperty("--least", `${4 + 11 + 8 + 14 + 7.5 * found.measures.length + 0.75 * (found.measures.length + 3) + 1.5}rem`);
     spacer.style.height = `${height()}px`;
   };
@@ -173,6 +179,16 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   };
   const where = h("form", { class: "where", submit: (event) => { event.preventDefault(); add(); } }, "where ", measure, sign, number, h("button", {}, "Add"));
 
+  const all = () => {
+    for (const key of ["q", "category", "where"]) wanted.delete(key);
+    search.value = "";
+    categories.value = "";
+    drawConditions();
+    change();
+    search.focus();
+  };
+  const nothing = h("div", { class: "none-here no-hit", hidden: true }, h("p", {}, found.of ? "No item matches the search and the conditions." : "This run has no items yet."),
+    found.of > 0 && h("button", { type: "button", click: all }, "Show all items"));
   const said = h("span", { class: "said", role: "status" });
   const files = ["csv", "json"].map((form) => [form, h("a", { class: "save-link", download: "" }, form.toUpperCase())]);
 
@@ -192,8 +208,8 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     version: found.version,
     content: h("div", { class: "wide items" }, h("h1", { class: "hidden" }, `Items of ${run}`),
       h("div", { class: "tools" }, search, categories, where, conditions, h("span", { class: "gap" }), said,
-        h("span", { class: "save-links" }, "Save as ", files[0][1], " ", files[1][1])), scroller),
-    shown: () => { heads(); say(); drawConditions(); if (at) scroller.scrollTop = toTop(at - 3); draw(); (wanted.get("q") ? search : scroller).focus({ preventScroll: true }); addEventListener("resize", draw); },
+        h("span", { class: "save-links" }, "Save as ", files[0][1], " ", files[1][1])), nothing, scroller),
+    shown: () => { heads(); say(); drawConditions(); if (at) scroller.scrollTop = toTop(at - 3); draw(); (wanted.get("q") || !total() ? search : scroller).focus({ preventScroll: true }); addEventListener("resize", draw); },
     leave: () => { asked.abort(); removeEventListener("resize", draw); },
     refresh: async () => {
       const now = await get(`${runPath(run)}/items?${with_(wanted, { limit: CHUNK, offset: chunkOf(at) * CHUNK })}`);

@@ -22,23 +22,27 @@ export const runs = async ({ go, query }) => {
   const row = (run) => h("tr", {},
     h("td", {}, h("input", { type: "checkbox", value: run.name, change: pick, "aria-label": `Compare ${run.name}` })),
     h("th", { scope: "row" }, h("a", { href: `/run/${encodeURIComponent(run.name)}` }, name(run.name)),
-      run.description && h("p", { class: "about" }, name(run.description))),
+      run.description && h("p", { class: "about" }, name(run.description)),
+      h("p", { class: "brief" }, name([run.methods.join(", "), run.models.join(", ")].filter(Boolean).join(" · ")))),
     h("td", {}, h("span", { class: `state ${run.state}` }, WORDS[run.state] ?? run.state),
       run.state !== "complete" && run.units_total ? h("span", { class: "aside" }, ` ${share(run.units_done / run.units_total)}`) : null),
     h("td", { class: "n" }, count(run.units_total)),
     h("td", { class: "n" }, run.units_failed ? h("b", { class: "bad" }, count(run.units_failed)) : count(run.units_failed)),
-    h("td", {}, name(run.methods.join(", "))),
-    h("td", {}, name(run.models.join(", "))),
-    h("td", { class: "n" }, run.size ? bytes(run.size) : "–"),
-    h("td", { class: "aside" }, h("time", { datetime: new Date(run.at * 1000).toISOString() }, new Date(run.at * 1000).toLocaleString())));
-  const heads = ["", "run", "state", "units", "failed", "methods", "models", "size", "last change"];
+    h("td", { class: "of-run" }, name(run.methods.join(", "))),
+    h("td", { class: "of-run" }, name(run.models.join(", "))),
+    h("td", { class: "n of-run" }, run.size ? bytes(run.size) : "–"),
+    h("td", { class: "aside last" }, h("time", { datetime: new Date(run.at * 1000).toISOString() }, new Date(run.at * 1000).toLocaleString())));
+  const heads = [["", ""], ["run", ""], ["state", ""], ["units", "n"], ["failed", "n"], ["methods", "of-run"], ["models", "of-run"], ["size", "n of-run"], ["last change", "last"]];
+  const nothing = h("div", { class: "none-here" }, h("p", {}, "No runs found; start one with ", h("code", {}, "orchestrator run RECIPE")),
+    h("p", { class: "note" }, "It appears here when this page is opened again. Other folders: ", h("code", {}, "orchestrator view FOLDER")));
   return {
     title: "Runs",
-    content: h("div", { class: "wide" }, h("div", { class: "head" }, h("h1", {}, "Runs"), h("p", {}, button)),
+    content: h("div", { class: "wide" }, h("div", { class: "head" }, h("h1", {}, "Runs"),
+      found.runs.length > 1 && h("p", { class: "pick" }, h("span", { class: "note" }, "Tick two runs "), button)),
       found.runs.length
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Runs" }, h("table", { class: "data runs" },
-          h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text || h("span", { class: "hidden" }, "compare"))))),
+          h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { scope: "col", class: kind || null }, text || h("span", { class: "hidden" }, "compare"))))),
           h("tbody", {}, found.runs.map(row))))
-        : h("p", {}, "No runs found; start one with ", h("code", {}, "orchestrator run RECIPE"))),
+        : nothing),
   };
 };

@@ -1,12 +1,19 @@
 // Tables as the report draws them: sorted by a click on a heading, intervals on their column's axis.
 import { h, s, name, sentence } from "./dom.js";
 
+const TALL = 20;
+const SHORT = 12;
+
 const interval = ([low, high, at]) => s("svg", { class: "iv", viewBox: "0 0 72 12", "aria-hidden": "true" },
   s("line", { x1: low, x2: high, y1: 6, y2: 6 }), at !== null && s("circle", { cx: at, cy: 6, r: 3.2 }));
 
-const cell = (one, index) => h(index === 0 && !one.number ? "th" : "td",
-  { scope: index === 0 && !one.number ? "row" : null, class: one.number ? "n" : null },
-  name(one.text), one.aside && [" ", h("span", { class: "aside" }, one.aside)], one.interval && interval(one.interval));
+// A value and its interval are cells of their own, so that values stand on one decimal point.
+const cells = (one, index, isWide) => [
+  h(index === 0 && !one.number ? "th" : "td",
+    { scope: index === 0 && !one.number ? "row" : null, class: one.number ? "n" : one.text.length <= SHORT ? "short" : null },
+    name(one.text), one.aside && !isWide && [" ", h("span", { class: "aside" }, one.aside)]),
+  isWide && h("td", { class: one.aside.startsWith("(") ? "b why" : "b" }, one.aside, one.interval && interval(one.interval)),
+];
 
 // What is undefined stays last, whichever way it is sorted.
 const compare = (one, two, way) => {
@@ -17,11 +24,11 @@ const compare = (one, two, way) => {
 
 export const grid = (table) => {
   const body = h("tbody", {}, table.rows.length
-    ? table.rows.map((row) => h("tr", {}, row.map(cell)))
-    : h("tr", {}, h("td", { colspan: table.columns.length }, "nothing to show")));
+    ? table.rows.map((row) => h("tr", {}, row.map((one, index) => cells(one, index, table.bounded[index]))))
+    : h("tr", {}, h("td", { class: "none", colspan: table.columns.length }, "nothing to show")));
   const lines = table.rows.map((row, index) => [row, body.rows[index]]);
   const heads = table.columns.map(([title, number], column) => {
-    const head = h("th", { scope: "col", class: number ? "n" : null });
+    const head = h("th", { scope: "col", class: number ? "n" : null, colspan: table.bounded[column] ? 2 : null });
     if (table.rows.length < 2 || !title) { head.append(...sentence(title)); return head; }
     head.append(h("button", { type: "button", click: () => {
       const way = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
@@ -33,7 +40,7 @@ export const grid = (table) => {
     return head;
   });
   return [
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}, table` },
+    h("div", { class: table.rows.length > TALL ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}, table` },
       h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads)), body)),
     table.notes.map((note) => h("p", { class: "note" }, sentence(note))),
   ];

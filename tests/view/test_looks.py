@@ -1,0 +1,134 @@
+"""Layout of the viewer's pages on a desk and on a telephone, and pages with nothing to show."""
+
+import shutil
+
+import pytest
+
+from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.layout import colliding, cut_off, ragged, too_wide, unfold
+from tests.report import hostile
+from tests.view.pages import opened, served
+from tests.view.runs import SETTINGS, answers_frame, items_frame, made, make_run
+
+pytestmark = IN_CHROMIUM
+
+LONG = "a_run_with_a_name_that_is_much_longer_than_a_telephone_is_wide_2026_11_23"
+PLACES = {
+    "list": "/",
+    "run": "/run/ranked",
+    "items": f"/run/{LONG}/items",
+    "no_hit": f"/run/{LONG}/items?q=zzzzqq",
+    "item": "/run/ranked/item/0",
+    "compare": "/compare?a=made&b=other",
+    "damaged": "/run/damaged",
+    "unknown": "/run/nothing",
+    "no_page": "/nowhere",
+    "unanswered": "/run/unanswered",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a ranking, a long name, two runs alike, a damaged run and one with no rows."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_run(folder / "ranked", hostile.frames(12), hostile.SETTINGS)
+    for name in (LONG, "made", "other", "damaged"):
+        made(folder / name, 30)
+    make_run(
+        folder / "unanswered", {"items": items_frame(3), "answers": answers_frame(0)}, SETTINGS
+    )
+    (folder / "damaged" / "store.sqlite").write_bytes(b"nothing of a database" * 400)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def links(folder, tmp_path_factory):
+    with served(folder, tmp_path_factory.mktemp("state")) as link:
+        yield link
+
+
+def settled(page):
+    page.wait_for_load_state("networkidle")
+    unfold(page)
+    return page
+
+
+@pytest.mark.parametrize(
+    ("place", "width"),
+    [*((place, 390) for place in PLACES), ("list", 1280), ("run", 1280), ("compare", 1280)],
+)
+def test_nothing_is_cut_off_and_numbers_are_in_line(browser, links, place, width):
+    size = {"width": width, "height": 844}
+    with opened(browser, links, PLACES[place], viewport=size) as (page, _):
+        settled(page)
+        assert too_wide(page) <= 0
+        assert cut_off(page) == []
+        assert ragged(page) == []
+        assert colliding(page) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "scheme", "width"),
+    [
+        ("list", "dark", 390),
+        ("items", "light", 390),
+        ("no_hit", "dark", 1280),
+        ("damaged", "light", 390),
+        ("compare", "light", 390),
+        ("unanswered", "dark", 1280),
+    ],
+)
+def test_axe_finds_no_serious_fault(browser, links, axe, place, scheme, width):
+    options = {"color_scheme": scheme, "viewport": {"width": width, "height": 844}}
+    with opened(browser, links, PLACES[place], bypass_csp=True, **options) as (page, _):
+        settled(page)
+        assert_no_serious_fault(page, axe, 5)
+
+
+def test_a_search_without_a_hit_leads_back_to_all_items(browser, links):
+    with opened(browser, links, PLACES["no_hit"]) as (page, said):
+        page.locator(".no-hit", has_text="No item matches").wait_for()
+        page.get_by_text("Show all items").click()
+        page.locator(".said", has_text="30 items").wait_for()
+        assert page.locator(".spacer .row").count() > 5
+        assert "zzzzqq" not in page.url
+        assert said == []
+
+
+def test_a_damaged_run_says_what_to_do_and_leads_back(browser, links):
+    with opened(browser, links, PLACES["damaged"]) as (page, _):
+        fault = page.get_by_role("alert")
+        assert "the file is damaged or not a store" in fault.inner_text()
+        assert fault.locator("code").first.inner_text() == "orchestrator repair RUN"
+        page.get_by_role("link", name="All runs").click()
+        page.locator("h1", has_text="Runs").wait_for()
+
+
+def test_a_run_without_answers_says_how_to_go_on(browser, links):
+    with opened(browser, links, PLACES["unanswered"]) as (page, said):
+        panel = page.locator("#glance .panel")
+        assert "Nothing has been answered yet." in panel.inner_text()
+        assert panel.locator("code").inner_text() == "orchestrator run RECIPE"
+        assert said == []
+
+
+def test_an_empty_folder_says_how_to_begin(browser, tmp_path_factory):
+    empty = tmp_path_factory.mktemp("empty")
+    state = tmp_path_factory.mktemp("state")
+    with (
+        served(empty, state) as link,
+        opened(browser, link, "/", viewport={"width": 390, "height": 844}) as (page, said),
+    ):
+        assert "No runs found" in page.locator(".none-here").inner_text()
+        assert page.locator("button.main").count() == 0
+        assert too_wide(page) <= 0
+        assert said == []
+    shutil.rmtree(empty)
+
+
+def test_the_list_of_runs_fits_a_telephone_and_keeps_what_a_run_is(browser, links):
+    with opened(browser, links, "/", viewport={"width": 390, "height": 844}) as (page, _):
+        region = page.locator(".scroll")
+        assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 1
+        row = page.locator("tbody tr", has_text="other")
+        assert "answers · one, two" in row.inner_text()
