@@ -87,9 +87,24 @@ def _compare(recipe: Path, before: Path, kept: Path, run_dir: Path, limit: int) 
         elif one.read_bytes() != two.read_bytes():
             found.append(f"{name} differs")
     reports = (first / "report.json").read_text(encoding="utf-8"), _report(ROOT, run_dir)
-    # The run in brief repeats the others' numbers, and says what each call cost.
-    old, new = ([one for one in json.loads(text) if "brief" not in one] for text in reports)
+    old, new = map(results, reports)
     return found + differing("report", old, new)[:5]
+
+
+def results(report: str) -> list[Any]:
+    """Return the rankings and tables of a report as JSON, of any version.
+
+    The run in brief is left out: it repeats their numbers, and says what each call cost.
+    """
+    document = json.loads(report)
+    if isinstance(document, dict):
+        return [*document["rankings"], *document["tables"]]
+    # Before format 3 they were a list, and each told whether the run was complete.
+    return [
+        {name: value for name, value in one.items() if name != "complete"}
+        for one in document
+        if "brief" not in one
+    ]
 
 
 def _run(code: Path, recipe: Path, run_dir: Path, limit: int) -> None:

@@ -1,10 +1,11 @@
 """Differences between two reports that count."""
 
+import json
 import math
 
 import pytest
 
-from tools.same_frames import differing
+from tools.same_frames import differing, results
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,12 @@ def test_the_same_numbers_are_equal(old, new):
 )
 def test_another_number_or_shape_is_a_difference(old, new, said):
     assert differing("report", old, new) == [said]
+
+
+def test_reports_of_two_formats_are_compared_by_their_rankings_and_tables():
+    ranking, table = {"models": ["a"], "rating": 1000.0}, {"key": "t", "rows": [[1]]}
+    old = json.dumps([{"brief": {"cost": 1}}, {"complete": True, **ranking}, table])
+    new = json.dumps({"brief": {"cost": 2}, "rankings": [ranking], "tables": [table]})
+    assert results(old) == results(new) == [ranking, table]
+    other = json.dumps({"rankings": [{**ranking, "rating": 1001.0}], "tables": [table]})
+    assert differing("report", results(new), results(other))
