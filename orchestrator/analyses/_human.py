@@ -1,4 +1,4 @@
-"""Files of human labels: what `orchestrator labels` writes and people fill in, or their own.
+"""Files of human labels.
 
 A file has a column `label` and says what each label is about: by a `code` that stands in the key
 file beside it (`labels.key.jsonl` for `labels.csv`), so that people see no name of a model, or by
@@ -123,8 +123,7 @@ def read_key(path: Path) -> dict[str, About]:
     key = key_path(path)
     if not key.is_file():
         raise DatasetError(
-            f"{path.name}: the column 'code' needs the key file {key.name} beside it, which "
-            "`orchestrator labels` wrote"
+            f"{path.name}: the column 'code' needs the key file {key.name} beside it"
         )
     rows = open_rows(key, key.name)
     faults, found = Faults(), dict[str, About]()

@@ -29,8 +29,8 @@ class Config(Settings):
     """Settings of `human_labels`."""
 
     labels: GivenFile = Field(
-        description="File of labels, relative to the recipe: what `orchestrator labels` wrote, "
-        "filled in, or columns item and model (or model_a and model_b), label, annotator."
+        description="File of labels, relative to the recipe: columns item and model (or "
+        "model_a and model_b), label, annotator."
     )
     method: str | None = Field(
         None, description="Method whose scores or preferences are corrected. Default: the first."

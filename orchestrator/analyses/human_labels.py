@@ -1,8 +1,8 @@
 """Means and win rates by few human labels and all of a judge's scores (PPI++, Rogan-Gladen).
 
-The labels are of a random choice of answers or pairs, as `orchestrator labels` draws them. The
-judge's bias is estimated from them and taken out, so that the corrected numbers are those that
-people would give, with intervals over prompts (`orchestrator.statistics.prediction_powered`).
+The labels must be of a random choice of answers or pairs. The judge's bias is estimated from them
+and taken out, so that the corrected numbers are those that people would give, with intervals over
+prompts (`orchestrator.statistics.prediction_powered`).
 """
 
 from collections.abc import Callable, Collection
@@ -46,9 +46,7 @@ _NUMBERS: Final = (25, 50, 100, 200, 400, 800)
 _METHOD: Final = (
     "corrected: PPI++ (Angelopoulos, Duchi and Zrnic 2023); intervals over prompts, each for itself"
 )
-_RANDOM: Final = (
-    "valid only if the labelled rows are a random choice of all, as `orchestrator labels` draws it"
-)
+_RANDOM: Final = "valid only if the labelled rows are a random choice of all"
 
 
 class HumanLabelsAnalysis(Analysis[Config]):
