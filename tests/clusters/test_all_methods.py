@@ -48,8 +48,9 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "conflict"},
     {"kind": "probdiff_ablation"},
 ]
-# Elo depends on how many battles there are, a penalty on how many rows, thresholds on quantiles.
-AS_PUBLISHED = "s.e."
+# Elo depends on how many battles there are, a penalty on how many rows, thresholds on quantiles;
+# Krippendorff's alpha on the number of ratings n, as chance is drawn without replacement (n - 1).
+AS_PUBLISHED = ("s.e.", "| alpha")
 MOVED = (
     "figure probdiff-d-",
     "table peer_elo peer_elo.elo",
