@@ -71,10 +71,10 @@ class ServerSpec:
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     """Command line that runs a module of ours with this interpreter.
 
-    `-P` keeps the working directory off the module path, and `own_packages` has our `launch` come
-    before another one on PYTHONPATH.
+    `-P` keeps the working directory off the module path, and `orchestrator.plugins` has our
+    `launch` come before another one on PYTHONPATH.
     """
-    return (sys.executable, "-P", "-m", "orchestrator.plugins.own_packages", module, *arguments)
+    return (sys.executable, "-P", "-m", "orchestrator.plugins", module, *arguments)
 
 
 def server_env(

@@ -2,12 +2,9 @@
 
 Their names are common, so that a folder or package of a user can come before them on the module
 path. They are therefore imported from where `orchestrator` itself lies.
-`python -m orchestrator.plugins.own_packages MODULE ARGUMENT…` runs one of their modules in the same
-way.
 """
 
 import importlib.util
-import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -46,15 +43,3 @@ def claim(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def main(arguments: list[str]) -> None:
-    """Run a module of `backends` or `launch` as `python -m` would, with the other arguments."""
-    for name in NAMES:
-        claim(name)
-    sys.argv = arguments
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

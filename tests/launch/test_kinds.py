@@ -11,7 +11,7 @@ from launch.embedded import server
 from orchestrator.errors import LaunchError, OrchestratorError, UsageError
 from orchestrator.serving import ServedModel, ServeOptions
 
-OWN = (sys.executable, "-P", "-m", "orchestrator.plugins.own_packages")
+OWN = (sys.executable, "-P", "-m", "orchestrator.plugins")
 
 
 def options(command: tuple[str, ...]) -> dict[str, str]:
@@ -306,3 +306,9 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
     assert vllm.find_command(vllm.Config()) == str(program)
+
+
+def test_a_server_starts_without_a_warning_of_the_interpreter():
+    command = [*OWN, "launch._fake_server", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
