@@ -58,11 +58,12 @@ BUNDLED: Final = tuple(StartedModel(name) for name in ("novice", "apprentice", "
 def names_for(models: Iterable[str]) -> list[str]:
     """Return names that a recipe may use, one for each name on a server, all different.
 
-    `Qwen/Qwen3-8B` becomes `Qwen3-8B`; a second one `Qwen3-8B-2`.
+    `Qwen/Qwen3-8B` becomes `Qwen3-8B`; a second one `Qwen3-8B-2`. A file loses `.gguf`.
     """
     found: list[str] = []
     for model in models:
         short = re.sub(r"[^A-Za-z0-9_.-]+", "-", model.rstrip("/").rpartition("/")[2])
+        short = short.removesuffix(".gguf")
         short = short.strip("-.")[:MOST_NAME] or "model"
         name, number = short, 1
         while name in found:

@@ -232,3 +232,8 @@ def test_any_names_of_a_server_give_a_recipe_without_faults(tmp_path_factory, mo
     recipe = loads(text_of(started).encode(), tmp_path_factory.getbasetemp() / "x.yaml")
     assert [one.model for one in recipe.models.values()] == models
     assert list(recipe.models) == names
+
+
+def test_a_model_that_llama_server_names_by_its_file_gets_a_short_name():
+    names = names_for(["/models/Qwen3-8B-Q4.gguf", "b.gguf/", ".gguf"])
+    assert names == ["Qwen3-8B-Q4", "b", "model"]

@@ -13,6 +13,7 @@ USUAL: Final[Mapping[int, str]] = {
     8000: "vLLM, embedded server",
     8001: "second server",
     8080: "llama.cpp, TGI in a container",
+    9931: "newer llama.cpp",
     3000: "TGI",
     30000: "SGLang",
     11434: "Ollama",
