@@ -1,6 +1,7 @@
 """Location of a model's weights, and the files that decide its numbers; no downloads."""
 
 import asyncio
+import difflib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from launch import _converted, _safetensors
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, UsageError
 from orchestrator.weights import PACKAGE_PREFIX, PUBLISHED, package_folders, split_package
 
 BUNDLED_PREFIX: Final = "bundled:"
@@ -50,12 +51,19 @@ def resolve(weights: str) -> Path:
     is looked up in the local Hugging Face cache and never downloaded.
 
     Raises:
+        UsageError: If no bundled model has this name.
         LaunchError: If there is no such folder, or no weights in it.
     """
     if weights.startswith(BUNDLED_PREFIX):
         name = weights.removeprefix(BUNDLED_PREFIX)
-        if name not in _bundled_names():
-            raise LaunchError(f"unknown bundled model {name!r}; available: {_offered()}")
+        known = _bundled_names()
+        if known and name not in known:
+            # Wrong on every machine, as a misspelt kind is.
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = (
+                f"did you mean '{BUNDLED_PREFIX}{near[0]}'?" if near else f"available: {_offered()}"
+            )
+            raise UsageError(f"no bundled model {weights!r}; {hint}")
         return _checked(_BUNDLED / name)
     if weights.startswith(PACKAGE_PREFIX):
         return in_package(weights)

@@ -119,8 +119,8 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
     if not there_are:
         usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], "messages", "turns"))
         raise DatasetError(
-            f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set fields: "
-            f"{{prompt: COLUMN}}"
+            f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set "
+            f"dataset: {{fields: {{prompt: COLUMN}}}}"
         )
     return Columns(**found)
 

@@ -26,7 +26,7 @@ def test_an_action_keeps_what_its_command_was_given():
 def test_notes_are_left_out(command, recipe):
     path = recipe(
         models={
-            "a": {"server": "embedded", "weights": "bundled:nobody"},
+            "a": {"server": "embedded", "weights": "no-one/nobody"},
             "b": {"server": "fake", "weights": "x"},
         },
         methods=[{"kind": "answers"}],

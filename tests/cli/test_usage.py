@@ -130,7 +130,7 @@ def test_check_opens_the_dataset(command, recipe, lines):
 def test_check_does_not_ask_for_weights_of_another_machine(command, recipe):
     path = recipe(
         models={
-            "a": {"server": "embedded", "weights": "bundled:nobody"},
+            "a": {"server": "embedded", "weights": "no-one/nobody"},
             "b": {"server": "fake", "weights": "x"},
         },
         methods=[{"kind": "answers"}],
@@ -138,6 +138,17 @@ def test_check_does_not_ask_for_weights_of_another_machine(command, recipe):
     code, out, err = command("check", path)
     assert (code, out) == (0, "made.yaml: no faults\n")
     assert "not on this machine" in err
+
+
+def test_a_misspelt_bundled_model_is_a_fault_on_every_machine(command, recipe):
+    path = recipe(
+        models={"a": {"server": "embedded", "weights": "bundled:novise"}},
+        methods=[{"kind": "answers"}],
+    )
+    for name in ("check", "plan", "run"):
+        code, _, err = command(name, path)
+        assert code == 2
+        assert "no bundled model 'bundled:novise'; did you mean 'bundled:novice'?" in err
 
 
 @pytest.mark.parametrize("name", ["check", "plan", "run"])

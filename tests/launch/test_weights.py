@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from launch import _weights, sglang, vllm
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, UsageError
 from orchestrator.serving import ServedModel
 
 
@@ -81,7 +81,8 @@ def test_a_git_lfs_pointer_is_not_weights(model):
 
 @pytest.mark.parametrize("weights", ["bundled:no-such", "bundled:../x", "no/such/folder", "gone"])
 def test_what_is_not_there_is_named(weights):
-    with pytest.raises(LaunchError, match=weights.removeprefix("bundled:")):
+    error = UsageError if weights.startswith("bundled:") else LaunchError
+    with pytest.raises(error, match=weights):
         _weights.resolve(weights)
 
 

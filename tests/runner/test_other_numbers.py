@@ -55,7 +55,9 @@ def read_record(run_dir):
 def test_a_server_that_is_noisy_is_still_the_same(sd, recipe, tmp_path):
     with fake_server(noisy(sd), models=MODELS[:1]) as url:
         for n in range(1, 6):
-            api.run(recipe(url), run_dir=tmp_path / "run", limit=n)
+            result = api.run(recipe(url), run_dir=tmp_path / "run", limit=n)
+            said = [note for note in result.notes if "were compared with their first" in note]
+            assert len(said) == (n > 1), "a server that was not compared could change unnoticed"
     record = read_record(tmp_path / "run")
     assert record.n_compared == 4
     assert record.noise == pytest.approx(1.1 * sd, rel=0.4, abs=1e-6)

@@ -182,7 +182,10 @@ def probe_record(store: Store, label: str) -> ProbeRecord | None:
 
 
 def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
-    """State which change of a server that somebody else started would have been noticed."""
+    """State which change of a server that somebody else started would have been noticed.
+
+    A server that was never compared with its first answers, as in a short run, has no sentence.
+    """
     words = []
     for model, identity in identities.items():
         label = server_label(model, identity)
@@ -193,7 +196,7 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
             record = probe_record(store, label)
         except msgspec.MsgspecError:
             continue  # damaged, or of another version
-        if record is None or not record.seen:
+        if record is None or not record.seen or not record.n_compared:
             continue
         n = record.n_compared
         found = f", {record.largest:.2g} at most" if record.largest is not None else ""
