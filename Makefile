@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm test-long llamacpp test-llamacpp chaos cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -62,6 +62,9 @@ test-llamacpp: llamacpp ## the tests that need a real llama-server
 
 chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
 	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)
+
+tasks: setup ## do the fifteen tasks by their pages' commands; writes the seconds of docs/tasks.md
+	$(BIN)/python -m tests.tasks.table $(PYTEST_ARGS)
 
 # No bound here: what has no fast test often has a slow one. The list says where to look.
 cov: setup ## run the fast tests with coverage; lists the modules below 90 %
