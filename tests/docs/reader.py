@@ -129,7 +129,7 @@ class Reader:
             process, step, code, _ = self._running
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)
-            ended = process.wait(timeout=60)
+            ended = process.wait(timeout=120)
             said = self.said_last()
             self._running = None
             self.steps[step] = dataclasses.replace(self.steps[step], output=said)
