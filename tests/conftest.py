@@ -22,6 +22,9 @@ from tests.others import lacks_others
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+# Their assertions show values, as those of test files do; it has to be said before any import.
+pytest.register_assert_rewrite("tests.docs.reader", "tests.tasks.tasks", "tests.tasks.viewer")
+
 # A fault of a decoder is an exception here and in the programs that tests start, not a failure.
 os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
 
