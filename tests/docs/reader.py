@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -45,6 +46,8 @@ _AFTER: Final = "after Ctrl-C"
 _EDIT: Final = "edit "
 _NO_GPU: Final = "without a GPU:"
 _LONGEST_S: Final = 300
+_PORT: Final = "8151"
+"""The port that pages show. A free one takes its place: several readers may work at a time."""
 
 
 def blocks(page: str) -> list[re.Match[str]]:
@@ -94,11 +97,13 @@ class Reader:
     Attributes:
         folder: Where commands run.
         steps: What was run so far.
+        port: Takes the place of the port that pages show.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.steps: list[Step] = []
+        self.port = _free_port()
         self._groups: list[int] = []
         self._running: _GoesOn | None = None
 
@@ -121,7 +126,8 @@ class Reader:
         """Run a command in the shell; its exit code, and what it wrote."""
         with self._started(command, subprocess.PIPE) as process:
             output, _ = process.communicate(timeout=_LONGEST_S)
-        return process.returncode, output.decode()
+        # A page quotes its own port.
+        return process.returncode, output.decode().replace(f":{self.port}", f":{_PORT}")
 
     def interrupt(self) -> None:
         """Press Ctrl-C if a command goes on, and see that it ends as the page says."""
@@ -153,7 +159,7 @@ class Reader:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         configuration = self.folder.parent / "configuration"
         process = subprocess.Popen(
-            ["bash", "-c", command], cwd=self.folder,
+            ["bash", "-c", command.replace(_PORT, str(self.port))], cwd=self.folder,
             stdout=to, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(configuration),
                  "COLUMNS": "200"},
@@ -209,6 +215,12 @@ class Reader:
         """Write a file whose first line is a comment with its name; others are only read."""
         if found := re.match(r"(?:#|\{#) (\S+\.\w+)(?: #\})?\n", text):
             (self.folder / found[1]).write_text(text, encoding="utf-8")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def _growing(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -97,7 +97,7 @@ def running_servers(reader: Reader) -> None:
     recipe = orchestrator.Recipe.from_yaml(reader.folder / "first.yaml")
     models = recipe.settings["models"]
     assert list(models) == ["novice", "expert", "judge"]
-    assert {model["base_url"] for model in models.values()} == {"http://127.0.0.1:8151"}
+    assert {model["base_url"] for model in models.values()} == {f"http://127.0.0.1:{reader.port}"}
     assert ranked(load(reader, "first")) == ["expert", "novice"]
 
 
