@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test test-all weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test test-all cluster-test weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -39,7 +39,12 @@ test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m "slow and not vllm and not long" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (five minutes)
+	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends slurmctld slurmd \
+		slurm-client munge iproute2 util-linux; } || echo "Slurm is absent and can't be installed: its tests are skipped" >&2
+	$(BIN)/python -m pytest -m cluster -o timeout=600 $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
 	@$(BIN)/orchestrator weights get smollm2 --yes

@@ -32,6 +32,7 @@ async def serving(
     key: str = "",
     log: Path | None = None,
     port: int = 0,
+    host: str = LOOPBACK,
 ) -> AsyncIterator[tuple[str, FakeServer]]:
     """A fake server in this process: its base URL and the server itself.
 
@@ -41,14 +42,15 @@ async def serving(
         key: Required in requests where not empty.
         log: Gets a line for each request.
         port: 0 takes a free one.
+        host: Address to listen on.
 
     Raises:
         UsageError: If the rules are malformed.
     """
     server = FakeServer(models, load(rules), key, log)
     try:
-        taken = await server.listen(LOOPBACK, port)
-        yield f"http://{LOOPBACK}:{taken}", server
+        taken = await server.listen(host, port)
+        yield f"http://{host}:{taken}", server
     finally:
         server.stop()
 
@@ -70,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=f"Requests need the key in {KEY_VARIABLE} where that is set.",
     )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--host", help="address to listen on; only this machine's if left out")
     parser.add_argument(
         "--model", action="append", default=[], help="a name to answer to; any where none is given"
     )
@@ -104,7 +107,12 @@ async def _serve(options: argparse.Namespace, rules: Rules) -> int:
         server.stop()
 
     async with serving(
-        rules, models=options.model, key=key, log=options.log, port=options.port
+        rules,
+        models=options.model,
+        key=key,
+        log=options.log,
+        port=options.port,
+        host=options.host or LOOPBACK,
     ) as (base_url, server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

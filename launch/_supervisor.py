@@ -6,6 +6,7 @@ parts they share: the port, the API key, the log file, readiness, likely causes 
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import secrets
@@ -17,25 +18,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, Self
+from typing import IO, Final, Protocol, Self
 
-from launch import _environment, _watchdog
+from launch import _environment, _readiness, _watchdog
 from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
 from launch._log import ServerLog
 from orchestrator.errors import LaunchError
-from orchestrator.network import bodies
-from orchestrator.records import Failure
-from orchestrator.wire import replies
-
-if TYPE_CHECKING:
-    import aiohttp
+from orchestrator.serving import Carrier
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 PORT_TRIES: Final = 5
 
-_PROBE_TIMEOUT_S: Final = 5.0
 _STOP_MARGIN_S: Final = 5.0
+
+
+class Argv(Protocol):
+    """Makes the command line of a server."""
+
+    def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
+
+
+_WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ class ServerSpec:
     Attributes:
         kind: Launch kind, for messages.
         names: Models that it must list before it counts as ready.
-        argv: From a port to the command line; never holds the key.
+        argv: From a port, and perhaps an address, to the command line; never holds the key.
         env: Variables added to those that are inherited.
         env_from: Names of variables of this process that it gets too, secrets mostly.
         key_variable: The variable by which it takes its key.
@@ -59,7 +63,7 @@ class ServerSpec:
 
     kind: str
     names: tuple[str, ...]
-    argv: Callable[[int], tuple[str, ...]]
+    argv: Argv
     env: Mapping[str, str] = field(default_factory=dict)
     env_from: tuple[str, ...] = ()
     key_variable: str = KEY_VARIABLE
@@ -101,8 +105,17 @@ def watched(
     argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
 ) -> list[str]:
     """Command line of the watchdog that runs `argv`, ends it when we are gone, and cleans up."""
-    ours = (str(stop_grace_s), str(len(clean_up)), *clean_up)
-    return [sys.executable, "-I", "-S", _watchdog.__file__, *ours, *argv]
+    return [*_WATCHDOG, *_arguments(argv, stop_grace_s, clean_up)]
+
+
+def _arguments(
+    argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
+) -> list[str]:
+    return [str(stop_grace_s), str(len(clean_up)), *clean_up, *argv]
+
+
+CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
+"""What a carrier brings to another machine: a watchdog, which gets all else on stdin."""
 
 
 def free_port() -> int:
@@ -114,7 +127,14 @@ def free_port() -> int:
 
 
 class Server:
-    """A server process that we started; a `RunningServer`. Ended by `stop` or with its block."""
+    """A server process that we started; a `RunningServer`. Ended by `stop` or with its block.
+
+    Its process is the watchdog's, or a carrier's command, which stands for a watchdog elsewhere.
+    There the port is 0 until `settle` has learned the address.
+
+    Attributes:
+        node: Name of the machine that a carrier has chosen; empty on this one.
+    """
 
     def __init__(
         self,
@@ -127,6 +147,8 @@ class Server:
         clean_up: tuple[str, ...] = (),
     ) -> None:
         self.base_url = f"http://{HOST}:{port}"
+        self._is_here = port != 0
+        self.node = ""
         self.api_key = api_key
         self.pid = 0
         self.log_path = log.path
@@ -174,13 +196,50 @@ class Server:
         line = await asyncio.to_thread(_pipe(self._process.stdout).readline)
         self.pid = int(line or b"0")
 
+    async def settle(self, spec: ServerSpec, env: Mapping[str, str]) -> bool:
+        """Tell a watchdog elsewhere what to run; False if it has ended, or did not come up in time.
+
+        Args:
+            spec: Of the server.
+            env: Its environment, key included.
+        """
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                line = await asyncio.to_thread(_pipe(self._process.stdout).readline)
+        except TimeoutError:
+            return False
+        host, port, self.node = (line.decode().split() or ["", "0", ""])[:3]
+        if not host:
+            return False
+        arguments = _arguments(spec.argv(int(port), host), spec.stop_grace_s)
+        told = json.dumps({"arguments": arguments, "env": {**env}}) + "\n"
+        with contextlib.suppress(BrokenPipeError):
+            self._tell(told.encode())
+        self.base_url = f"http://{host}:{port}"
+        logger.info("server for %s is placed on %s (%s)", ", ".join(spec.names), self.node, host)
+        return True
+
+    def _tell(self, words: bytes) -> None:
+        stdin = _pipe(self._process.stdin)
+        stdin.write(words)
+        stdin.flush()
+
+    def _ask_to_end(self) -> None:
+        if self._is_here:
+            self._process.send_signal(signal.SIGTERM)
+        else:
+            # srun answers SIGTERM by killing at once.
+            with contextlib.suppress(BrokenPipeError):
+                self._tell(_watchdog.STOP)
+
     async def stop(self) -> None:
         """End the process group; returns when it is gone. May be called twice.
 
         Cancelling it kills the group at once.
         """
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        is_somewhere = self._is_here or self.node
+        if is_somewhere and self._process.poll() is None:
+            self._ask_to_end()
             timeout_s = self._stop_grace_s + _STOP_MARGIN_S
             with contextlib.suppress(subprocess.TimeoutExpired):
                 try:
@@ -195,9 +254,7 @@ class Server:
 
         Returns the process id of its watchdog: SIGTERM to that ends the server and its children.
         """
-        stdin = _pipe(self._process.stdin)
-        stdin.write(_watchdog.KEEP)
-        stdin.flush()
+        self._tell(_watchdog.KEEP)
         for pipe in (self._process.stdin, self._process.stdout):
             _pipe(pipe).close()
         # It is nobody's child from here on; Popen would complain that it was not waited for.
@@ -209,7 +266,10 @@ class Server:
         if self._process.poll() is None:
             # The watchdog lives and has not reaped the server, so the number is still its group's.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if self.pid:
+                if not self._is_here:
+                    # The carrier's command may have started others, which hold its pipes.
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                elif self.pid:
                     os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
@@ -217,7 +277,9 @@ class Server:
             # Perhaps it was the watchdog that was killed, before it could.
             _watchdog.clean_up(self._clean_up)
         for pipe in (self._process.stdin, self._process.stdout):
-            _pipe(pipe).close()
+            # What could not be written any more is of no use to a process that has ended.
+            with contextlib.suppress(BrokenPipeError):
+                _pipe(pipe).close()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -226,16 +288,21 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-async def start_server(spec: ServerSpec, log_path: Path) -> Server:
+async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None = None) -> Server:
     """A server that answers under all its names.
+
+    Args:
+        spec: Of the server.
+        log_path: File of its output.
+        carrier: Brings it to another machine; None for this one.
 
     Raises:
         LaunchError: With the likely cause and the tail of its log.
     """
     tries_left = PORT_TRIES
-    while isinstance(outcome := await _attempt(spec, log_path), _NotReady):
+    while isinstance(outcome := await _attempt(spec, log_path, carrier), _NotReady):
         tries_left -= 1
-        if tries_left == 0 or not outcome.port_was_taken:
+        if tries_left == 0 or not outcome.is_tried_again:
             raise LaunchError(
                 f"{spec.kind} server for {', '.join(spec.names)} did not start: {outcome.cause}\n"
                 f"last lines of {log_path}:\n{outcome.log_tail}"
@@ -250,13 +317,19 @@ class _NotReady:
 
     cause: str
     log_tail: str
-    port_was_taken: bool
+    is_tried_again: bool
 
 
-async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
-    server = _spawn(spec, free_port(), log_path)
+async def _attempt(spec: ServerSpec, log_path: Path, carrier: Carrier | None) -> Server | _NotReady:
+    was_choosy = carrier is not None and bool(carrier.avoid)
+    server, env = _spawn(spec, log_path, carrier)
     try:
-        fault = await _wait_ready(server, spec)
+        if carrier is None or await server.settle(spec, env):
+            was_choosy = False
+            fault = await _wait_ready(server, spec)
+        else:
+            waits = f" (no machine took it within {spec.start_timeout_s:g} s)"
+            fault = waits if server.exit_code() is None else ""
     except BaseException:
         server.kill()
         raise
@@ -265,33 +338,47 @@ async def _attempt(spec: ServerSpec, log_path: Path) -> Server | _NotReady:
         return server
     exit_code = server.exit_code()
     await server.stop()
+    if carrier is not None:
+        # Another machine may do better. Where none was free at once, any will do.
+        carrier.avoid = server.node
     log = server.log_text()
     return _NotReady(
         cause=likely_cause(log, exit_code) + fault,
         log_tail=server.log_tail(),
-        port_was_taken=exit_code is not None and ADDRESS_IN_USE.search(log) is not None,
+        is_tried_again=was_choosy
+        or (exit_code is not None and ADDRESS_IN_USE.search(log) is not None),
     )
 
 
-def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
+def _spawn(
+    spec: ServerSpec, log_path: Path, carrier: Carrier | None
+) -> tuple[Server, Mapping[str, str]]:
+    """Start a process; the server, and the environment that it has or gets."""
+    port = free_port() if carrier is None else 0
     api_key = secrets.token_urlsafe(32)
     env, hidden = server_env(os.environ, spec, api_key)
     log = ServerLog(log_path, tuple(hidden))
     descriptor = log.open()
-    clean_up = () if spec.clean_up is None else spec.clean_up(port)
+    clean_up = () if spec.clean_up is None or carrier else spec.clean_up(port)
+    if carrier is None:
+        command, here = watched(spec.argv(port), spec.stop_grace_s, clean_up), env
+    else:
+        # Its environment may be listed on other machines, so it holds neither key nor secret.
+        command = [*carrier.command(CARRIED)]
+        here = {**_environment.inherited(os.environ), **carrier.environment()}
     try:
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
-            watched(spec.argv(port), spec.stop_grace_s, clean_up),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
-            env=env,
+            env=here,
             start_new_session=True,
         )
     finally:
         os.close(descriptor)
-    return Server(
+    server = Server(
         process,
         port=port,
         api_key=api_key,
@@ -299,6 +386,7 @@ def _spawn(spec: ServerSpec, port: int, log_path: Path) -> Server:
         stop_grace_s=spec.stop_grace_s,
         clean_up=clean_up,
     )
+    return server, env
 
 
 async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
@@ -306,45 +394,15 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
     await server.read_pid()
     lacks, wait_s = "", 0.05
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(spec.start_timeout_s), _session(server.api_key) as session:
+        async with (
+            asyncio.timeout(spec.start_timeout_s),
+            _readiness.session(server.api_key) as client,
+        ):
             while server.exit_code() is None:
-                lacks = await _probe(server.base_url, spec.names, session)
+                lacks = await _readiness.lacking(server.base_url, spec.names, client)
                 # What answered may be a stranger on the port that ours did not get: look again.
                 if not lacks and server.exit_code() is None:
                     return None
                 await asyncio.sleep(wait_s)
                 wait_s = min(1.0, wait_s * 1.5)
     return f" ({lacks})" if lacks and server.exit_code() is None else ""
-
-
-def _session(api_key: str) -> "aiohttp.ClientSession":
-    # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
-    import aiohttp  # noqa: PLC0415
-
-    return aiohttp.ClientSession(
-        headers={"Authorization": f"Bearer {api_key}"},
-        timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
-        auto_decompress=False,
-    )
-
-
-async def _probe(base_url: str, names: tuple[str, ...], session: "aiohttp.ClientSession") -> str:
-    import aiohttp  # noqa: PLC0415 (as above)
-
-    try:
-        async with session.get(f"{base_url}/health") as reply:
-            if reply.status != 200:
-                return f"/health answers {reply.status}"
-        async with session.get(f"{base_url}/v1/models") as reply:
-            if reply.status != 200:
-                return f"/v1/models answers {reply.status}"
-            encoding = reply.headers.get("Content-Encoding", "")
-            chunks = reply.content.iter_any()
-            body = await bodies.collect(chunks, base_url, encoding, bodies.CONTROL_BYTES)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        return f"{base_url} does not answer: {type(error).__name__}"
-    listed = body if isinstance(body, Failure) else replies.model_names(body)
-    if isinstance(listed, Failure):
-        return f"/v1/models: {listed.message}"
-    missing = [name for name in names if name not in listed]
-    return f"/v1/models does not list {', '.join(missing)}" if missing else ""

@@ -4,19 +4,28 @@
 
 Run as a script with `python -I -S _watchdog.py GRACE_S N CLEAN_UP… ARGV…`, where N words are a
 command that ends what outlives the server's processes (a container, whose client is all that runs
-here); it is run when the server is gone. Its stdin closes when the orchestrator ends in whatever
-way, `kill -9` included. It ends the server's process group on that, on SIGTERM and when the server
-itself ends; told on stdin to keep the server, it no longer minds the orchestrator's end; writes the
-server's pid to stdout; sends the server's output to its own stderr; and ends with the server's exit
+here); it is run when the server is gone.
+
+On another machine, where a carrier has started it, it is run as `_watchdog.py --elsewhere`. Then
+it first writes the address by which this machine is reached, a free port there, and its name; and
+gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
+no key stands on a command line.
+
+Its stdin closes when the orchestrator ends in whatever way, `kill -9` included. It ends the
+server's process group on that, on SIGTERM, told so on stdin, and when the server itself ends; told
+on stdin to keep the server, it no longer minds the orchestrator's end; writes the server's pid to
+stdout; sends the server's output to its own stderr; and ends with the server's exit
 code or by the same signal. It uses only the standard library, so that it starts fast. The reasons
 are in docs/design/0003-watchdog.md.
 """
 
 import contextlib
+import json
 import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,10 +39,20 @@ _ORPHAN_GRACE_S = 5.0
 _NOT_STARTED = 127
 _CLEAN_UP_S = 10.0
 KEEP = b"keep\n"
+STOP = b"stop\n"
+ELSEWHERE = "--elsewhere"
+# What a scheduler sets for the processes of a step, and the node's folder for temporary files.
+_OF_THE_NODE = (
+    "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "TMPDIR", "ZE_AFFINITY_MASK",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
+    env: dict[str, str] | None = None
+    if arguments == [ELSEWHERE]:
+        arguments, env = _received()
     grace_s, n_words = float(arguments[0]), int(arguments[1])
     last, command = arguments[2 : 2 + n_words], arguments[2 + n_words :]
     # Readable when a signal comes; each byte is a signal number.
@@ -49,6 +68,7 @@ def main(arguments: list[str]) -> NoReturn:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
             stderr=sys.stderr.fileno(),
+            env=env,
             process_group=0,
             # Safe: this process has one thread.
             preexec_fn=_die_with_parent,
@@ -70,6 +90,33 @@ def main(arguments: list[str]) -> NoReturn:
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
     sys.exit(128 - code)
+
+
+def _received() -> tuple[list[str], dict[str, str]]:
+    """Tell where this is, and return what to run here: the arguments, and the environment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Sends nothing: it asks for the address by which the way to the client begins.
+        client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
+        probe.connect((client, 9))
+        host = probe.getsockname()[0]
+    with socket.socket() as free:
+        free.bind((host, 0))
+        port = free.getsockname()[1]
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    os.write(sys.stdout.fileno(), f"{host} {port} {name}\n".encode())
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(sys.stdin.fileno(), 65536)
+        if not part:
+            sys.exit(0)  # the client is gone
+        line += part
+    told = json.loads(line)
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _OF_THE_NODE or name.startswith("SLURM")
+    }
+    return told["arguments"], {**told["env"], **own}
 
 
 def clean_up(command: Sequence[str]) -> None:
@@ -110,6 +157,7 @@ def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
             number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
         )
         is_gone = owner is not None and owner.is_gone()
+        told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
             # A closed pipe stays readable for ever; from here on the clock and the child count.
             owner = None
@@ -124,6 +172,7 @@ class _Owner:
     def __init__(self, pid: int) -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
+        self.stops = False
         self._pid = pid
         os.set_blocking(self.pipe, False)
 
@@ -137,6 +186,8 @@ class _Owner:
             return has_ended
         if said.startswith(KEEP):
             self.lets_go = True
+        if said.startswith(STOP):
+            self.stops = True
         return not self.lets_go and (has_ended or not said)
 
 

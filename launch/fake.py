@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import Field, JsonValue
 
-from launch._supervisor import ServerSpec, python_module, start_server
+from launch._supervisor import CARRIED, HOST, ServerSpec, python_module, start_server
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
 from orchestrator.settings import Settings
 
@@ -35,7 +35,9 @@ class Config(Settings):
     )
 
 
-def argv(config: Config, models: tuple[ServedModel, ...], port: int) -> tuple[str, ...]:
+def argv(
+    config: Config, models: tuple[ServedModel, ...], port: int, host: str = HOST
+) -> tuple[str, ...]:
     """Command line of a server for models by name."""
     names = [part for model in models for part in ("--model", model.name)]
     stated = ((model.name, _QUALITY.search(model.weights)) for model in models)
@@ -47,7 +49,8 @@ def argv(config: Config, models: tuple[ServedModel, ...], port: int) -> tuple[st
         given = table.get("quality")
         rules = {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
     settings = [] if rules is None else ["--rules", _canonical(rules)]
-    return python_module("launch._fake_server", "--port", str(port), *names, *settings)
+    address = ["--port", str(port), *(["--host", host] if host != HOST else [])]
+    return python_module("launch._fake_server", *address, *names, *settings)
 
 
 def _canonical(value: JsonValue) -> str:
@@ -59,11 +62,22 @@ class FakeLaunch(LaunchKind[Config]):
 
     backend = "fake"
     multi_model = True
+    carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: the rules and the name given in place of weights."""
         rules = hashlib.sha256(_canonical(self.config.rules).encode()).hexdigest()
         return {"kind": KIND, "weights": weights, "rules": rules}
+
+    def spec(self, models: tuple[ServedModel, ...]) -> ServerSpec:
+        """Return the process to start."""
+        return ServerSpec(
+            kind=KIND,
+            names=tuple(model.name for model in models),
+            argv=partial(argv, self.config, models),
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+        )
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for all `models` that is ready to answer.
@@ -71,14 +85,7 @@ class FakeLaunch(LaunchKind[Config]):
         Raises:
             LaunchError: If it does not get ready, with the likely cause.
         """
-        spec = ServerSpec(
-            kind=KIND,
-            names=tuple(model.name for model in models),
-            argv=partial(argv, self.config, models),
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
-        )
-        return await start_server(spec, log_path)
+        return await start_server(self.spec(models), log_path, self.carrier)
 
     def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
         """Return the command line of a fake server of models by name."""

@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _gguf, _permission, _settings, _weights
-from launch._supervisor import HOST, ServerSpec, start_server
+from launch._supervisor import CARRIED, HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
@@ -201,12 +201,14 @@ def _file(path: str) -> Path:
     return file
 
 
-def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:
+def argv(
+    config: Config, command: str, model: ServedModel, port: int, host: str = HOST
+) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a GGUF file."""
     settings = {
         "--model": model.weights,
         "--alias": model.name,
-        "--host": HOST,
+        "--host": host,
         "--port": port,
         # The context is shared out among the slots.
         "--ctx-size": config.max_model_len * config.slots,
@@ -250,6 +252,7 @@ class LlamacppLaunch(LaunchKind[Config]):
     """llama.cpp's llama-server, one process a model."""
 
     backend = "llamacpp"
+    carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hash of the GGUF, formats, adapters.
@@ -286,7 +289,7 @@ class LlamacppLaunch(LaunchKind[Config]):
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
         )
-        return await start_server(spec, log_path)
+        return await start_server(spec, log_path, self.carrier)
 
     def programs(self) -> Sequence[Program]:
         """Settings that have this machine run code of the recipe's choice, with the reasons."""

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _memory, _permission, _settings, _sglang_main, _weights
 from launch._ports import beside
-from launch._supervisor import HOST, ServerSpec, start_server
+from launch._supervisor import CARRIED, HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
@@ -115,12 +115,14 @@ class Config(Settings):
         return self
 
 
-def argv(config: Config, python: str, model: ServedModel, port: int) -> tuple[str, ...]:
+def argv(
+    config: Config, python: str, model: ServedModel, port: int, host: str = HOST
+) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder."""
     settings = {
         "--model-path": model.weights,
         "--served-model-name": model.name,
-        "--host": HOST,
+        "--host": host,
         "--port": port,
         # Else two servers of one machine take the same ones.
         "--nccl-port": beside(port, 1),
@@ -156,6 +158,7 @@ class SglangLaunch(LaunchKind[Config]):
     """SGLang, one process a model."""
 
     backend = "sglang"
+    carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
@@ -195,7 +198,7 @@ class SglangLaunch(LaunchKind[Config]):
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
         )
-        return await start_server(spec, log_path)
+        return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""

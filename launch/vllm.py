@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _memory, _permission, _settings, _weights
-from launch._supervisor import HOST, ServerSpec, start_server
+from launch._supervisor import CARRIED, HOST, ServerSpec, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
@@ -172,12 +172,14 @@ class Config(Settings):
         return self
 
 
-def argv(config: Config, command: str, model: ServedModel, port: int) -> tuple[str, ...]:
+def argv(
+    config: Config, command: str, model: ServedModel, port: int, host: str = HOST
+) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder."""
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
     settings = {
         "--served-model-name": base,
-        "--host": HOST,
+        "--host": host,
         "--port": port,
         # Never pickled weights, which are in no identity.
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
@@ -258,6 +260,7 @@ class VllmLaunch(LaunchKind[Config]):
     """vLLM, one process a model."""
 
     backend = "vllm"
+    carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
@@ -291,7 +294,7 @@ class VllmLaunch(LaunchKind[Config]):
             stop_grace_s=self.config.stop_grace_s,
         )
         async with _turn(self.config.max_starting):
-            return await start_server(spec, log_path)
+            return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)
         """Limit the alternatives among which labels are looked for to those the server lists."""

@@ -250,6 +250,7 @@ def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None
         "count the requests of a recipe without sending any",
     )
     _recipe_options(plan, _IMPORTED)
+    _place_option(plan)
     json_option(plan)
     plan.add_argument(
         "--exact", action="store_true", help="count every unit instead of estimating large plans"
@@ -355,6 +356,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 3 if a judge can't be trusted, so that there is no ranking",
     )
+    _place_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )
@@ -367,6 +369,15 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--accept-server-change",
         action="store_true",
         help="continue even if the server has changed",
+    )
+
+
+def _place_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--on",
+        choices=["local", "slurm"],
+        default="local",
+        help="start servers on this machine, or as steps of this Slurm job",
     )
 
 

@@ -82,6 +82,21 @@ class RunningServer(Protocol):
 
 
 @runtime_checkable
+class Carried(Protocol):
+    """An optional ability of a running server: to be on another machine.
+
+    Attributes:
+        node: Name of the machine that a carrier has chosen; empty on this one.
+    """
+
+    node: str
+
+    def kill(self) -> None:
+        """End what stands for it on this machine, at once; it is not waited for where it is."""
+        ...
+
+
+@runtime_checkable
 class Keepable(Protocol):
     """An optional ability of a running server: to outlive this program."""
 
@@ -90,6 +105,31 @@ class Keepable(Protocol):
 
         Returns the process id that SIGTERM is sent to in order to end it with its children.
         """
+        ...
+
+
+class Carrier(Protocol):
+    """Brings the processes of servers to other machines.
+
+    Without one a server runs on this machine.
+
+    Attributes:
+        avoid: Name of a machine where the server has failed, which is not chosen next if another
+            one is free at once; empty for none.
+    """
+
+    avoid: str
+
+    def command(self, words: Sequence[str]) -> Sequence[str]:
+        """Return the command line that runs `words` on a machine of the carrier's choice.
+
+        The process that it starts here has the stdin, stdout and stderr of the one there, ends when
+        that ends, and closes its stdin when it is ended itself.
+        """
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that this command needs beside those of every server."""
         ...
 
 
@@ -136,10 +176,15 @@ class LaunchKind(Plugin[ConfigT], ABC):
     Attributes:
         backend: Kind of the back-end that speaks to the server.
         multi_model: Whether one process serves several models.
+        carried: Command line that a carrier brings to another machine; empty where `start` does not
+            heed `carrier`.
+        carrier: Brings the server's process to another machine; None for this one.
     """
 
     backend: ClassVar[str]
     multi_model: ClassVar[bool] = False
+    carried: ClassVar[tuple[str, ...]] = ()
+    carrier: Carrier | None = None
 
     @abstractmethod
     def identity(self, weights: str) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
 
 # How long an example takes depends on what else the machine does.
@@ -92,6 +93,7 @@ ALLOWED = (
     AllowedSkip(r"cc is absent", lambda: shutil.which("cc") is None, 10),
     AllowedSkip(r"network namespaces can't be made", lacks_namespaces, 10),
     AllowedSkip(r"only root can act as another user", lacks_others, 40),
+    AllowedSkip(r"Slurm is absent", lacks_slurm, 40),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
@@ -104,6 +106,7 @@ ALLOWED = (
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),
     "namespaces": (lacks_namespaces, "network namespaces can't be made"),
+    "cluster": (lacks_slurm, "Slurm is absent: make cluster-test installs it"),
     "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),

@@ -11,7 +11,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, NonNegativeInt, field_validator
 
 from launch import _memory, _settings, _weights
-from launch._supervisor import HOST, ServerSpec, python_module, start_server
+from launch._supervisor import CARRIED, HOST, ServerSpec, python_module, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
 from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
@@ -82,11 +82,13 @@ class Config(Settings):
         return value
 
 
-def argv(config: Config, folders: tuple[tuple[str, Path], ...], port: int) -> tuple[str, ...]:
+def argv(
+    config: Config, folders: tuple[tuple[str, Path], ...], port: int, host: str = HOST
+) -> tuple[str, ...]:
     """Command line of a server for models by name and folder."""
     models = [part for name, folder in folders for part in ("--model", f"{name}={folder}")]
     settings = {
-        "--host": HOST,
+        "--host": host,
         "--port": port,
         "--dtype": config.dtype,
         "--device": config.device,
@@ -117,6 +119,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
 
     backend = "embedded"
     multi_model = True
+    carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype.
@@ -149,7 +152,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
         )
-        return await start_server(spec, log_path)
+        return await start_server(spec, log_path, self.carrier)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.

@@ -200,6 +200,7 @@ class _Loading:
             log_to=tuple(checked.log_to),
             file=str(self._file),
             gates=tuple(checked.gates),
+            cluster=checked.cluster,
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)

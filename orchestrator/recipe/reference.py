@@ -25,6 +25,8 @@ _SECTIONS: Final = {
     "Budget": "`budget`",
     "Window": "`window`",
     "Resources": "`resources`",
+    "Cluster": "`cluster`",
+    "ServerSize": "`cluster.models.NAME`",
     "FieldNames": "`dataset.fields`",
     "Drawing": "Sampling settings: `answer`, `reasoning`",
 }

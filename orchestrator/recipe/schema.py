@@ -6,7 +6,7 @@ JSON Schema that editors read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.ending import LogTo, OnEnd
 from orchestrator.recipe.plugin_ref import AnalysisRef as AnalysisRef
 from orchestrator.recipe.plugin_ref import MethodRef as MethodRef
@@ -259,6 +260,7 @@ class RecipeFile(Settings):
     budget: Budget = Budget()
     window: Window = Window()
     resources: Resources = Resources()
+    cluster: Cluster = Cluster()
     probe: bool = True
     """Ask each server what it really does before its first request (some 50 small requests, and 16
     when the run goes on), refuse methods that it can't run, and notice when it is replaced."""
@@ -390,6 +392,7 @@ class Recipe:
         gates: Requirements that the run is held against.
         on_end: Command to run when a call ends.
         log_to: Trackers of experiments.
+        cluster: Resources of servers on a cluster.
         file: The recipe file, as it was named.
     """
 
@@ -413,6 +416,7 @@ class Recipe:
     log_to: tuple[LogTo, ...]
     file: str
     gates: tuple[str, ...] = ()
+    cluster: Cluster = field(default_factory=Cluster)
 
     def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""
@@ -423,8 +427,8 @@ class Recipe:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data of a recipe file that loads to this recipe; holds no secrets."""
-        # Nor `reuse`: what was copied is in the store, and those runs may be gone. Nor `on_end` and
-        # `log_to`, which change no number.
+        # Nor `reuse`: what was copied is in the store, and those runs may be gone. Nor `on_end`,
+        # `log_to` and `cluster`, which change no number.
         # Only where it is given, so that the recipes of older runs read as they did.
         subset = {} if self.subset is None else {"subset": self.subset}
         return {

@@ -32,6 +32,7 @@ from orchestrator.runner.planning.durations import duration_of, earlier_paces
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.servers.placement import look_for_places
+from orchestrator.runner.servers.slurm import On, commands
 from orchestrator.runner.session.event_loop import Stop, in_thread
 from orchestrator.store import Store, newest
 
@@ -72,6 +73,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     accept_server_change: bool = False,
     keep_servers: bool = False,
     on_end: str | None = None,
+    on: On = "local",
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe, or continue where it stopped.
@@ -93,6 +95,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         on_end: Command for the shell when the call ends, with the result in its environment,
             instead of the recipe's `on_end`. It gets all environment variables, and needs no
             permission.
+        on: Start servers on this machine ("local") or as steps of this Slurm job ("slurm").
         allow_code: Run code and programs that the recipe names.
 
     Returns:
@@ -117,6 +120,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         accept_server_change=accept_server_change,
         keep_servers=keep_servers,
         on_end=on_end,
+        on=on,
         allow_code=allow_code,
     )
     return call(Stop())
@@ -133,6 +137,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
     accept_server_change: bool = False,
     keep_servers: bool = False,
     on_end: str | None = None,
+    on: On = "local",
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe without blocking the event loop; see `run`.
@@ -151,6 +156,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         accept_server_change: As in `run`.
         keep_servers: As in `run`.
         on_end: As in `run`.
+        on: As in `run`.
         allow_code: As in `run`.
 
     Returns:
@@ -174,6 +180,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         accept_server_change=accept_server_change,
         keep_servers=keep_servers,
         on_end=on_end,
+        on=on,
         allow_code=allow_code,
     )
     return await in_thread(call)
@@ -191,6 +198,7 @@ def _run(  # noqa: PLR0913 (what `run` was given)
     accept_server_change: bool,
     keep_servers: bool,
     on_end: str | None,
+    on: On,
     allow_code: bool,
 ) -> Result:
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
@@ -202,6 +210,7 @@ def _run(  # noqa: PLR0913 (what `run` was given)
         fresh=fresh,
         accept_change=accept_server_change,
         keep_servers=keep_servers,
+        on=on,
         stop=stop,
     )
     return run_prepared(prepared, given, make_display(display, sys.stderr), how)
@@ -213,6 +222,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     run_dir: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     limit: int | None = None,
+    on: On = "local",
     allow_code: bool = False,
     exact: bool = False,
     advance: Callable[[int], None] = lambda _: None,
@@ -226,6 +236,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         run_dir: As in `run`; what it holds already is not counted again.
         overrides: As in `run`.
         limit: As in `run`.
+        on: As in `run`; with "slurm" the plan has the command of each server.
         allow_code: As in `run`.
         exact: Count every unit of a large plan instead of some.
         advance: Called with the number of items counted since the last call.
@@ -245,7 +256,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     where = newest(_where(run_dir, loaded.name))
-    servers = look_for_places(prepared).words()
+    servers = look_for_places(prepared).words() if on == "local" else commands(prepared)
     with contextlib.ExitStack() as stack:
         lenders = stack.enter_context(open_lenders(loaded.reuse, where))
         prepared = msgspec.structs.replace(prepared, lenders=lenders)
@@ -262,12 +273,13 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     return msgspec.structs.replace(counted, servers=servers, notes=notes, duration=duration)
 
 
-async def aplan(
+async def aplan(  # noqa: PLR0913 (options, by keyword)
     recipe: str | PathLike[str] | Recipe,
     *,
     run_dir: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     limit: int | None = None,
+    on: On = "local",
     allow_code: bool = False,
     exact: bool = False,
 ) -> Plan:
@@ -278,6 +290,7 @@ async def aplan(
         run_dir: As in `plan`.
         overrides: As in `run`.
         limit: As in `run`.
+        on: As in `run`; with "slurm" the plan has the command of each server.
         allow_code: As in `run`.
         exact: As in `plan`.
 
@@ -296,6 +309,7 @@ async def aplan(
         run_dir=run_dir,
         overrides=overrides,
         limit=limit,
+        on=on,
         allow_code=allow_code,
         exact=exact,
     )

@@ -101,13 +101,13 @@ class _Recorder(Driver):
         return super()._answer(unit, slot, keyed)
 
 
-def recorded_requests(recipe: Path, run_dir: Path) -> set[str]:
+def recorded_requests(recipe: Path, run_dir: Path, *, allow_code: bool = False) -> set[str]:
     """Hashes, as the fake server makes them, of all requests whose outcome is in the store."""
     store_path = run_dir / "store.sqlite"
     if not store_path.exists():
         return set()
-    loaded = load(recipe)
-    plan = prepare(loaded, recipe.parent).plan
+    loaded = load(recipe, allow_code=allow_code)
+    plan = prepare(loaded, recipe.parent, allow_code=allow_code).plan
     found = set()
     with Store.open(store_path, read_only=True) as store:
         for position in range(len(plan)):
@@ -117,7 +117,9 @@ def recorded_requests(recipe: Path, run_dir: Path) -> set[str]:
             unsent = {request.key for request in driver.outbox}
             for key, ask in driver.asked.items():
                 if key not in unsent:
-                    found.add(_hash(loaded.models[ask.model].model, ask, key, plan.seed))
+                    # A server that the run launches knows a model by its name in the recipe.
+                    name = loaded.models[ask.model].model or ask.model
+                    found.add(_hash(name, ask, key, plan.seed))
             driver.close()
     return found
 

@@ -14,7 +14,7 @@ class Slow(FakeLaunch):
         spec = ServerSpec(
             kind="slow",
             names=tuple(model.name for model in models),
-            argv=lambda port: (sys.executable, "-c", command),
+            argv=lambda port, *_: (sys.executable, "-c", command),
             stop_grace_s=1.0,
         )
         return await start_server(spec, log_path)

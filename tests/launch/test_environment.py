@@ -55,7 +55,7 @@ def test_what_a_server_needs_is_handed_on(name):
 
 
 def test_what_a_kind_adds_wins_over_what_is_inherited():
-    spec = ServerSpec(kind="k", names=(), argv=lambda _: (), env={"TZ": "3"})
+    spec = ServerSpec(kind="k", names=(), argv=lambda *_: (), env={"TZ": "3"})
     env, hidden = server_env({"TZ": "1", "LANG": "2", KEY_VARIABLE: "old"}, spec, "a key")
     assert (env["TZ"], env["LANG"], env[KEY_VARIABLE]) == ("3", "2", "a key")
     assert "a key" in hidden

@@ -18,7 +18,7 @@ from orchestrator.errors import LaunchError
 STUB = Path(__file__).with_name("stub_server.py")
 
 
-def stub_argv(extra: tuple[str, ...], port: int) -> tuple[str, ...]:
+def stub_argv(extra: tuple[str, ...], port: int, host: str = "127.0.0.1") -> tuple[str, ...]:
     return (sys.executable, "-S", str(STUB), "--port", str(port), *extra)
 
 
@@ -140,7 +140,7 @@ async def test_a_failed_start_names_the_likely_cause_and_shows_the_log(tmp_path)
 
 
 async def test_a_program_that_is_not_there_is_named(tmp_path):
-    spec = ServerSpec(kind="stub", names=("m",), argv=lambda _: ("no-such-program",))
+    spec = ServerSpec(kind="stub", names=("m",), argv=lambda *_: ("no-such-program",))
     assert "no such file or folder" in await start_failing(spec, tmp_path / "m.log")
 
 

@@ -68,6 +68,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         accept_server_change=options.accept_server_change,
         keep_servers=options.keep_servers,
         on_end=options.on_end,
+        on=options.on,
         allow_code=options.allow_code,
     )
     late.look()
@@ -170,6 +171,7 @@ def plan(options: argparse.Namespace) -> int:
             run_dir=options.run_dir,
             overrides=options.set,
             limit=options.limit,
+            on=options.on,
             allow_code=options.allow_code,
             exact=options.exact,
             advance=advance,

@@ -63,6 +63,7 @@ class Recipe:
         budget: Bounds of the run: `{"money": 5.0}`.
         window: Bounds on what is open at the same time.
         resources: What launched servers may take of this machine.
+        cluster: Resources of each launched server with `on="slurm"`.
         probe: Probe servers for the features they support.
         reuse: Run directories to copy outcomes from.
         gates: Requirements that `gate` holds the run against, such as "large > medium".
@@ -102,6 +103,7 @@ class Recipe:
         budget: Entry | None = None,
         window: Entry | None = None,
         resources: Entry | None = None,
+        cluster: Entry | None = None,
         probe: bool | None = None,
         reuse: Sequence[str | PathLike[str]] | None = None,
         gates: Sequence[str] | None = None,
@@ -125,6 +127,7 @@ class Recipe:
             "budget": budget,
             "window": window,
             "resources": resources,
+            "cluster": cluster,
             "probe": probe,
             "reuse": reuse,
             "gates": gates,

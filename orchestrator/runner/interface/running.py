@@ -28,6 +28,7 @@ from orchestrator.runner.results.frames import (
     remember_schemas,
     roles,
 )
+from orchestrator.runner.servers.slurm import On
 from orchestrator.runner.session.announcement import announce
 from orchestrator.runner.session.event_loop import Stop, run_to_end
 from orchestrator.runner.session.execute import Ended, Opened, execute, open_plan
@@ -44,6 +45,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
         accept_change: Continue even if the server has changed.
         keep_servers: Leave the servers that were launched running for a later run.
         stop: Asked from another thread to stop the run.
+        on: Machines that launched servers run on.
     """
 
     where: Path
@@ -51,6 +53,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     accept_change: bool = False
     keep_servers: bool = False
     stop: Stop
+    on: On = "local"
 
 
 def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: How) -> Result:
@@ -203,6 +206,7 @@ def _finish(
                 store,
                 accept_change=how.accept_change,
                 keep_servers=how.keep_servers,
+                on=how.on,
                 watch=shown.update,
                 stop=stop,
             ),

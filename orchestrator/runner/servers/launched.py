@@ -7,9 +7,12 @@ Then its models are dead for this call, and others go on.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,10 +25,18 @@ from orchestrator.records import Failure
 from orchestrator.runner.models.launch_kinds import launch_of
 from orchestrator.runner.servers.gpu_memory import wait_until_given_back
 from orchestrator.runner.servers.registry import KeptServer, ServerRegistry, let_go
-from orchestrator.runner.servers.restarts import End, Restarts, ended, start_failed
-from orchestrator.serving import LaunchKind, RunningServer, ServedModel
+from orchestrator.runner.servers.restarts import End, Restarts, ended, out_of_reach, start_failed
+from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, ServedModel
+
+# A server on another machine that has accepted no connection for so long is started elsewhere.
+_LOST_S: Final = 5.0
+_CONNECT_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
+
+
+CarrierOf = Callable[[tuple[str, ...]], Carrier]
+"""Gives what brings a new server of these models to another machine."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -34,10 +45,12 @@ class Places(msgspec.Struct, frozen=True):
     Attributes:
         shares: GPUs and memory of each model's server, for each of its processes.
         apart: Models that share a server with no other.
+        carrier_of: Gives what brings servers to other machines; None where they stay here.
     """
 
     shares: Mapping[str, tuple[Share, ...]] = {}
     apart: frozenset[str] = frozenset()
+    carrier_of: CarrierOf | None = None
 
     def without_replicas(self) -> "Places":
         """One process of each server, where its first one runs."""
@@ -139,6 +152,7 @@ class Launched:
         self._n_crashes = 0
         self._started_at = 0.0
         self._given_up: Failure | None = None
+        self._lost_at: float | None = None
         self._last_end: End | None = None
         self.has_answered: Callable[[], bool] = lambda: False
         self.started: Callable[[], None] = lambda: None
@@ -163,12 +177,33 @@ class Launched:
                     except LaunchError as error:
                         self._last_end = start_failed(error)
                         raise
+            if (lost := await self._lost()) is not None:
+                # What stands for it here may not know for minutes: Slurm asks its nodes rarely.
+                await asyncio.to_thread(lost.kill)
             while self.server is None or self.server.exit_code() is not None:
                 failure = await self._start_again()
                 if failure is not None:
                     self._given_up = failure
                     return failure
             return self.server
+
+    async def _lost(self) -> Carried | None:
+        """Return the server if it is on another machine and has been out of reach for a while.
+
+        This is asked while there is no connection to it.
+        """
+        server = self.server
+        if server is None or not isinstance(server, Carried) or not server.node:
+            return None
+        if server.exit_code() is not None:
+            return None
+        if await _accepts_connections(server.base_url):
+            self._lost_at = None
+            return None
+        now = asyncio.get_running_loop().time()
+        if self._lost_at is None:
+            self._lost_at = now
+        return server if now - self._lost_at >= _LOST_S else None
 
     def known_by(self, keep: Keep, number: int) -> Keeping:
         """Return the record for finding it again: a hash of everything it was started with.
@@ -208,12 +243,18 @@ class Launched:
         if self.server is not None:
             # See to it that nothing of the server that ended is left.
             server, self.server = self.server, None
+            is_lost, self._lost_at = self._lost_at is not None, None
             code = None if isinstance(server, KeptServer) else server.exit_code()
             if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
                 self._n_crashes, self._last_end = 0, None
             await server.stop()
+            if self.launch.carrier is not None and isinstance(server, Carried):
+                # Its machine may be what ended it.
+                self.launch.carrier.avoid = server.node
             await wait_until_given_back()
-            end = ended(self.name, code, server.first_error())
+            end = (
+                out_of_reach(self.name) if is_lost else ended(self.name, code, server.first_error())
+            )
             repeats = end.is_like(self._last_end) and not self.has_answered()
             self._last_end = end
             given_up = self._count(end, repeats=repeats)
@@ -282,6 +323,19 @@ class Launched:
             await self.server.stop()
 
 
+async def _accepts_connections(base_url: str) -> bool:
+    parts = urlsplit(base_url)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    except OSError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
 def grouped(
     specs: Sequence[ModelSpec], *, apart: Collection[str] = (), allow_code: bool
 ) -> list[tuple[str, ...]]:
@@ -332,6 +386,7 @@ def launched_servers(
             launch = launch_of(spec, allow_code=allow_code)
             if share.gpus:
                 launch = launch.placed(share.gpus, share.fraction)
+            launch.carrier = None if places.carrier_of is None else places.carrier_of(names)
             kind = "" if spec.server is None else spec.server.kind
             server = Launched(name, kind, launch, log_of(name))
             server.models = served

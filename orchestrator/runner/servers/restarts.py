@@ -74,6 +74,12 @@ def ended(name: str, code: int | None, error: str) -> End:
     return End(said, _NUMBER.sub("#", error) or how)
 
 
+def out_of_reach(name: str) -> End:
+    """Return the end of a server on another machine that accepts no connections any more."""
+    how = "is out of reach on its machine"
+    return End(f"the server {name!r} {how}", how)
+
+
 def start_failed(error: LaunchError) -> End:
     """Return the end of a server that never became ready."""
     said = str(error).partition("\n")[0]

@@ -23,6 +23,7 @@ from orchestrator.runner.servers.launched import Keep, Places
 from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.servers.slurm import On, carriers, places_on
 from orchestrator.runner.session import adaptive
 from orchestrator.runner.session.event_loop import Stop
 from orchestrator.runner.session.order import unfinished_before
@@ -138,6 +139,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     *,
     accept_change: bool = False,
     keep_servers: bool = False,
+    on: On = "local",
     watch: Watch | None = None,
     stop: Stop | None = None,
 ) -> Ended:
@@ -150,18 +152,21 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         store: Open for writing.
         accept_change: Go on although another server answered before.
         keep_servers: Leave the servers that were launched for a later run.
+        on: Machines that launched servers run on.
         watch: Called with the progress about once a second.
         stop: Requested by another thread, where signals don't come here.
 
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
     """
-    placed = find_places(prepared)
+    carrier_of = carriers(prepared, on, keep_servers=keep_servers)
+    placed = find_places(prepared) if on == "local" else places_on(prepared)
     shelf = ServerRegistry()
     if keep_servers:
         shelf.prepare()
     keep = Keep(shelf, prepared.plan.identities, keep_servers)
-    fleet = _fleet(prepared, run_dir, store, placed.places, keep, accept_change=accept_change)
+    places = msgspec.structs.replace(placed.places, carrier_of=carrier_of)
+    fleet = _fleet(prepared, run_dir, store, places, keep, accept_change=accept_change)
     budget = budget_of(prepared, store)
     wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))

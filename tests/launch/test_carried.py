@@ -1,0 +1,150 @@
+"""A server that a carrier brings to another machine; here the other machine is this one."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import aiohttp
+import psutil
+import pytest
+
+from launch._supervisor import CARRIED, Server, ServerSpec, start_server
+from launch.fake import Config, FakeLaunch
+from orchestrator.errors import LaunchError
+from orchestrator.serving import Carried, ServedModel
+from tests.launch.test_supervisor import wait_gone
+
+MODELS = (ServedModel("m", "fake:0.5"),)
+
+
+class Near:
+    """Runs everything here, and says what it was asked."""
+
+    def __init__(self, *before):
+        self.avoid = ""
+        self.avoided = []
+        self.before = before
+
+    def command(self, words):
+        self.avoided.append(self.avoid)
+        self.avoid = ""
+        return (*self.before, *words)
+
+    def environment(self):
+        return {"SLURMD_NODENAME": "n7"}
+
+
+def launch(carrier, **settings):
+    made = FakeLaunch(Config(**settings))
+    made.carrier = carrier
+    return made
+
+
+async def started(carrier, log):
+    server = await launch(carrier).start(MODELS, log)
+    assert isinstance(server, Server)
+    assert isinstance(server, Carried)
+    return server
+
+
+async def health(server, key):
+    headers = {"Authorization": f"Bearer {key}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{server.base_url}/v1/models") as reply,
+    ):
+        return reply.status
+
+
+async def test_a_server_is_told_where_it_is_by_its_machine(tmp_path):
+    server = await started(Near(), tmp_path / "m.log")
+    try:
+        assert server.node == "n7"
+        assert await health(server, server.api_key) == 200
+        assert await health(server, "another") == 401
+        process = psutil.Process(server.pid)
+        watchdog = process.parent()
+        assert watchdog is not None
+        # The key comes by the pipe: no command line has it, nor the watchdog's environment.
+        assert server.api_key in process.environ().values()
+        assert server.api_key not in " ".join([*process.cmdline(), *watchdog.cmdline()])
+        assert server.api_key not in watchdog.environ().values()
+        assert process.environ()["SLURMD_NODENAME"] == "n7"
+    finally:
+        await server.stop()
+    assert wait_gone(server.pid, 5)
+    assert server.exit_code() == 0, "it ended in order"
+
+
+async def test_it_ends_when_what_stands_for_it_here_is_killed(tmp_path):
+    server = await started(Near(), tmp_path / "m.log")
+    await asyncio.to_thread(server.kill)
+    assert wait_gone(server.pid, 10)
+
+
+async def test_a_carrier_that_fails_at_once_is_an_error_with_what_it_said(tmp_path):
+    carrier = Near("sh", "-c", "echo no such partition >&2; exit 1")
+    with pytest.raises(LaunchError, match="no such partition"):
+        await launch(carrier).start(MODELS, tmp_path / "m.log")
+
+
+async def test_a_machine_that_nobody_gets_is_an_error_in_time(tmp_path):
+    with pytest.raises(LaunchError, match=r"no machine took it within 0\.2 s"):
+        await launch(Near("sh", "-c", "sleep 60"), start_timeout_s=0.2).start(
+            MODELS, tmp_path / "m.log"
+        )
+
+
+async def test_after_a_start_that_failed_another_machine_is_asked_for(tmp_path):
+    carrier = Near()
+    spec = ServerSpec(kind="k", names=("m",), argv=lambda *_: ("false",))
+    with pytest.raises(LaunchError):
+        await start_server(spec, tmp_path / "m.log", carrier)
+    assert carrier.avoid == "n7"
+
+
+async def test_where_only_the_machine_to_avoid_is_free_it_is_taken(tmp_path):
+    carrier = Near(
+        "sh",
+        "-c",
+        f'test -e {tmp_path}/second || {{ touch {tmp_path}/second; exit 1; }}; exec "$@"',
+        "sh",
+    )
+    carrier.avoid = "n7"
+    server = await started(carrier, tmp_path / "m.log")
+    await server.stop()
+    assert carrier.avoided == ["n7", ""]
+
+
+def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
+    pipe = subprocess.PIPE
+    with subprocess.Popen(CARRIED, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        host, port, _ = process.stdout.readline().split()
+        assert host.count(b".") == 3
+        assert int(port) > 0
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    told = {
+        "arguments": ["1", "0", sys.executable, "-c", code],
+        "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C"},
+    }
+    pipe = subprocess.PIPE
+    own = {"CUDA_VISIBLE_DEVICES": "2", "SLURM_STEP_ID": "5", "OTHER": "1"}
+    with subprocess.Popen(
+        CARRIED, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=own
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.flush()
+        found = json.loads(process.stderr.readline())
+    assert (found["CUDA_VISIBLE_DEVICES"], found["LANG"]) == ("2", "C")
+    assert found["SLURM_STEP_ID"] == "5"
+    assert "OTHER" not in found
