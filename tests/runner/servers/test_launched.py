@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +43,8 @@ class Process:
 
 class Kind:
     """A launch kind: each start is the next of `fates`, an error to raise or None."""
+
+    carrier: SimpleNamespace | None = None
 
     def __init__(self, *fates):
         self.fates = list(fates)
@@ -186,3 +189,38 @@ def test_waits_double_up_to_a_bound_and_end():
 
 def test_a_request_that_ends_its_server_runs_out_of_attempts_first():
     assert Restarts().at_most > RetryPolicy().max_attempts
+
+
+class Far(Process):
+    """A server on a node; what stands for it here does not notice its end."""
+
+    node = "n3"
+
+    def kill(self):
+        self.code = -9
+
+
+async def test_a_server_on_a_node_that_is_out_of_reach_is_started_elsewhere(monkeypatch):
+    monkeypatch.setattr("orchestrator.runner.servers.launched._LOST_S", 0.2)
+    kind = Kind()
+    kind.carrier = carrier = SimpleNamespace(avoid="")
+    server = launched(kind)
+    first = await server.running()
+    # Nothing listens at its address, but for a moment that may pass.
+    far = server.server = Far(first.pid)
+    assert await server.running() is far
+    await asyncio.sleep(0.25)
+    assert (await server.running()).pid == 2
+    assert carrier.avoid == "n3"
+    assert far.stopped == 1
+
+
+async def test_a_server_on_a_node_that_accepts_connections_is_kept(monkeypatch):
+    monkeypatch.setattr("orchestrator.runner.servers.launched._LOST_S", 0.0)
+    server = launched(Kind())
+    await server.running()
+    far = server.server = Far(1)
+    listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with listening:
+        far.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        assert await server.running() is far
