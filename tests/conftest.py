@@ -106,7 +106,10 @@ ALLOWED = (
 NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "models": (lacks_models, "torch and the bundled models are absent"),
     "namespaces": (lacks_namespaces, "network namespaces can't be made"),
-    "cluster": (lacks_slurm, "Slurm is absent: make cluster-test installs it"),
+    "cluster": (
+        lacks_slurm,
+        "Slurm is absent: root installs it by make cluster-test",
+    ),
     "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),

@@ -11,6 +11,7 @@ started is a child of this process, or of one of them, and ended by its process 
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -226,9 +227,19 @@ class Rig:
         (folder / "slurm.conf").write_text(text, encoding="utf-8")
 
 
+@functools.cache
 def lacks_slurm() -> bool:
     """Return True if a rig can't be made here."""
-    return os.geteuid() != 0 or any(shutil.which(name) is None for name in PROGRAMS)
+    if os.geteuid() != 0 or any(shutil.which(name) is None for name in PROGRAMS):
+        return True
+    name = f"orch{os.getpid()}"
+    try:
+        for kind in (("link", name, "type", "bridge"), ("netns", name)):
+            _ip(kind[0], "add", *kind[1:])
+            _ip(kind[0], "del", name)
+    except subprocess.CalledProcessError:
+        return True
+    return False
 
 
 def _net_of(pid: int) -> int:

@@ -1,7 +1,7 @@
 """Servers as steps of a Slurm allocation: the command that brings one to a node.
 
 The client runs inside the allocation, by `salloc`, or in a job's script. Slurm finds the node
-and the GPUs of each step; this program only asks. See docs/design/0022-servers-on-a-cluster.md.
+and the GPUs of each step; this program only asks. See docs/design/0023-servers-on-a-cluster.md.
 """
 
 import os
