@@ -123,11 +123,8 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
     answers = answers_of(context.frames, ("method", "item", "turn", "model", "exact_match"))
     if answers.is_empty():
         raise UsageError(f"{context.name}: this run has no answers to compare with a reference")
-    own = f"answers ({source})"
-    names = answers["method"].unique().to_list()
-    mine = pl.col("method") == own if own in names else ~pl.col("method").str.contains(r" \(.*\)$")
     right = (
-        answers.filter(mine)
+        answers_behind(answers, source)
         .select("item", "turn", "model", right=pl.col("exact_match").cast(pl.Float64))
         .unique(["item", "turn", "model"], maintain_order=True)
     )
@@ -139,6 +136,19 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
         )
     gap = joined["right_a"] - joined["right_b"]
     return gap.fill_null(np.nan).to_numpy().astype(np.float64)
+
+
+def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
+    """The answers that a method compared: its own where it has any, else those of all methods.
+
+    Args:
+        answers: Column method among others.
+        source: Name of the method.
+    """
+    own = f"answers ({source})"
+    if own in answers["method"].unique().to_list():
+        return answers.filter(pl.col("method") == own)
+    return answers.filter(~pl.col("method").str.contains(r" \(.*\)$"))
 
 
 def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:

@@ -83,3 +83,18 @@ def answers_of(frames: Frames, wanted: Sequence[str]) -> pl.DataFrame:
     if len(parts) < 2:
         return parts[0] if parts else pl.DataFrame()
     return pl.concat(parts, how="diagonal")
+
+
+def answer_slices(frames: Frames, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
+    """Yield those columns of the run's answers, some rows at a time: for columns of texts.
+
+    Args:
+        frames: Of the run.
+        wanted: By the name that reports know them by; a frame that lacks one gives nothing.
+        n_rows: Rows of a slice at most.
+    """
+    for frame, named in answer_frames(frames).items():
+        columns = {name: named.get(name, name) for name in wanted}
+        for rows in role_slices(frames, frame, columns, (), n_rows):
+            if set(wanted) <= set(rows.columns):
+                yield rows.select(wanted)

@@ -1,0 +1,122 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from orchestrator.analyses.style_control import Config, StyleControlAnalysis
+from orchestrator.contracts.context import Context, Source
+from orchestrator.errors import UsageError
+from orchestrator.methods import pairwise_ranking
+from tests.core.fakes import method_in
+from tests.summaries import judged
+
+MODELS = ("x", "y", "z")
+STRENGTHS = {"x": 0.15, "y": 0.0, "z": -0.15}
+
+
+def run(texts, bias=0.0, config=None, n_items=40, skip=()):
+    """Tables over judgments that lean to strength and, by the bias, to long answers."""
+    rng = np.random.default_rng(7)
+    rows, answers = [], []
+    for k in range(n_items):
+        drawn = {}
+        for model in MODELS:
+            text = texts(model, k, rng)
+            drawn[model] = STRENGTHS[model] + bias * np.log1p(len(text)) + rng.normal(0, 0.05)
+            if (model, k) not in skip:
+                answers.append(
+                    {"method": "answers", "item": f"i{k}", "model": model, "turn": 1, "text": text}
+                )
+        rows += judged.all_pairs(f"i{k}", drawn, judge="judge")
+    method = method_in(pairwise_ranking)(pairwise_ranking.Config(judges=("judge",)))
+    source = Source("pairwise_ranking", "pairwise_ranking", method, method.frame)
+    frames = {method.frame: judged.frame(pairwise_ranking, rows), "answers": pl.DataFrame(answers)}
+    context = Context("style_control", frames, pl.DataFrame(), [source], 0.95, 200, 0)
+    tables = StyleControlAnalysis(config or Config()).summarise(context)
+    return {table.key: table for table in tables}
+
+
+def lines(table):
+    names = [column.name for column in table.columns]
+    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
+
+
+def padded(model, k, rng):
+    """The worst model writes most, by more or less."""
+    return "w" * int({"x": 20, "y": 60, "z": 200}[model] * rng.uniform(0.4, 1.6))
+
+
+def even(model, k, rng):
+    return "w" * int(100 * rng.uniform(0.4, 1.6))
+
+
+def test_control_gives_back_what_a_love_of_length_took():
+    found = run(padded, bias=0.2)
+    ratings = lines(found["style_control"])
+    assert list(ratings) == ["x", "y", "z"]
+    assert ratings["x"]["rating"].value < ratings["z"]["rating"].value
+    assert ratings["x"]["at equal style"].value > ratings["z"]["at equal style"].value
+    assert ratings["x"]["change"].low > 0 > ratings["z"]["change"].high
+    effect = lines(found["style_control.effects"])["length"]
+    assert effect["effect"].low > 0
+    assert effect["p"] < 0.001
+
+
+def test_a_judge_who_does_not_care_for_length_has_no_effect():
+    effect = lines(run(even)["style_control.effects"])["length"]
+    assert effect["effect"].low < 0 < effect["effect"].high
+
+
+def test_headers_lists_and_bold_parts_are_counted_outside_code():
+    prose = "# One\n## Two\n#no\n- a\n* b\n+ c\n 12. d\n1.e\n**bold** and __so__\n"
+    text = f"{prose}```\n# code\n- x\n```\n"
+    found = run(lambda model, k, rng: text if model == "x" and k % 2 else "plain")
+    row = lines(found["style_control"])["x"]
+    assert [row[name] for name in ("headers", "lists", "bold")] == [1.0, 2.0, 1.0]
+    assert row["characters"] == pytest.approx((len(text) + len("plain")) / 2)
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (
+            lambda model, k, rng: "w" * {"x": 9, "y": 99, "z": 999}[model],
+            "models and other features fix",
+        ),
+        (lambda model, k, rng: "same", "differ in it on no prompt"),
+        (lambda model, k, rng: "longer" if (model, k) == ("x", 0) else "w", "on 1 prompt"),
+    ],
+)
+def test_what_can_not_be_told_apart_is_not_controlled(texts, why):
+    found = run(texts, config=Config(features=("length",)))
+    (note,) = [note for note in found["style_control"].notes if "length is not" in note]
+    assert why in note
+    for row in lines(found["style_control"]).values():
+        assert row["rating"].value == pytest.approx(row["at equal style"].value)
+    assert "style_control.effects" not in found
+
+
+def test_pairs_without_their_answers_are_left_out_and_said():
+    found = run(even, skip={("x", 0)})
+    assert "2 pairs are left out: the run lacks an answer" in found["style_control"].notes
+
+
+def test_density_counts_by_the_character():
+    def texts(model, k, rng):
+        return "- a\n" * int(rng.integers(1, 9)) + "w" * int(rng.integers(1, 99))
+
+    one, two = (
+        lines(run(texts, config=Config(markdown=form))["style_control.effects"])["lists"]
+        for form in ("ratio", "density")
+    )
+    assert one["spread"] > two["spread"] > 0
+
+
+def test_settings_are_checked_with_the_recipe():
+    with pytest.raises(ValueError, match="once"):
+        Config(features=("bold", "bold"))
+
+
+def test_a_recipe_without_a_judge_is_refused():
+    context = Context("style_control", {}, pl.DataFrame(), [], 0.95, 200, 0)
+    with pytest.raises(UsageError, match="no method of this recipe judges"):
+        StyleControlAnalysis(Config()).summarise(context)
