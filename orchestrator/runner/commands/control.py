@@ -1,12 +1,10 @@
 """The commands that steer a running run: their options, and what they print."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.streams import confirm
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.session import remote_control as control
 from orchestrator.store import RunDirectory, newest
@@ -35,5 +33,5 @@ def stop(options: argparse.Namespace) -> int:
 def _tell(run: str, command: control.Command) -> int:
     path: Path = newest(run_path(run))
     answer = control.tell(RunDirectory.open(path), command)
-    write_to(sys.stdout, safe_line(f"{path}: {answer}") + "\n")
+    confirm(f"{path}: {answer}")
     return EXIT_COMPLETE

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report.files import Format, frame_text, write_about
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import confirm, write_to
 from orchestrator.report.text import safe_line
 from orchestrator.report.waiting import progress
 from orchestrator.runner import api
@@ -51,7 +51,7 @@ def export(options: argparse.Namespace) -> int:
 
 def _wrote(path: Path, n_rows: int | None = None) -> None:
     rows = "" if n_rows is None else f": {numbers.count(n_rows)} rows"
-    write_to(sys.stdout, f"{safe_line(str(path))}{rows}\n")
+    confirm(f"{path}{rows}")
 
 
 def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:

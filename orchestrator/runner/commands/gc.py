@@ -11,6 +11,7 @@ from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
+from orchestrator.report.streams import confirm
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of
@@ -58,8 +59,8 @@ def gc(options: argparse.Namespace) -> int:
         for file in aside:
             file.unlink()
         after = _n_bytes([held.store_path])
-    said = f"deleted {_said(found)}; {numbers.size(after)} of {numbers.size(before)} remain"
-    say_of(path, [said])
+    remain = f"{numbers.size(after)} of {numbers.size(before)} remain"
+    confirm(f"{path}: deleted {_said(found)}; {remain}")
     return EXIT_COMPLETE
 
 

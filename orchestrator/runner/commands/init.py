@@ -17,7 +17,7 @@ from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import VARIABLE_PATTERN
 from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import confirm, write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner.commands.recipes import check_name, write_new
 from orchestrator.runner.planning.prepare import prepare
@@ -56,8 +56,8 @@ def init(options: argparse.Namespace) -> int:
     text = text_of(started)
     _check(text, to)
     write_new(to, text, force=options.force)
-    _say(f"wrote {to}; count its requests with: orchestrator plan {to}")
-    _say(f"run it with: orchestrator run {to}")
+    confirm(f"wrote {to}; count its requests with: orchestrator plan {to}")
+    confirm(f"run it with: orchestrator run {to}")
     return EXIT_COMPLETE
 
 
@@ -94,7 +94,7 @@ def _search(options: argparse.Namespace) -> list[Found]:
     found = run_to_end(lambda _: scan(urls, key))
     for one in found:
         if one.models:
-            _say(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")
+            confirm(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")
         elif not one.is_free or options.url:
             _say(f"cannot use {one.base_url}: {one.fault}")
     if options.url:
@@ -104,7 +104,7 @@ def _search(options: argparse.Namespace) -> list[Found]:
     free = [urlsplit(one.base_url).port for one in found if one.is_free]
     if free:
         ports = ", ".join(f"{port} ({USUAL[port]})" for port in free if port is not None)
-        _say(f"no server on ports {ports} of 127.0.0.1; give other addresses with --url")
+        confirm(f"no server on ports {ports} of 127.0.0.1; give other addresses with --url")
     return found
 
 
@@ -210,7 +210,7 @@ def _check(text: str, to: Path) -> None:
         prepare(recipe, to.parent)
     except LaunchError as error:
         # As for `check`: what this machine lacks is no fault of the recipe.
-        _say(f"not on this machine: {error}")
+        confirm(f"not on this machine: {error}")
 
 
 def _say(line: str) -> None:

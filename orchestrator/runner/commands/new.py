@@ -9,8 +9,7 @@ from typing import Final
 
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.streams import confirm
 
 _TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 
@@ -52,13 +51,9 @@ def new(options: argparse.Namespace) -> int:
         text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text.substitute(parts))
-        write_to(sys.stdout, f"wrote {safe_line(str(file))}\n")
-    write_to(
-        sys.stdout,
-        safe_line(
-            f"test it with `pytest test_{name}.py` and run it with "
-            f"`orchestrator run {name}.yaml --allow-code`, both in {folder}"
-        )
-        + "\n",
+        confirm(f"wrote {file}")
+    confirm(
+        f"test it with `pytest test_{name}.py` and run it with "
+        f"`orchestrator run {name}.yaml --allow-code`, both in {folder}"
     )
     return EXIT_COMPLETE

@@ -13,8 +13,7 @@ from orchestrator.recipe.load import RECIPE_SUFFIXES, available
 from orchestrator.recipe.schema import NAME_PATTERN
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.streams import confirm, write_to
 
 
 def recipes(options: argparse.Namespace) -> int:
@@ -56,7 +55,7 @@ def copy(options: argparse.Namespace) -> int:
     text = text.replace(f"\nname: {name}\n", f"\nname: {to.stem}\n", 1)
     text = text.removeprefix("# yaml-language-server: $schema=schema.json\n")
     write_new(to, text, force=options.force)
-    write_to(sys.stdout, safe_line(f"wrote {to}; run it with: orchestrator run {to}") + "\n")
+    confirm(f"wrote {to}; run it with: orchestrator run {to}")
     return EXIT_COMPLETE
 
 

@@ -6,6 +6,7 @@ from orchestrator.disk import files
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, RunDirectoryError, StoreError
 from orchestrator.frames import ITEMS
+from orchestrator.report.streams import confirm
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.revisions import REVISION, last_revision
@@ -35,7 +36,11 @@ def repair(options: argparse.Namespace) -> int:
         with Store.open(directory.store_path, read_only=True) as store:
             missing = missing_notes(store, directory)
             mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
-    say_of(path, [*_said(found), *mended, *missing])
+    lines = [*_said(found), *mended, *missing]
+    if found.damaged is None and len(lines) == 1:
+        confirm(f"{path}: {lines[0]}")
+    else:
+        say_of(path, lines)
     return EXIT_COMPLETE
 
 

@@ -8,8 +8,7 @@ import msgspec
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.streams import confirm, write_to
 from orchestrator.runner.commands import probe as probing
 from orchestrator.runner.servers.registry import ServerRegistry
 
@@ -51,7 +50,7 @@ def servers(options: argparse.Namespace) -> int:
             raise UsageError("specify a server name or --all")
         for name in options.name or found:
             shelf.stop(found[name])
-            write_to(sys.stdout, f"{safe_line(name)} stopped\n")
+            confirm(f"{name} stopped")
         return EXIT_COMPLETE
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(list(found.values())).decode() + "\n")

