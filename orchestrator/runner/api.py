@@ -20,13 +20,14 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.report.display import Kind, make_display
 from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
-from orchestrator.runner.comparing.gating import GateResult, gate
+from orchestrator.runner.comparing.gating import gate, hold
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.citation import Citation
 from orchestrator.runner.interface.on_end import own_hook
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
 from orchestrator.runner.interface.running import How, run_prepared
+from orchestrator.runner.interface.verdict import GateResult
 from orchestrator.runner.planning.counts import blocks_of, count_prepared
 from orchestrator.runner.planning.durations import duration_of, earlier_paces
 from orchestrator.runner.planning.reuse import open_lenders
@@ -213,7 +214,7 @@ def _run(  # noqa: PLR0913 (what `run` was given)
         on=on,
         stop=stop,
     )
-    return run_prepared(prepared, given, make_display(display, sys.stderr), how)
+    return run_prepared(prepared, given, make_display(display, sys.stderr), how, hold)
 
 
 def plan(  # noqa: PLR0913 (options, by keyword)

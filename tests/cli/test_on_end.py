@@ -138,3 +138,59 @@ def test_an_option_that_can_not_be_meant_is_refused(command, recipe, here, given
 def test_python_takes_a_command_too(here, recipe):
     result = orchestrator.run(recipe(methods=ANSWERS), on_end='echo "$ORCHESTRATOR_RUN" > told')
     assert (here / "told").read_text("utf-8").strip() == str(result.path.absolute())
+
+
+def told_of(here):
+    """Variables with the result, that `env > told` wrote."""
+    lines = (here / "told").read_text("utf-8").splitlines()
+    return dict(line.partition("=")[::2] for line in lines if line.startswith("ORCHESTRATOR_"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gates", "verdict", "summary"),
+    [
+        ([], "", ""),
+        (["failed() <= 0"], "holds", "The gate holds: 1 requirement holds."),
+        (
+            ["failed() <= 0", "failed() > 0"],
+            "fails",
+            "The gate fails: 1 requirement holds, 1 fails.",
+        ),
+        (
+            ["weak > strong"],
+            "",
+            "The gate cannot be decided: rating: this run has no method with pairwise judgments",
+        ),
+    ],
+)
+def test_the_command_gets_the_verdict_on_the_gates(run, here, gates, verdict, summary):
+    run("env > told", gates=gates)
+    told = told_of(here)
+    assert told["ORCHESTRATOR_GATE"] == verdict
+    assert told["ORCHESTRATOR_GATE_SUMMARY"].startswith(summary)
+    assert bool(summary) == bool(told["ORCHESTRATOR_GATE_SUMMARY"])
+
+
+@pytest.mark.slow
+def test_the_command_gets_the_answer_as_the_first_screen_has_it(command, recipe, here):
+    path = recipe(on_end="env > told")
+    code, out, _ = command("run", path, "--allow-code", "--display", "none")
+    assert code == 0
+    answer = told_of(here)["ORCHESTRATOR_ANSWER"]
+    assert answer
+    assert out.startswith(answer)
+    code, out, _ = command(
+        "run", recipe(on_end="env > told", budget={"requests": 5}), "--fresh", "--allow-code"
+    )
+    answer = told_of(here)["ORCHESTRATOR_ANSWER"]
+    assert answer.startswith("Incomplete: ")
+    assert out.startswith(answer.partition(".")[0])
+
+
+def test_python_has_the_verdict_on_the_gates(here, recipe):
+    result = orchestrator.run(recipe(methods=ANSWERS, gates=["failed() > 0"]))
+    assert result.gate is not None
+    assert result.gate.verdict == "fails"
+    assert json.loads(result.to_json())["gate"]["verdict"] == "fails"
+    assert orchestrator.load(result.path).gate is None

@@ -8,7 +8,9 @@ import pytest
 from orchestrator.cli import _parser
 from orchestrator.report.streams import is_quiet, quiet
 from orchestrator.report.waiting import progress
-from orchestrator.runner.commands import control, init, servers
+from orchestrator.runner.commands import init, servers
+from orchestrator.runner.session import remote_control
+from orchestrator.store import RunDirectory
 from tests.cli.test_start_up import commands
 
 
@@ -82,8 +84,8 @@ def test_a_command_does_its_task_without_a_word(command, here, monkeypatch, argu
     monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
     (here / "project").mkdir()
     monkeypatch.setattr(init, "USUAL", {})
-    monkeypatch.setattr(control.RunDirectory, "open", lambda path: path)
-    monkeypatch.setattr(control.control, "tell", lambda *_: "paused")
+    monkeypatch.setattr(RunDirectory, "open", lambda path: path)
+    monkeypatch.setattr(remote_control, "tell", lambda *_: "paused")
     monkeypatch.setattr(servers, "ServerRegistry", Registry)
     code, out, err = command(*arguments, *(["-q"] if is_quiet else []))
     assert (code, out == "", err) == (0, is_quiet, "")

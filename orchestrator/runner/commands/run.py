@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,10 +20,8 @@ from orchestrator.errors import (
     EXIT_INTERRUPTED,
     EXIT_PARTIAL,
     LaunchError,
-    OrchestratorError,
     UsageError,
 )
-from orchestrator.gates.grammar import read
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
@@ -72,37 +69,16 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         allow_code=options.allow_code,
     )
     late.look()
-    gate, fault = _gate(result, said)
-    late.look()
-    _show_result(result, options.format, said, whole=options.full, gate=gate)
+    _show_result(result, options.format, said, whole=options.full)
     late.look()
     report_commands.write_files(result, options, said)
-    if gate is not None:
-        said.verdict(gate)
+    if result.gate is not None:
+        said.verdict(result.gate)
     code = _code(result, options, said)
-    if fault is not None:
-        said.faults(fault)
-        return code or fault.exit_code
-    return code if gate is None else code or gate.exit_code
-
-
-def _gate(result: api.Result, said: Said) -> tuple[api.GateResult | None, OrchestratorError | None]:
-    """Return the verdict on the recipe's gates, or why there is none; both None without gates."""
-    if result.ended is not None and result.ended.interrupted:
-        return None, None
-    texts: list[str] = result.settings.get("gates", [])
-    wanted = [text for text in texts if all(term.run == "new" for term in read(text).terms)]
-    if n_older := len(texts) - len(wanted):
-        names = f"{numbers.counted(n_older, 'requirement')} name{'s' if n_older == 1 else ''}"
-        run = paths.shown(result.path)
-        said.note(f"gates: {names} an older run: orchestrator gate {run} --against OLD")
-    if not wanted:
-        return None, None
-    try:
-        return api.gate(result, wanted, allow_code=result.allow_code), None
-    except OrchestratorError as error:
-        # The results are shown all the same.
-        return None, error
+    if result.gate_fault is not None:
+        said.faults(result.gate_fault)
+        return code or result.gate_fault.exit_code
+    return code if result.gate is None else code or result.gate.exit_code
 
 
 def _code(result: api.Result, options: argparse.Namespace, said: Said) -> int:
@@ -141,17 +117,10 @@ def _elsewhere(result: api.Result) -> list[str]:
     ]
 
 
-def _show_result(
-    result: api.Result,
-    form: str,
-    said: Said,
-    *,
-    whole: bool,
-    gate: api.GateResult | None = None,
-) -> None:
+def _show_result(result: api.Result, form: str, said: Said, *, whole: bool) -> None:
     if result.ended is not None and result.ended.progress is not None:
         said.summary(result.ended.progress, result.n_left)
-    found = replace(result.findings, gate=gate)
+    found = result.findings
     if form == "table":
         _show(*(as_tables(found) if whole else first_screen(found, _elsewhere(result))))
     else:

@@ -1,69 +1,20 @@
 """A run held against requirements: each holds, fails, or is not known yet."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 
-from orchestrator.errors import UsageError
-from orchestrator.gates.grammar import Requirement, UnreadableError
-from orchestrator.gates.results import Decision
+from orchestrator import numbers
+from orchestrator.disk import paths
+from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.gates.grammar import Requirement, UnreadableError, read
 from orchestrator.recipe.gates import Names, read_checked
-from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
 from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.sides import Side, opened
 from orchestrator.runner.interface.result import Result, load
+from orchestrator.runner.interface.verdict import GateResult
+from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.statistics.results import checked_level
-
-
-class GateResult(Decision, frozen=True):
-    """The verdict on a run: it fails if one requirement does, and holds if all do.
-
-    Attributes:
-        requirements: Each with its verdict, in order.
-        run: Metadata of the run.
-        against: Metadata of the run that it is compared with; None without one.
-        confidence_level: Of all verdicts together.
-        level: Of each interval: Bonferroni's, over the requirements that are estimated.
-        notes: What to know besides, a sentence each.
-        seconds: Time that the decision took.
-    """
-
-    def to_json(self) -> str:
-        """Return the verdict as one JSON object, with the metadata of the runs.
-
-        Returns:
-            The text of `orchestrator gate --format json`.
-
-        Example:
-            >>> json.loads(found.to_json())["verdict"]  # doctest: +SKIP
-            'holds'
-        """
-        return gate_json(self)
-
-    def to_markdown(self) -> str:
-        """Return the verdict as Markdown, for the summary of a job.
-
-        Returns:
-            The text of `orchestrator gate --format markdown`.
-
-        Example:
-            >>> print(found.to_markdown())  # doctest: +SKIP
-        """
-        return gate_markdown(self)
-
-    def to_junit(self, *, pass_unknown: bool = False) -> str:
-        """Return the verdict as JUnit XML, with a test case for each requirement.
-
-        Args:
-            pass_unknown: Report what is not known yet as skipped instead of as an error.
-
-        Returns:
-            The text of `orchestrator gate --junit FILE`.
-
-        Example:
-            >>> Path("gate.xml").write_text(found.to_junit())  # doctest: +SKIP
-        """
-        return gate_junit(self, pass_unknown=pass_unknown)
 
 
 def gate(
@@ -130,6 +81,38 @@ def gate(
         notes=tuple(_notes(runs)),
         seconds=time.monotonic() - begun,
     )
+
+
+def hold(result: Result, note: Callable[[str], None]) -> None:
+    """Hold a run that has just ended against the gates of its recipe; keep the verdict in it.
+
+    A run that was interrupted is not held against them. Requirements that name an older run are
+    left to `gate`.
+
+    Args:
+        result: The run; its `gate`, or `gate_fault`, is set.
+        note: Called with what to know besides, a sentence each.
+
+    Raises:
+        KeyboardInterrupt: If a signal came at the end of the run.
+    """
+    with deferred_interrupts() as late:
+        late.look()
+    if result.ended is not None and result.ended.interrupted:
+        return
+    texts: list[str] = result.settings.get("gates", [])
+    wanted = [text for text in texts if all(term.run == "new" for term in read(text).terms)]
+    if n_older := len(texts) - len(wanted):
+        names = f"{numbers.counted(n_older, 'requirement')} name{'s' if n_older == 1 else ''}"
+        run = paths.shown(result.path)
+        note(f"gates: {names} an older run: orchestrator gate {run} --against OLD")
+    if not wanted:
+        return
+    try:
+        result.gate = gate(result, wanted, allow_code=result.allow_code)
+    except OrchestratorError as error:
+        # The results are shown all the same.
+        result.gate_fault = error
 
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:

@@ -13,6 +13,7 @@ from orchestrator.recipe.ending import OnEnd
 from orchestrator.recipe.secret_values import is_secret, is_secret_name
 from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display
+from orchestrator.report.gate import gate_words
 from orchestrator.report.text import safe_line
 from orchestrator.runner.interface.result import Result
 from orchestrator.trackers.base import State
@@ -23,7 +24,7 @@ _INHERITED: Final = frozenset({
 })  # fmt: skip
 _INHERITED_PREFIXES: Final = ("LC_", "XDG_")
 _GRACE_S: Final = 2.0
-_MAX_ERROR: Final = 1000
+_MAX_TEXT: Final = 1000
 
 
 @contextlib.contextmanager
@@ -94,8 +95,27 @@ def _told(result: Result | None, path: Path, error: BaseException | None) -> dic
         "ORCHESTRATOR_UNITS_LEFT": str(done.left),
     }
     if isinstance(error, OrchestratorError):
-        told["ORCHESTRATOR_ERROR"] = safe_line(str(error))[:_MAX_ERROR]
-    return told
+        told["ORCHESTRATOR_ERROR"] = safe_line(str(error))[:_MAX_TEXT]
+    return told | ({} if result is None else _found(result))
+
+
+def _found(result: Result) -> dict[str, str]:
+    """What a run found, in sentences, and the verdict on the gates of its recipe."""
+    gate, fault = result.gate, result.gate_fault
+    said = "" if gate is None else gate_words(gate)
+    if fault is not None:
+        said = f"The gate cannot be decided: {fault}"
+    try:
+        answers = [question.answer.text() for question in result.brief.questions]
+    except OrchestratorError:
+        # The call is about to show this error itself.
+        answers = []
+    sentences = " ".join(filter(None, [result.completeness.words(), *answers]))
+    return {
+        "ORCHESTRATOR_ANSWER": safe_line(sentences)[:_MAX_TEXT],
+        "ORCHESTRATOR_GATE": "" if gate is None else gate.verdict,
+        "ORCHESTRATOR_GATE_SUMMARY": safe_line(said)[:_MAX_TEXT],
+    }
 
 
 def call(hook: OnEnd, path: Path, told: Mapping[str, str]) -> str:

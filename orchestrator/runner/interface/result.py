@@ -12,7 +12,7 @@ from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
 from orchestrator.disk.foreign import distrust, is_foreign
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import RunDirectoryError, StoreError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.plugins.permission import is_permitted
@@ -24,6 +24,7 @@ from orchestrator.report.completeness import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
+from orchestrator.runner.interface.verdict import GateResult
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
@@ -65,6 +66,9 @@ class Result:
         orders: What a stopping rule declared; None where the recipe has none.
         spent: What all calls of the run took; None where it kept no account of them.
         allow_code: Whether kinds from outside this project may be imported.
+        gate: The verdict on the gates of the recipe, decided at the end of the call that ran it;
+            None without gates, after an interrupt, and where the run was only loaded.
+        gate_fault: Why there is no verdict, where the run lacks what its gates name.
     """
 
     def __init__(  # noqa: PLR0913 (what it shows, by keyword)
@@ -87,6 +91,8 @@ class Result:
         self.orders = orders
         self.spent = spent
         self.allow_code = allow_code
+        self.gate: GateResult | None = None
+        self.gate_fault: OrchestratorError | None = None
 
     @property
     def n_left(self) -> int:
@@ -181,6 +187,7 @@ class Result:
             self.completeness,
             self.brief,
             self.metadata,
+            self.gate,
         )
 
     @property

@@ -1,5 +1,6 @@
 """A run of a prepared recipe in a directory that is locked for it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -56,7 +57,13 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     on: On = "local"
 
 
-def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: How) -> Result:
+def run_prepared(
+    prepared: Prepared,
+    given: Recipe | None,
+    shown: Display,
+    how: How,
+    decide: Callable[[Result, Callable[[str], None]], None],
+) -> Result:
     """Run a prepared recipe and export its frames.
 
     Args:
@@ -64,6 +71,7 @@ def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: 
         given: The recipe as Python gave it, which is kept in the run directory.
         shown: Display of the progress.
         how: Where and how.
+        decide: Holds the run against the gates of its recipe; called with a function for notes.
 
     Raises:
         OrchestratorError: If the run can't continue.
@@ -72,7 +80,10 @@ def run_prepared(prepared: Prepared, given: Recipe | None, shown: Display, how: 
     needed(recipe.log_to)
     with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
         # After the lock is gone: the command may read the run.
-        ended.append(_tracked(prepared, given, shown, how))
+        result = _tracked(prepared, given, shown, how)
+        ended.append(result)
+        # Before the command, which gets the verdict.
+        decide(result, shown.note)
     return ended[0]
 
 
