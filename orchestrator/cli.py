@@ -26,6 +26,7 @@ from orchestrator.runner.commands.options import (
     html_option,
     init_options,
     json_option,
+    labels_options,
     limit_options,
     listing_options,
     new_options,
@@ -172,6 +173,7 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _commands_of_recipes(commands)
+    _commands_of_results(commands)
     _commands_of_runs(commands)
     _serve_options(
         _command(commands, "serve", "runner.commands.run:serve", "serve models on this machine")
@@ -265,8 +267,8 @@ def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None
     _override_options(check, _IMPORTED)
 
 
-def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """The commands that look at, steer or mend runs that there are."""
+def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """The commands that make something of a run's results."""
     report = _command(commands, "report", "runner.commands.run:report", "show the results of a run")
     _run_argument(report)
     allow_code_option(report)
@@ -293,6 +295,16 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     allow_code_option(cite)
     untrusted_option(cite)
     cite_options(cite)
+    labels = _command(
+        commands,
+        "labels",
+        "runner.commands.labels:labels",
+        "write a sheet for human labels of a run's answers",
+    )
+    _run_argument(labels)
+    allow_code_option(labels)
+    untrusted_option(labels)
+    labels_options(labels)
     compare = _command(
         commands,
         "compare",
@@ -310,6 +322,10 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     _run_argument(gate)
     gate_options(gate)
     _form_option(gate)
+
+
+def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """The commands that tell the state of runs, steer or mend them."""
     status = _command(commands, "status", "runner.commands.run:status", "show the state of a run")
     _run_argument(status)
     allow_code_option(status, _UNUSED)

@@ -6,41 +6,34 @@ columns item and model, or item, model_a and model_b. A row with an empty label 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from orchestrator.analyses._sheets import (
+    CODE,
+    LABEL,
+    PROBABILITY,
+    SHOWN,
+    About,
+    KeyRow,
+    check_sheet,
+    left_out,
+    open_key,
+)
 from orchestrator.datasets._readers import open_rows
-from orchestrator.datasets._rows import Faults
+from orchestrator.datasets._rows import Faults, Rows
 from orchestrator.errors import DatasetError
 
-CODE: Final = "code"
-LABEL: Final = "label"
 TIE: Final = "tie"
-PROBABILITY: Final = "probability"
+_Read = Callable[[Mapping[str, object], str], str | None]
 _SIDES: Final = {
     **dict.fromkeys(("a", "1", "model_a"), 1.0),
     **dict.fromkeys(("b", "2", "model_b"), 0.0),
     **dict.fromkeys((TIE, "tied", "draw", "="), 0.5),
 }
-
-
-class About(msgspec.Struct, frozen=True):
-    """The answer, or the pair of answers, that a label is about.
-
-    Attributes:
-        item: Key.
-        turn: From 1 on.
-        models: One name, or two in the order in which the answers were shown.
-        probability: With which it was chosen for a label; None where all had the same.
-    """
-
-    item: str
-    turn: int
-    models: tuple[str, ...]
-    probability: float | None = None
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -52,17 +45,14 @@ class Label(msgspec.Struct, frozen=True):
             0.5.
         annotator: Name; empty if the file has none.
         where: File and line.
+        code: Of the row; empty where the file names items and models.
     """
 
     about: About
     value: float
     annotator: str
     where: str
-
-
-def key_path(path: Path) -> Path:
-    """The key file of a file of labels."""
-    return path.with_name(f"{path.stem}.key.jsonl")
+    code: str = ""
 
 
 def read_human_labels(
@@ -83,25 +73,30 @@ def read_human_labels(
     Raises:
         DatasetError: With every row that is wrong, by file and line.
     """
-    rows = open_rows(path, path.name)
-    if LABEL not in rows.columns:
-        raise DatasetError(f"{path.name}: no column 'label'")
+    rows = _opened(path)
     known = read_key(path) if CODE in rows.columns else None
     faults, seen, found = Faults(), dict[tuple[About, str], str](), list[Label]()
+    codes: list[str | None] = []
     kinds: set[int] = set()
     for index in range(len(rows)):
         row, where = rows.row(index), rows.where(index)
+        codes.append(_text(row, CODE))
         try:
-            about = _about(row) if known is None else _coded(row, known)
+            about = _about(row, _text) if known is None else _coded(row, known)
             _check(about, items, models)
             given = _text(row, LABEL)
             if given is None:
                 continue
-            value = _pair(given, about.models) if len(about.models) == 2 else _number(given, scale)
+            if len(about.models) == 1:
+                value = _number(given, scale)
+            else:
+                # A sheet shows no names, so 1 and 2 are sides even if a model is called so.
+                value = _pair(given, about.models if known is None else ())
         except ValueError as error:
             faults.add(where, str(error))
             continue
-        label = Label(about, value, _text(row, "annotator") or "", where)
+        code = "" if known is None else codes[-1] or ""
+        label = Label(about, value, _text(row, "annotator") or "", where, code)
         kinds.add(len(about.models))
         same = (msgspec.structs.replace(about, models=tuple(sorted(about.models))), label.annotator)
         if before := seen.get(same):
@@ -111,34 +106,54 @@ def read_human_labels(
     if len(kinds) > 1:
         faults.add(path.name, "labels of single answers and of pairs; put them into two files")
     faults.check()
+    if known is not None:
+        check_sheet(rows, codes, known)
     return found
 
 
-def read_key(path: Path) -> dict[str, About]:
-    """What each code of a file of labels is about, from its key file.
+def skipped_rows(path: Path, labels: Collection[Label]) -> list[str]:
+    """Return the codes of a sheet that people passed over, in the order in which they were drawn.
+
+    Raises:
+        DatasetError: See `read_key`.
+    """
+    codes = [one.code for one in labels if one.code]
+    return left_out(read_key(path), codes) if codes else []
+
+
+def read_key(path: Path) -> dict[str, KeyRow]:
+    """Return what each code of a file of labels is about, from its key file.
 
     Raises:
         DatasetError: If there is no key file, or with each of its rows that is wrong.
     """
-    key = key_path(path)
-    if not key.is_file():
-        raise DatasetError(
-            f"{path.name}: the column 'code' needs the key file {key.name} beside it"
-        )
-    rows = open_rows(key, key.name)
-    faults, found = Faults(), dict[str, About]()
+    rows = open_key(path)
+    faults, found = Faults(), dict[str, KeyRow]()
     for index in range(len(rows)):
-        row = rows.row(index)
+        row, where = rows.row(index), rows.where(index)
         try:
-            code, about = _code(row), _about(row)
+            # We wrote the names ourselves, with any spaces that they have.
+            code, about = _code(row), _about(row, _exactly)
         except ValueError as error:
-            faults.add(rows.where(index), str(error))
+            faults.add(where, str(error))
             continue
         if code in found:
-            faults.add(rows.where(index), f"a second row of the code {code!r:.40}")
-        found[code] = about
+            faults.add(where, f"a second row of the code {code!r:.40}")
+        shown = row.get(SHOWN)
+        kept = shown if isinstance(shown, Mapping) else {}
+        found[code] = KeyRow(about, {str(one): str(text) for one, text in kept.items()}, where)
     faults.check()
     return found
+
+
+def _opened(path: Path) -> Rows:
+    rows = open_rows(path, path.name)
+    if LABEL not in rows.columns:
+        names = ", ".join(repr(name)[:40] for name in rows.columns[:8])
+        joined = len(rows.columns) == 1 and any(one in rows.columns[0] for one in ";\t")
+        hint = "; save it with commas between the columns" if joined else ""
+        raise DatasetError(f"{path.name}: no column 'label'; its columns are {names}{hint}")
+    return rows
 
 
 def _code(row: Mapping[str, object]) -> str:
@@ -148,20 +163,22 @@ def _code(row: Mapping[str, object]) -> str:
     return code
 
 
-def _coded(row: Mapping[str, object], known: Mapping[str, About]) -> About:
+def _coded(row: Mapping[str, object], known: Mapping[str, KeyRow]) -> About:
     code = _code(row)
     if code not in known:
-        raise ValueError(f"unknown code {code!r:.40}: not in the key file")
-    return known[code]
+        raise ValueError(
+            f"unknown code {code!r:.40}; the key file has codes such as {next(iter(known), '')!r}"
+        )
+    return known[code].about
 
 
-def _about(row: Mapping[str, object]) -> About:
-    item, turn = _text(row, "item"), _text(row, "turn") or "1"
+def _about(row: Mapping[str, object], read: _Read) -> About:
+    item, turn = read(row, "item"), _text(row, "turn") or "1"
     if item is None:
         raise ValueError("the item is missing")
     if not (turn.isascii() and turn.isdecimal() and 0 < len(turn) < 10):
         raise ValueError(f"the turn must be a number, not {turn!r:.40}")
-    model, first, second = (_text(row, name) for name in ("model", "model_a", "model_b"))
+    model, first, second = (read(row, name) for name in ("model", "model_a", "model_b"))
     if model is not None and first is None and second is None:
         models: tuple[str, ...] = (model,)
     elif model is None and first is not None and second is not None:
@@ -193,9 +210,15 @@ def _check(about: About, items: Collection[str] | None, models: Collection[str] 
 
 
 def _pair(given: str, models: tuple[str, ...]) -> float:
-    if given in models:
-        return 1.0 if given == models[0] else 0.0
     value = _SIDES.get(given.lower())
+    if given in models:
+        named = 1.0 if given == models[0] else 0.0
+        if value not in (None, named):
+            raise ValueError(
+                f"the label {given!r:.40} is a model's name and also a side; write model_a, "
+                "model_b or tie"
+            )
+        return named
     if value is None:
         raise ValueError(f"the label of a pair is 1, 2 or tie, not {given!r:.40}")
     return value
@@ -221,3 +244,8 @@ def _text(row: Mapping[str, object], name: str) -> str | None:
     value = row.get(name)
     text = "" if value is None else str(value).strip()
     return text or None
+
+
+def _exactly(row: Mapping[str, object], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None else str(value)

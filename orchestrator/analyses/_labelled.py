@@ -112,7 +112,8 @@ def labelled_rows(context: Context, config: Config, labels: Sequence[Label]) -> 
 
 def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
     named = None if config.method is None else source_of(context, config.method)
-    sources = [named] if named else [one for one in context.sources if one.scores]
+    scoring = (one for one in context.sources if one.scores and one.method.pairs is None)
+    sources = [named] if named else list(scoring)
     columns = [config.column] if config.column else [name for one in sources for name in one.scores]
     if not sources or not columns:
         raise UsageError(f"{context.name}: no method of this recipe scores single answers")
@@ -134,23 +135,8 @@ def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> La
 
 def _of_pairs(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
     source = _judging(context, config.method)
-    rows = judged_rows(context, source)
-    if rows.is_empty():
-        raise UsageError(f"{context.name}: {source.name!r} has no rows")
-    pairs = preferences(rows).rows
-    turned = pl.col("model_a") > pl.col("model_b")
-    points = (
-        pairs.select(
-            "item",
-            CLUSTER,
-            "turn",
-            first=pl.when(turned).then("model_b").otherwise("model_a"),
-            second=pl.when(turned).then("model_a").otherwise("model_b"),
-            score=pl.when(turned).then(1.0 - pl.col(SOFT)).otherwise(pl.col(SOFT)),
-        )
-        .group_by("item", CLUSTER, "turn", "first", "second", maintain_order=True)
-        .agg(pl.col("score").mean())
-        .with_columns(of=pl.format("{} against {}", "first", "second"))
+    points = judged_pairs(context, source).with_columns(
+        of=pl.format("{} against {}", "first", "second")
     )
     given = []
     for one in labels:
@@ -161,6 +147,35 @@ def _of_pairs(context: Context, config: Config, labels: Sequence[Label]) -> Labe
         given.append((one.about.item, one.about.turn, *pair, turned_label))
     keys = ("item", "turn", "first", "second")
     return _joined(points, given, keys, source.name, is_pairs=True)
+
+
+def judged_pairs(context: Context, source: Source) -> pl.DataFrame:
+    """Return what a judging method says of each pair, the mean over its judges.
+
+    Columns: item, cluster, turn, first and second (models in alphabetical order), score (P(first is
+    better) + P(tie) / 2) and same_text.
+
+    Raises:
+        UsageError: If the method has no rows.
+    """
+    rows = judged_rows(context, source)
+    if rows.is_empty():
+        raise UsageError(f"{context.name}: {source.name!r} has no rows")
+    turned = pl.col("model_a") > pl.col("model_b")
+    return (
+        preferences(rows)
+        .rows.select(
+            "item",
+            CLUSTER,
+            "turn",
+            "same_text",
+            first=pl.when(turned).then("model_b").otherwise("model_a"),
+            second=pl.when(turned).then("model_a").otherwise("model_b"),
+            score=pl.when(turned).then(1.0 - pl.col(SOFT)).otherwise(pl.col(SOFT)),
+        )
+        .group_by("item", CLUSTER, "turn", "first", "second", maintain_order=True)
+        .agg(pl.col("score").mean(), pl.col("same_text").any())
+    )
 
 
 def _judging(context: Context, name: str | None) -> Source:

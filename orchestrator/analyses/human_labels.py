@@ -5,7 +5,7 @@ and taken out, so that the corrected numbers are those that people would give, w
 prompts (`orchestrator.statistics.prediction_powered`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.analyses._human import read_human_labels
+from orchestrator import numbers
+from orchestrator.analyses._human import read_human_labels, skipped_rows
 from orchestrator.analyses._labelled import Config, LabelledRows, labelled_rows
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
@@ -43,6 +44,7 @@ from orchestrator.tables import (
 )
 
 _NUMBERS: Final = (25, 50, 100, 200, 400, 800)
+_MAX_NAMED: Final = 5
 _METHOD: Final = (
     "corrected: PPI++ (Angelopoulos, Duchi and Zrnic 2023); intervals over prompts, each for itself"
 )
@@ -68,12 +70,23 @@ class HumanLabelsAnalysis(Analysis[Config]):
                 "column 'label'"
             )
         rows = labelled_rows(context, self.config, labels)
+        if skipped := skipped_rows(Path(self.config.labels), labels):
+            rows = replace(rows, notes=(*rows.notes, _skipped(skipped)))
         found = [_estimates(rows, context)]
         if rows.is_pairs:
             found.append(_verdicts(rows, context))
         elif len(rows.names) > 1:
             found.append(_differences(rows, context))
         return [*found, _power(rows, context)]
+
+
+def _skipped(codes: Sequence[str]) -> str:
+    """A note about rows of the sheet that people passed over."""
+    shown = ", ".join(codes[:_MAX_NAMED]) + (", …" if len(codes) > _MAX_NAMED else "")
+    return (
+        f"{numbers.counted(len(codes), 'row')} of the sheet ({shown}) have no label although later "
+        "ones have: label them too, since rows that were hard to decide are missing otherwise"
+    )
 
 
 def _estimates(rows: LabelledRows, context: Context) -> Table:
@@ -236,8 +249,8 @@ def _power(rows: LabelledRows, context: Context) -> Table:
     for name in rows.names:
         data = rows.data(name)
         total = int((~np.isnan(data.scores)).sum())
-        numbers = [number for number in _NUMBERS if number < total]
-        for one in expected_reach(data, numbers, context.confidence_level):
+        sizes = [number for number in _NUMBERS if number < total]
+        for one in expected_reach(data, sizes, context.confidence_level):
             known = (one.corrected, one.alone)
             cells = [None if np.isnan(value) else scale * value for value in known]
             lines.append([name, one.n_labels, *cells])

@@ -247,7 +247,7 @@ def power_tuning(data: Labelled) -> float:
     size = float(np.abs(score).max())
     if variance <= (_NO_SPREAD * max(size, 1.0)) ** 2:
         return 0.0
-    return min(max(covariance / variance, 0.0), 1.0)
+    return float(min(max(covariance / variance, 0.0), 1.0))
 
 
 def corrected_mean(

@@ -8,12 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analyses._human import key_path, read_human_labels
+from orchestrator.analyses._human import read_human_labels
 from orchestrator.analyses._labelled import Config
+from orchestrator.analyses._sheets import key_path
 from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
+from orchestrator.report.generic import generic_json
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prediction_powered import Labelled, corrected_mean
 from orchestrator.statistics.results import Interval
@@ -214,6 +216,12 @@ def test_win_rates_of_pairs_lie_in_bounds_and_hold_what_people_say(judged):
     assert width < line["labels alone"].high - line["labels alone"].low
     (verdict,) = lines(summarise(config, context)[1])
     assert verdict["share of wins"].low < true < verdict["share of wins"].high
+
+
+def test_all_tables_can_be_written_as_json(rated, judged):
+    for make in (rated, judged):
+        for table in summarise(*make()[:2]):
+            assert json.loads(json.dumps(generic_json(table)))["rows"]
 
 
 def test_the_order_in_which_a_pair_was_shown_does_not_matter(judged):

@@ -236,6 +236,35 @@ def gate_options(command: argparse.ArgumentParser) -> None:
     untrusted_option(command)
 
 
+def labels_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator labels`, but for the run."""
+    command.add_argument("--to", metavar="FILE.csv", required=True, help="sheet to write")
+    command.add_argument(
+        "--n", type=_count, default=100, metavar="N", help="rows to label (default: 100)"
+    )
+    command.add_argument(
+        "--method", metavar="NAME", help="method whose judgments are labelled (default: the first)"
+    )
+    command.add_argument(
+        "--by",
+        choices=["random", "uncertainty"],
+        default="random",
+        help="choose rows at random (default), or more often where the judge is unsure",
+    )
+    command.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the choice (default: 0)"
+    )
+    command.add_argument(
+        "--force", action="store_true", help="overwrite a sheet, and labels that it holds"
+    )
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
+
+
 def probe_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
     command.add_argument(

@@ -1,0 +1,232 @@
+"""Sheets for human labels: a random choice of a run's answers or pairs, with hidden names."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.analyses._labelled import judged_pairs
+from orchestrator.analyses._sheets import (
+    CODE,
+    LABEL,
+    PROBABILITY,
+    SHOWN,
+    fingerprints,
+    key_path,
+)
+from orchestrator.analyses._winners import answers_behind
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.roles import answers_of
+from orchestrator.errors import UsageError
+from orchestrator.frames import columns_of
+from orchestrator.report.files import frame_text, harmless, write_text
+from orchestrator.runner.interface.result import Result
+from orchestrator.runner.results.tables import all_sources
+from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample
+from orchestrator.summaries._points import score, source_of
+
+Rule = Literal["random", "uncertainty"]
+
+_ANSWER: Final = ("item", "turn", "model")
+_SPREAD: Final = "std"
+"""Column of a judge's scores: the standard deviation of its distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The choice of what people label.
+
+    Attributes:
+        method: Whose scores are to be corrected; the first that judges where None.
+        n_labels: Rows of the sheet, at most all.
+        seed: Of the choice, of the order, and of the side on which an answer stands.
+        by: "random" gives all rows the same chance; "uncertainty" more to those that the judge is
+            less sure of, and notes each chance.
+    """
+
+    method: str | None = None
+    n_labels: int = 100
+    seed: int = 0
+    by: Rule = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A sheet to fill in, and what its codes stand for.
+
+    Attributes:
+        rows: Columns code, prompt, answer (or answer_1 and answer_2), label; in random order, and
+            safe for spreadsheets.
+        key: A mapping for each row: code, item, turn, model (or model_a and model_b, in the order
+            shown), probability where chances differ, and fingerprints of the texts.
+        method: Whose judgments are to be corrected.
+        n_judged: Rows that the choice was made from.
+    """
+
+    rows: pl.DataFrame
+    key: Sequence[dict[str, Any]]
+    method: str
+    n_judged: int
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether two answers are compared."""
+        return "answer_1" in self.rows.columns
+
+
+def draw_sheet(result: Result, draw: Draw) -> Sheet:
+    """Choose what people label, and show it without names of models.
+
+    Raises:
+        UsageError: If nothing was judged, or the judge's uncertainty is not known.
+    """
+    context = all_sources(
+        result.frames, result.settings, allow_code=result.allow_code, run=result.path
+    )
+    return sheet_of(msgspec.structs.replace(context, name="labels"), draw)
+
+
+def sheet_of(context: Context, draw: Draw) -> Sheet:
+    """Choose what people label from a run's frames; see `draw_sheet`.
+
+    Raises:
+        UsageError: Likewise.
+    """
+    source = _source(context, draw.method)
+    pairs = source.method.pairs is not None
+    judged = _pairs(context, source) if pairs else _answers(context, source)
+    if judged.is_empty():
+        raise UsageError(f"labels: {source.name!r} has judged nothing")
+    rng = np.random.default_rng(draw.seed)
+    by_doubt = draw.by == "uncertainty"
+    doubt = _doubt(judged, source) if by_doubt else np.ones(len(judged))
+    chances = inclusion_probabilities(doubt, min(draw.n_labels, len(judged)))
+    places = systematic_sample(chances, rng)
+    texts = _Texts(context, source)
+    # The side on which an answer stands is random too, so that habits of the eye favour no model.
+    swapped = rng.random(len(places)) < 0.5
+    width = len(str(len(places)))
+    lines: list[dict[str, str]] = []
+    key: list[dict[str, Any]] = []
+    for number, (place, swap) in enumerate(zip(places, swapped, strict=True), start=1):
+        row = judged.row(int(place), named=True)
+        models = [row["first"], row["second"]] if pairs else [row["model"]]
+        models = models[::-1] if swap else models
+        about = {CODE: f"r{number:0{width}d}", "item": row["item"], "turn": row["turn"]}
+        line = texts.line(about["item"], about["turn"], models)
+        # Equal answers too are labelled by hand: a sheet that is filled in to some row would hold
+        # too many of them if those below stood there already.
+        lines.append({CODE: about[CODE], **line, LABEL: ""})
+        named = zip(("model_a", "model_b") if pairs else ("model",), models, strict=True)
+        key.append(about | dict(named) | ({PROBABILITY: chances[place]} if by_doubt else {}))
+    rows = harmless(pl.DataFrame(lines))
+    for one, shown in zip(key, rows.iter_rows(named=True), strict=True):
+        one[SHOWN] = fingerprints(shown)
+    return Sheet(rows, key, source.name, len(judged))
+
+
+def write_sheet(sheet: Sheet, path: Path, *, force: bool = False) -> tuple[Path, Path]:
+    """Write a sheet as CSV, safe for spreadsheets, and its key file beside it; return both paths.
+
+    Raises:
+        UsageError: If the name does not end in .csv, a file exists, or one can't be written.
+    """
+    if path.suffix.lower() != ".csv":
+        raise UsageError(f"{path}: the name of the file must end in .csv")
+    paths = (path, key_path(path))
+    for one in paths:
+        if one.exists() and not force:
+            raise UsageError(
+                f"{one} exists, and may hold labels; choose another name, or overwrite it with "
+                "--force"
+            )
+    write_text(paths[1], "".join(json.dumps(line) + "\n" for line in sheet.key))
+    # Without the mark spreadsheets take UTF-8 for the encoding of the country.
+    write_text(paths[0], "\ufeff" + frame_text(sheet.rows, "csv"))
+    return paths
+
+
+class _Texts:
+    """Prompts and answers of a run."""
+
+    def __init__(self, context: Context, source: Source) -> None:
+        answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
+        if answers.is_empty():
+            raise UsageError("labels: this run holds no answers to show")
+        answers = answers_behind(answers, source.name)
+        self._answers: dict[tuple[str, str], dict[int, str]] = {}
+        first: dict[str, str] = {}
+        for item, turn, model, prompt, text in answers.select(*_ANSWER, "prompt", "text").rows():
+            self._answers.setdefault((item, model), {})[turn or 1] = text or ""
+            if (turn or 1) == 1:
+                first.setdefault(item, prompt or "")
+        items = columns_of(context.frames, "items", ("item", "prompt", "followups"))
+        self._prompts = {
+            item: [prompt or first.get(item, ""), *(json.loads(more) if more else [])]
+            for item, prompt, more in items.iter_rows()
+        }
+
+    def line(self, item: str, turn: int, models: Sequence[str]) -> dict[str, str]:
+        """Return the questions up to a turn, and the answers of each model to them."""
+        titles = ("answer",) if len(models) == 1 else ("answer_1", "answer_2")
+        found = {"prompt": _numbered(self._prompts.get(item, [""])[:turn])}
+        for title, model in zip(titles, models, strict=True):
+            told = self._answers.get((item, model), {})
+            found[title] = _numbered([told.get(number, "") for number in range(1, turn + 1)])
+        return found
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    """Texts of several turns as one, each with its number; line ends are those of CSV cells."""
+    lines = [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
+    if len(lines) < 2:
+        return "".join(lines)
+    return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(lines, start=1))
+
+
+def _source(context: Context, name: str | None) -> Source:
+    if name is not None:
+        found = source_of(context, name)
+        if not (is_judging(found.method) or (found.scores and found.method.pairs is None)):
+            raise UsageError(f"labels: {name!r} neither scores answers nor compares them")
+        return found
+    judging = [one for one in context.sources if is_judging(one.method)]
+    scoring = [one for one in context.sources if one.scores and one.method.pairs is None]
+    if not (judging or scoring):
+        raise UsageError("labels: no method of this run judges answers")
+    return (judging or scoring)[0]
+
+
+def _pairs(context: Context, source: Source) -> pl.DataFrame:
+    pairs = judged_pairs(context, source)
+    return pairs.with_columns(doubt=(pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt())
+
+
+def _answers(context: Context, source: Source) -> pl.DataFrame:
+    if not source.scores:
+        raise UsageError(f"labels: {source.name!r} has no score of single answers")
+    points = score(context, source, next(iter(source.scores))).means()
+    rows = context.rows_of(source)
+    if _SPREAD not in rows.columns:
+        return points.select(*_ANSWER, doubt=pl.lit(None, pl.Float64))
+    rows = rows.with_columns(pl.col("turn").fill_null(1)) if "turn" in rows.columns else rows
+    spread = rows.group_by(_ANSWER).agg(doubt=pl.col(_SPREAD).mean())
+    return points.join(spread, on=list(_ANSWER), how="left", maintain_order="left").select(
+        *_ANSWER, "doubt"
+    )
+
+
+def _doubt(judged: pl.DataFrame, source: Source) -> NDArray[np.float64]:
+    """How far each score may be off, by the judge's own distribution, shape (n,)."""
+    if judged["doubt"].null_count():
+        raise UsageError(
+            f"labels: {source.name!r} does not say how sure it is of each score; choose --by random"
+        )
+    return judged["doubt"].to_numpy().astype(np.float64)
