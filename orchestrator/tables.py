@@ -55,6 +55,40 @@ class Column(msgspec.Struct, frozen=True):
     digits: int = 3
 
 
+class ModelPair(msgspec.Struct, frozen=True):
+    """Two models and the paired difference of their means.
+
+    Attributes:
+        higher: Name of the model with the higher mean on the points of both.
+        lower: Name of the other.
+        difference: Higher minus lower, with an interval for this pair alone.
+        p_value: Two-sided, of no difference; None where there is none.
+        adjusted_p: The same after Holm's adjustment over all pairs of the comparison.
+        resolvable: Whether the adjusted p-value is below one minus the confidence level.
+    """
+
+    higher: str
+    lower: str
+    difference: Measured
+    p_value: float | None
+    adjusted_p: float | None
+    resolvable: bool
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """All pairs of models, compared by the first measure of a table.
+
+    Attributes:
+        judge: Name; empty where the table has no column of judges.
+        confidence_level: Of each interval, and of all resolvable pairs together.
+        pairs: Every two models.
+    """
+
+    judge: str
+    confidence_level: float
+    pairs: tuple[ModelPair, ...]
+
+
 class Table(msgspec.Struct, frozen=True):
     """One table of a report.
 
@@ -69,6 +103,7 @@ class Table(msgspec.Struct, frozen=True):
         source: Name of the part of the recipe that it is about, where there could be several.
         judge: Whose judgments alone it is about, where that is one of several; else empty.
         warning: Why its numbers are not to be trusted; empty where they are.
+        comparisons: Models by its first measure with intervals, a comparison for each judge.
     """
 
     key: str
@@ -80,6 +115,7 @@ class Table(msgspec.Struct, frozen=True):
     source: str = ""
     judge: str = ""
     warning: str = ""
+    comparisons: tuple[Comparison, ...] = ()
 
 
 def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
@@ -91,6 +127,7 @@ def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
     basis: str = "",
     notes: Sequence[str] = (),
     judge: str = "",
+    comparisons: Sequence[Comparison] = (),
 ) -> Table:
     """A table, checked.
 
@@ -101,7 +138,14 @@ def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
         if len(row) != len(columns):
             raise ValueError(f"{key}: a row of {len(row)} cells under {len(columns)} columns")
     return Table(
-        key, title, tuple(columns), tuple(map(tuple, rows)), basis, tuple(notes), judge=judge
+        key,
+        title,
+        tuple(columns),
+        tuple(map(tuple, rows)),
+        basis,
+        tuple(notes),
+        judge=judge,
+        comparisons=tuple(comparisons),
     )
 
 

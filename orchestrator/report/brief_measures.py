@@ -1,13 +1,14 @@
 """Methods that measure each model by itself, as questions: the order by their first measure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.report.questions import Question, Standing, State
-from orchestrator.tables import Cell, Column, Measured, Table, cell_text
+from orchestrator.report.words import Tested, pairs_apart
+from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text
 
 _MODEL = "model"
 _JUDGE = "judge"
@@ -46,13 +47,15 @@ def _questions(table: Table) -> Iterator[Question]:
     by_judge: dict[str, list[tuple[Cell, ...]]] = {}
     for row in table.rows:
         by_judge.setdefault(str(row[1]) if judged else table.judge, []).append(row)
+    compared = {one.judge: one for one in table.comparisons}
     for judge, rows in by_judge.items():
         known = [
             _Row(str(row[0]), cell) for row in rows if isinstance(cell := row[place], Measured)
         ]
         # Several rows a model are about several measures.
         if len(known) == len(rows) == len({row.model for row in known}) > 1:
-            yield _question(table, table.columns[place], judge, known)
+            pairs = _pairs(known, compared.get(judge if judged else ""))
+            yield _question(table, table.columns[place], judge, known, pairs)
 
 
 def _has_intervals(table: Table, place: int) -> bool:
@@ -60,15 +63,62 @@ def _has_intervals(table: Table, place: int) -> bool:
     return any(isinstance(cell, Measured) and cell.low is not None for cell in cells)
 
 
-def _question(table: Table, column: Column, judge: str, rows: Sequence[_Row]) -> Question:
-    order = sorted(rows, key=lambda row: (row.cell.value is None, -(row.cell.value or 0.0)))
-    pairs = list(combinations([row for row in order if row.cell.value is not None], 2))
-    apart = [(a, b) for a, b in pairs if _is_apart(a.cell, b.cell)]
-    state, answer = _answer(column, order, {(a.model, b.model) for a, b in apart})
-    said = _apart(len(apart), len(pairs))
+class _Pairs(NamedTuple):
+    """Pairs of models, and what tells them apart.
+
+    Attributes:
+        n: All pairs.
+        apart: Those that can be told apart, as (higher, lower).
+        says: The same in a sentence.
+    """
+
+    n: int
+    apart: frozenset[tuple[str, str]]
+    says: Phrase
+
+
+def _pairs(rows: Sequence[_Row], compared: Comparison | None) -> _Pairs:
+    """Return the pairs by their paired differences; by their intervals where there are none."""
+    if compared is None:
+        return _by_intervals(rows)
+    tested = [Tested(one.higher, one.lower, one.p_value, one.resolvable) for one in compared.pairs]
+    says = pairs_apart(tested, compared.confidence_level)
+    if len(tested) > 1:
+        says = phrase(says, " Pairs are compared on the same prompts, Holm-adjusted.")
+    elif tested:
+        says = phrase(says, " They are compared on the same prompts.")
+    apart = frozenset((one.above, one.below) for one in tested if one.resolvable)
+    return _Pairs(len(tested), apart, says)
+
+
+def _by_intervals(rows: Sequence[_Row]) -> _Pairs:
+    """Take models for different where the interval of the higher value ends above the other's.
+
+    Then the difference is significant at the intervals' level however the two depend on each
+    other, since its standard error is at most the sum of theirs.
+    """
+    order = _ordered(row for row in rows if row.cell.value is not None)
+    pairs = list(combinations(order, 2))
+    apart = frozenset(
+        (a.model, b.model)
+        for a, b in pairs
+        if a.cell.low is not None and b.cell.high is not None and a.cell.low > b.cell.high
+    )
+    return _Pairs(len(pairs), apart, _overlap(len(apart), len(pairs)))
+
+
+def _ordered(rows: Iterable[_Row]) -> list[_Row]:
+    """Sort models by their values, the highest first and undefined ones last."""
+    return sorted(rows, key=lambda row: (row.cell.value is None, -(row.cell.value or 0.0)))
+
+
+def _question(
+    table: Table, column: Column, judge: str, rows: Sequence[_Row], pairs: _Pairs
+) -> Question:
+    order = _ordered(rows)
+    state, answer = _answer(column, order, pairs.apart)
     if table.warning:
-        state, said = "withheld", Phrase()
-        answer = phrase("No order of the models: the judge cannot be trusted.")
+        state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
     return Question(
         source=table.source,
@@ -78,17 +128,17 @@ def _question(table: Table, column: Column, judge: str, rows: Sequence[_Row]) ->
         detail=table.warning,
         measure=column.name,
         standings=tuple(_standing(column, row) for row in order),
-        apart=said,
+        apart=Phrase() if table.warning else pairs.says,
         basis=table.basis,
         judge=judge or None,
         is_percent=column.form == "percent",
-        n_pairs=len(pairs),
-        n_apart=0 if table.warning else len(apart),
+        n_pairs=pairs.n,
+        n_apart=0 if table.warning else len(pairs.apart),
     )
 
 
 def _answer(
-    column: Column, order: Sequence[_Row], apart: set[tuple[str, str]]
+    column: Column, order: Sequence[_Row], apart: frozenset[tuple[str, str]]
 ) -> tuple[State, Phrase]:
     measure = Quote(column.name)
     known = [row for row in order if row.cell.value is not None]
@@ -119,7 +169,7 @@ def _answer(
     )
 
 
-def _apart(n_apart: int, n_pairs: int) -> Phrase:
+def _overlap(n_apart: int, n_pairs: int) -> Phrase:
     """Say how many intervals do not overlap: such pairs differ, others may or may not."""
     if not n_pairs:
         return Phrase()
@@ -135,15 +185,6 @@ def _apart(n_apart: int, n_pairs: int) -> Phrase:
     return phrase(
         f"{which[:1].upper()}{which[1:]} {do} (not adjusted for multiple comparisons).{tested}"
     )
-
-
-def _is_apart(high: Measured, low: Measured) -> bool:
-    """Whether the interval of the higher value ends above that of the lower one.
-
-    Then the difference is significant at the intervals' level however the two depend on each
-    other, since its standard error is at most the sum of theirs.
-    """
-    return high.low is not None and low.high is not None and high.low > low.high
 
 
 def _standing(column: Column, row: _Row) -> Standing:

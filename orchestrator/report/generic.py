@@ -72,6 +72,7 @@ def generic_json(table: Table) -> dict[str, Any]:
         "columns": names,
         "rows": rows,
         "notes": list(table.notes),
+        "comparisons": plain(msgspec.to_builtins(table.comparisons)),
     }
 
 

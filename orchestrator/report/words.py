@@ -1,7 +1,7 @@
 """Sentences about a ranking that every format shares; names in them are as given."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator import numbers
 from orchestrator.report.phrases import Name, Part, Phrase, phrase
@@ -46,14 +46,41 @@ def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
 
 def told_apart(analysis: RankingAnalysis) -> Phrase:
     """State the models that can be told apart, over all pairs; empty for none compared."""
-    n_pairs = len(analysis.pairs)
+    if analysis.pairs and analysis.warning:
+        return phrase("Not resolvable: untrusted judgments. The order of the rows is not a result.")
+    tested = [Tested(one.better, one.worse, one.p_value, one.resolvable) for one in analysis.pairs]
+    return pairs_apart(tested, analysis.confidence_level)
+
+
+class Tested(NamedTuple):
+    """Two models and the test of their difference.
+
+    Attributes:
+        above: Name of the better one.
+        below: Name of the other.
+        p_value: Of no difference, for this pair alone; None where there is none.
+        resolvable: Whether they can be told apart among all pairs.
+    """
+
+    above: str
+    below: str
+    p_value: float | None
+    resolvable: bool
+
+
+def pairs_apart(pairs: Sequence[Tested], confidence_level: float) -> Phrase:
+    """State the pairs that can be told apart; empty for no pairs.
+
+    Args:
+        pairs: All pairs that are tested together.
+        confidence_level: Of all resolvable pairs together.
+    """
+    n_pairs = len(pairs)
     if not n_pairs:
         return Phrase()
-    apart = [pair for pair in analysis.pairs if pair.resolvable]
-    if analysis.warning:
-        return phrase("Not resolvable: untrusted judgments. The order of the rows is not a result.")
+    apart = [pair for pair in pairs if pair.resolvable]
     if not apart:
-        return phrase(_none_apart(analysis))
+        return phrase(_none_apart(pairs, 1.0 - confidence_level))
     if len(apart) == n_pairs:
         if n_pairs == 1:
             return phrase("The two models can be told apart.")
@@ -62,39 +89,34 @@ def told_apart(analysis: RankingAnalysis) -> Phrase:
     start = f"{counted} pairs of models can be told apart"
     # The shorter list says it all.
     if 2 * len(apart) > n_pairs:
-        rest = [pair for pair in analysis.pairs if not pair.resolvable]
+        rest = [pair for pair in pairs if not pair.resolvable]
         return phrase(f"{start}; these cannot: ", _listed(rest, "and"), ".")
     return phrase(f"{start}: ", _listed(apart, "over"), ".")
 
 
-def _none_apart(analysis: RankingAnalysis) -> str:
+def _none_apart(pairs: Sequence[Tested], level: float) -> str:
     """Say that no pair is resolvable, and how many pairs would be if each stood alone."""
-    n_pairs = len(analysis.pairs)
-    if n_pairs == 1:
-        none = "the two models cannot be told apart"
-        return f"Not resolvable: {none}. The order of the rows is not a result."
-    none = "no two models can be told apart"
-    level = 1.0 - analysis.confidence_level
-    alone = sum(pair.p_value is not None and pair.p_value < level for pair in analysis.pairs)
-    if not alone:
-        return f"Not resolvable: {none}. The order of the rows is not a result."
-    many = numbers.counted(n_pairs, "pair")
+    models = "the two models cannot" if len(pairs) == 1 else "no two models can"
+    alone = sum(pair.p_value is not None and pair.p_value < level for pair in pairs)
+    if len(pairs) == 1 or not alone:
+        return f"Not resolvable: {models} be told apart. The order of the rows is not a result."
+    many = numbers.counted(len(pairs), "pair")
     return (
-        f"Not resolvable: {none} when all {many} are tested together (Holm, "
+        f"Not resolvable: {models} be told apart when all {many} are tested together (Holm, "
         f"{numbers.level(level)}); taken alone, {numbers.count(alone)} would be. More prompts can "
         "settle the order."
     )
 
 
-def _listed(pairs: Sequence[Pair], word: str) -> list[Part]:
+def _listed(pairs: Sequence[Tested], word: str) -> list[Part]:
     """`a over c, d; b over d`, the first of many pairs."""
-    worse: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
     for pair in pairs[:_MOST_PAIRS]:
-        worse.setdefault(pair.better, []).append(pair.worse)
+        below.setdefault(pair.above, []).append(pair.below)
     parts: list[Part] = []
-    for better, others in worse.items():
+    for above, others in below.items():
         parts += ["; "] if parts else []
-        parts += [Name(better), f" {word} "]
+        parts += [Name(above), f" {word} "]
         for place, other in enumerate(others):
             parts += [", ", Name(other)] if place else [Name(other)]
     left = len(pairs) - _MOST_PAIRS

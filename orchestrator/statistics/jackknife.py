@@ -60,7 +60,8 @@ class Jackknifed:
     @property
     def standard_error(self) -> float:
         """Jackknife standard error (Efron and Stein 1981, doi:10.1214/aos/1176345462)."""
-        return math.sqrt(float(self.errors @ self.errors))
+        # A product by BLAS would depend on its number of threads, and be slow where these wait.
+        return math.sqrt(float(np.square(self.errors).sum()))
 
     @property
     def n_prompts(self) -> int:

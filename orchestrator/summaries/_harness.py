@@ -9,6 +9,7 @@ from orchestrator.clusters import CLUSTER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.judgment.harness.mt_bench import win_rates
 from orchestrator.summaries._clusters import METHODS, mean_of, n_prompts, share_of, without_n
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 VERDICT_COLUMNS: Final = (
@@ -86,6 +87,7 @@ def _ratings(context: Context, title: str, digits: int) -> Table:
         lines,
         basis=_basis(rows),
         notes=_notes(rows, read=read),
+        comparisons=comparisons(rows.filter(OK & _RATED), pl.col("rating"), level),
     )
 
 
@@ -168,6 +170,7 @@ def _models(context: Context, title: str) -> Table:
             "one half",
             *_notes(rows, read=read),
         ],
+        comparisons=comparisons(sides, pl.col("credit"), level),
     )
 
 
@@ -213,6 +216,7 @@ def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
     return rows.select(
         "item",
         CLUSTER,
+        "turn",
         "judge",
         model=f"model_{side}",
         result=pl.when(~known)

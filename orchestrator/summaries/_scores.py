@@ -1,6 +1,6 @@
 """Mean scores: the table of a method from outside this project without a summary of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import polars as pl
@@ -11,7 +11,8 @@ from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import PluginError
 from orchestrator.summaries._clusters import METHODS, mean_of, share_of
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.summaries._comparisons import comparisons
+from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
 
 _UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")
 _NUMBERS: Final = (
@@ -68,7 +69,21 @@ class ScoresSummary(Summary[MethodSettings]):
             notes.append("a score of a pair is the probability that the model beats its opponent")
         table = "scores.judges" if is_judged else "scores"
         columns = (*map(Column, keys), *_NUMBERS)
-        return [make_table(table, "Mean scores", columns, lines, basis=basis, notes=notes)]
+        compared: Sequence[Comparison] = ()
+        if len(source.scores) == 1 and CLUSTER in rows.columns:
+            (score,) = source.scores
+            compared = comparisons(sides, pl.col(score), context.confidence_level)
+        return [
+            make_table(
+                table,
+                "Mean scores",
+                columns,
+                lines,
+                basis=basis,
+                notes=notes,
+                comparisons=compared,
+            )
+        ]
 
 
 def _checked(name: str, columns: Iterable[str], rows: pl.DataFrame) -> list[str]:

@@ -29,6 +29,7 @@ from orchestrator.statistics.length import (
     standardised_length,
 )
 from orchestrator.summaries._clusters import METHODS, share_of, without_n
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._difficulties import Difficulties
 from orchestrator.summaries._harness import OK
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
@@ -128,7 +129,17 @@ class AlpacaEvalSummary(Summary[Config]):
         columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])
         title = f"AlpacaEval: preference over {self.config.baseline}"
         return [
-            make_table("alpaca_eval", title, columns, lines, basis=basis, notes=notes),
+            make_table(
+                "alpaca_eval",
+                title,
+                columns,
+                lines,
+                basis=basis,
+                notes=notes,
+                comparisons=comparisons(
+                    rows.filter(OK), pl.col("preference"), context.confidence_level
+                ),
+            ),
             make_table(
                 "alpaca_eval.lengths", "AlpacaEval: lengths of the outputs", _LENGTHS, lengths
             ),

@@ -7,6 +7,7 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.summaries._clusters import share_of
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (
@@ -26,6 +27,7 @@ class AnswersSummary(Summary[MethodSettings]):
     reads = (
         "item",
         "model",
+        "turn",
         "exact_match",
         "mean_logprob",
         "n_tokens",
@@ -58,6 +60,16 @@ class AnswersSummary(Summary[MethodSettings]):
         notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
         return [
             make_table(
-                "answers", "Answers", _COLUMNS, rows, basis=prompt_words(context.rows), notes=notes
+                "answers",
+                "Answers",
+                _COLUMNS,
+                rows,
+                basis=prompt_words(context.rows),
+                notes=notes,
+                comparisons=comparisons(
+                    context.rows.filter(pl.col("status") == "ok"),
+                    pl.col("exact_match"),
+                    context.confidence_level,
+                ),
             )
         ]

@@ -4,12 +4,13 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.clusters import prompt_words
+from orchestrator.clusters import CLUSTER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.summaries._clusters import mean_of, without_n
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._judged import estimator_table, mass
 from orchestrator.summaries._preferences import preferences
 from orchestrator.tables import Cell, Column, Table, make_table
@@ -75,6 +76,12 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                         int(mine["n_silent"].sum()),
                     ]
                 )
+        sides = [
+            good.select(
+                "item", CLUSTER, "turn", "judge", model=f"model_{side}", score=f"score_{side}"
+            )
+            for side in ("a", "b")
+        ]
         notes = [
             "mean score: over both orders; the second score of a reply is read after the most "
             "likely first one; interval over prompts",
@@ -89,6 +96,9 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 lines,
                 basis=prompt_words(good),
                 notes=notes,
+                comparisons=comparisons(
+                    pl.concat(sides), pl.col("score"), context.confidence_level
+                ),
             )
         ]
         for judge_name, found in preferences(context.rows).by_judge():

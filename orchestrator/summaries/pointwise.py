@@ -10,6 +10,7 @@ from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.summaries._clusters import mean_of, without_n
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._judged import estimator_table, mass, rates_table
 from orchestrator.summaries._preferences import preferences
 from orchestrator.tables import Cell, Column, Table, make_table
@@ -91,7 +92,17 @@ class PointwiseRatingSummary(Summary[Config]):
         ]
         low = f"coverage: probability on the scores; low is below {UNRELIABLE_BELOW:g}"
         tables = [
-            make_table("pointwise.scores", title, _SCORES, scores, basis=basis, notes=notes),
+            make_table(
+                "pointwise.scores",
+                title,
+                _SCORES,
+                scores,
+                basis=basis,
+                notes=notes,
+                comparisons=comparisons(
+                    rows.filter(pl.col("status") == "ok"), pl.col("mean"), context.confidence_level
+                ),
+            ),
             make_table(
                 "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
             ),

@@ -24,6 +24,7 @@ from orchestrator.summaries._clusters import (
     prompts_of,
     without_n,
 )
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._gap_figures import gap_figures
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
@@ -179,7 +180,16 @@ def _models(
         notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
         notes.append(_vocabulary_note(context))
-    return make_table("probdiff", "ProbDiff", _MODELS, lines, basis=basis_of(rows), notes=notes)
+    good = rows.filter(pl.col("status") == "ok")
+    return make_table(
+        "probdiff",
+        "ProbDiff",
+        _MODELS,
+        lines,
+        basis=basis_of(rows),
+        notes=notes,
+        comparisons=comparisons(good, pl.col("d"), level),
+    )
 
 
 def _published(found: Confidence) -> Measured:

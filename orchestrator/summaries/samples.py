@@ -8,6 +8,7 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
+from orchestrator.summaries._comparisons import comparisons
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
@@ -86,7 +87,15 @@ class SamplesSummary(Summary[MethodSettings]):
             METHODS,
         ]
         return [
-            make_table("samples", "Samples", _MODELS, lines, basis=basis_of(rows), notes=notes),
+            make_table(
+                "samples",
+                "Samples",
+                _MODELS,
+                lines,
+                basis=basis_of(rows),
+                notes=notes,
+                comparisons=comparisons(good, pl.col("ell"), level),
+            ),
             make_table(
                 "samples.curve",
                 "Curve of ell",

@@ -1,0 +1,189 @@
+"""Paired differences between models: against scipy, and against `orchestrator compare`."""
+
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import orchestrator
+from orchestrator.report.brief import brief
+from orchestrator.runner.interface.html_report import material
+from orchestrator.summaries._comparisons import comparisons
+from orchestrator.tables import Column, Measured, make_table
+from tests.api.made import recipe
+
+VALUE = pl.col("value")
+
+
+def frame(values, items=None, **columns):
+    """Rows of models on items, each in a cluster of its own."""
+    rows = []
+    for model, of_model in values.items():
+        names = [f"i{k}" for k in range(len(of_model))] if items is None else items
+        rows.append(
+            pl.DataFrame({"item": names, "value": of_model}).with_columns(model=pl.lit(model))
+        )
+    found = pl.concat(rows, how="vertical_relaxed")
+    return found.with_columns(cluster=pl.col("item"), **columns)
+
+
+def dependent(n=40, models=3, seed=0):
+    """Models that differ little where items differ much."""
+    rng = np.random.default_rng(seed)
+    level = rng.normal(0, 5, n)
+    return {f"m{k}": (level + k + rng.normal(0, 0.5, n)).tolist() for k in range(models)}
+
+
+def test_a_point_an_item_is_the_paired_t_test():
+    values = dependent()
+    (found,) = comparisons(frame(values), VALUE, 0.9)
+    assert [(one.higher, one.lower) for one in found.pairs] == [
+        ("m1", "m0"),
+        ("m2", "m0"),
+        ("m2", "m1"),
+    ]
+    for one in found.pairs:
+        test = stats.ttest_rel(values[one.higher], values[one.lower])
+        assert one.p_value == pytest.approx(test.pvalue)
+        low, high = test.confidence_interval(0.9)
+        assert (one.difference.low, one.difference.high) == pytest.approx((low, high))
+        assert one.difference.value == pytest.approx(
+            np.mean(values[one.higher]) - np.mean(values[one.lower])
+        )
+    assert all(one.resolvable for one in found.pairs)
+
+
+def test_p_values_are_adjusted_by_holm_over_the_pairs_of_a_judge():
+    rng = np.random.default_rng(5)
+    values = {f"m{k}": rng.normal(0.25 * k, 1, 30).tolist() for k in range(4)}
+    (found,) = comparisons(frame(values), VALUE, 0.95)
+    pairs = sorted(found.pairs, key=lambda one: one.p_value or 0.0)
+    p_values = np.array([one.p_value for one in pairs], np.float64)
+    expected = np.maximum.accumulate(p_values * np.arange(6, 0, -1))
+    assert [one.adjusted_p for one in pairs] == pytest.approx(np.minimum(expected, 1.0))
+    assert [one.resolvable for one in pairs] == (expected < 0.05).tolist()
+    assert len({one.resolvable for one in pairs}) == 2
+
+
+def test_only_points_of_both_count_and_each_once():
+    values = {"a": [1.0, 2.0, 4.0, None, 100.0], "b": [0.0, 1.5, 3.0, 50.0, None]}
+    again = frame({"a": [3.0]}, ["i0"])
+    rows = pl.concat([frame(values), again])
+    ((one,),) = (found.pairs for found in comparisons(rows, VALUE, 0.95))
+    # The first item of a has two rows, of mean 2.
+    assert one.difference.value == pytest.approx(np.mean([2.0 - 0.0, 2.0 - 1.5, 4.0 - 3.0]))
+    assert one.difference.n == 3
+
+
+def test_turns_are_points_of_their_own_and_clusters_the_units():
+    rng = np.random.default_rng(2)
+    values = {"a": rng.normal(size=24).tolist(), "b": rng.normal(size=24).tolist()}
+    items = [f"i{k // 2}" for k in range(24)]
+    rows = frame(values, items).with_columns(
+        turn=pl.Series([1 + k % 2 for k in range(24)] * 2), cluster=pl.col("item")
+    )
+    ((one,),) = (found.pairs for found in comparisons(rows, VALUE, 0.95))
+    gaps = (np.array(values[one.higher]) - values[one.lower]).reshape(12, 2).mean(axis=1)
+    assert one.difference.n == 12
+    assert one.p_value == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue)
+
+
+def test_judges_are_compared_apart_and_names_may_be_anything():
+    values = {"item": [1.0, 2.0, 3.0, 5.0], "value": [0.0, 0.5, 1.5, 2.0], "": [9.0, 9.5, 9.0, 9.9]}
+    rows = pl.concat([frame(values, judge=pl.lit(name)) for name in ("value", "turn")])
+    found = comparisons(rows, VALUE, 0.95)
+    assert [one.judge for one in found] == ["value", "turn"]
+    assert found[0].pairs == found[1].pairs
+    named = {frozenset((one.higher, one.lower)) for one in found[0].pairs}
+    assert named == set(map(frozenset, combinations(values, 2)))
+
+
+@pytest.mark.parametrize(
+    "rows", [frame({"a": [None, None]}), frame({"a": []}), frame({"a": [1.0]})]
+)
+def test_nothing_to_compare_gives_no_pairs(rows):
+    assert [one.pairs for one in comparisons(rows, VALUE, 0.95)] in ([], [()])
+
+
+def test_models_without_a_common_item_are_not_told_apart():
+    rows = pl.concat([frame({"a": [1.0, 2.0]}, ["x", "y"]), frame({"b": [3.0, 4.0]}, ["v", "w"])])
+    ((one,),) = (found.pairs for found in comparisons(rows, VALUE, 0.95))
+    assert one.p_value is None
+    assert one.adjusted_p is None
+    assert not one.resolvable
+    assert one.difference == Measured(None, n=0, why="no points in common")
+
+
+def test_equal_models_are_not_told_apart():
+    ((one,),) = (
+        found.pairs for found in comparisons(frame({"a": [1.0] * 9, "b": [1.0] * 9}), VALUE, 0.95)
+    )
+    assert one.p_value == 1.0
+    assert not one.resolvable
+
+
+def question(values):
+    """The question of a table of these means."""
+    columns = [Column("model"), Column("mean d", "signed")]
+    lines = []
+    for model, of_model in values.items():
+        interval = stats.t.interval(0.95, len(of_model) - 1, np.mean(of_model), stats.sem(of_model))
+        low, high = map(float, interval)
+        lines.append((model, Measured(float(np.mean(of_model)), low, high)))
+    compared = comparisons(frame(values), VALUE, 0.95)
+    table = make_table("t", "t", columns, lines, basis="40 prompts", comparisons=compared)
+    (found,) = brief(tables=[table]).questions
+    return found
+
+
+def test_models_are_told_apart_by_differences_where_their_intervals_overlap():
+    found = question(dependent())
+    best, second, _ = found.standings
+    assert best.low < second.high
+    assert found.state == "answered"
+    assert found.answer.text().startswith("Highest mean d: m2 ")
+    assert ", then m1 " in found.answer.text()
+    assert found.n_apart == found.n_pairs == 3
+    assert found.apart.text() == (
+        "All 3 pairs of models can be told apart. Pairs are compared on the same prompts, "
+        "Holm-adjusted."
+    )
+
+
+def test_models_that_are_alike_have_no_winner():
+    rng = np.random.default_rng(11)
+    found = question({f"m{k}": rng.normal(size=12).tolist() for k in range(3)})
+    assert found.state == "open"
+    assert "; not clearly above " in found.answer.text()
+    assert found.apart.text().startswith("Not resolvable: no two models can be told apart")
+
+
+def test_the_first_screen_says_what_compare_says():
+    models = {
+        "weak": {"server": "fake", "weights": "a:0.2"},
+        "middle": {"server": "fake", "weights": "m:0.6"},
+        "strong": {"server": "fake", "weights": "b:0.9"},
+        "judge": {"server": "fake", "weights": "j:1.0"},
+    }
+    rows = [
+        {"question": f"Question {n}?", "answer": str(n), "group": n // 3, "level": n}
+        for n in range(30)
+    ]
+    methods = [{"kind": "pointwise", "judges": ["judge"], "answer": {"max_tokens": 4}}]
+    result = orchestrator.run(recipe(rows, models=models, methods=methods))
+    found = next(one for one in result.tables if one.comparisons).comparisons[0].pairs
+    said = orchestrator.compare(result, by="model", scores=["pointwise.mean"]).to_frame()
+    assert len(said) == len(found) == 3
+    for one in found:
+        both = pl.col("first").is_in([one.higher, one.lower]) & pl.col("second").is_in(
+            [one.higher, one.lower]
+        )
+        row = said.row(by_predicate=both, named=True)
+        assert one.difference.value == pytest.approx(abs(row["difference"]))
+        assert one.p_value == pytest.approx(row["p_value"])
+        assert one.adjusted_p == pytest.approx(row["adjusted_p"])
+        assert one.resolvable == row["resolved"]
+    (asked,) = (one for one in material(result).brief.questions if one.source == "pointwise")
+    assert asked.n_apart == int(said["resolved"].sum())
