@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.runner.api import Citation as Citation
     from orchestrator.runner.api import Comparison as Comparison
     from orchestrator.runner.api import GateResult as GateResult
+    from orchestrator.runner.api import Merged as Merged
     from orchestrator.runner.api import Plan as Plan
     from orchestrator.runner.api import Recipe as Recipe
     from orchestrator.runner.api import Result as Result
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from orchestrator.runner.api import acompare as acompare
     from orchestrator.runner.api import agate as agate
     from orchestrator.runner.api import aload as aload
+    from orchestrator.runner.api import amerge as amerge
     from orchestrator.runner.api import aplan as aplan
     from orchestrator.runner.api import arun as arun
     from orchestrator.runner.api import check as check
     from orchestrator.runner.api import compare as compare
     from orchestrator.runner.api import gate as gate
     from orchestrator.runner.api import load as load
+    from orchestrator.runner.api import merge as merge
     from orchestrator.runner.api import plan as plan
     from orchestrator.runner.api import run as run
 
@@ -49,6 +52,7 @@ __all__ = [
     "Fault",
     "GateResult",
     "LaunchError",
+    "Merged",
     "MethodError",
     "NotAllowedError",
     "OrchestratorError",
@@ -66,12 +70,14 @@ __all__ = [
     "acompare",
     "agate",
     "aload",
+    "amerge",
     "aplan",
     "arun",
     "check",
     "compare",
     "gate",
     "load",
+    "merge",
     "plan",
     "run",
 ]

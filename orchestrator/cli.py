@@ -29,6 +29,7 @@ from orchestrator.runner.commands.options import (
     labels_options,
     limit_options,
     listing_options,
+    merge_options,
     new_options,
     probe_options,
     quiet_option,
@@ -344,6 +345,13 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
             "recover what is readable in a damaged run",
         )
     )
+    merge = _command(
+        commands,
+        "merge",
+        "runner.commands.merging:merge",
+        "put runs of one recipe together into one run",
+    )
+    merge_options(merge)
     gc = _command(
         commands, "gc", "runner.commands.gc:gc", "delete outcomes that no recipe of a run needs"
     )

@@ -23,6 +23,7 @@ from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.comparing.gating import gate, hold
 from orchestrator.runner.interface.checking import check, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.citation import Citation
+from orchestrator.runner.interface.merging import Merged, merge
 from orchestrator.runner.interface.on_end import own_hook
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import Result, load, read
@@ -42,6 +43,7 @@ __all__ = [
     "Citation",
     "Comparison",
     "GateResult",
+    "Merged",
     "Plan",
     "Recipe",
     "Result",
@@ -49,12 +51,14 @@ __all__ = [
     "acompare",
     "agate",
     "aload",
+    "amerge",
     "aplan",
     "arun",
     "check",
     "compare",
     "gate",
     "load",
+    "merge",
     "plan",
     "read",
     "run",
@@ -447,6 +451,31 @@ async def agate(
         confidence_level=confidence_level,
         allow_code=allow_code,
     )
+    return await in_thread(lambda _: call())
+
+
+async def amerge(
+    *runs: str | PathLike[str],
+    into: str | PathLike[str],
+    accept_server_change: bool = False,
+) -> Merged:
+    """Put runs together without blocking the event loop; see `merge`.
+
+    Args:
+        runs: As in `merge`.
+        into: As in `merge`.
+        accept_server_change: As in `merge`.
+
+    Returns:
+        As `merge`.
+
+    Raises:
+        OrchestratorError: As `merge`.
+
+    Example:
+        >>> merged = await orchestrator.amerge("runs/a", into="runs/all")  # doctest: +SKIP
+    """
+    call = partial(merge, *runs, into=into, accept_server_change=accept_server_change)
     return await in_thread(lambda _: call())
 
 

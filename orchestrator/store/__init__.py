@@ -1,6 +1,7 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
 from orchestrator.store.blobs import damaged
+from orchestrator.store.ended import EndedStore, check_ended, opened
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -15,6 +16,7 @@ from orchestrator.store.entries import (
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
 from orchestrator.store.lending import Lender, Lent
+from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, newest
 from orchestrator.store.salvage import Salvaged, damaged_files, salvage
@@ -23,7 +25,9 @@ from orchestrator.store.store import Store
 __all__ = [
     "FRAMES",
     "ROLES",
+    "EndedStore",
     "FailureCount",
+    "FromRun",
     "Lender",
     "Lent",
     "Origin",
@@ -38,12 +42,16 @@ __all__ = [
     "StoredServer",
     "StoredUnit",
     "Unplanned",
+    "check_ended",
     "damaged",
     "damaged_files",
     "drop",
     "is_network_fs",
+    "merge",
     "newest",
+    "opened",
     "plan_hashes",
+    "put_in_place",
     "salvage",
     "unplanned",
 ]

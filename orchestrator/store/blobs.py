@@ -133,6 +133,16 @@ def is_checked(blob: bytes) -> bool:
     return blob[:1] == bytes((VERSION,))
 
 
+def check(blob: bytes, belonging: bytes = b"") -> None:
+    """Hold a blob, its key and arrays to their checksums, where it has any.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
+    _checked_body(blob)
+    check_belonging(blob, belonging)
+
+
 def check_belonging(blob: bytes, belonging: bytes) -> None:
     """Hold key and arrays to the checksum in the blob that they belong to, where it has one.
 

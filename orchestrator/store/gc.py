@@ -7,7 +7,7 @@ Where either is cut off, the store is as it was before it.
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -100,7 +100,7 @@ def drop(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
     with contextlib.closing(writer) as connection, _explained(path):
         with schema.transaction(connection):
             found = _find(connection, keys, plans)
-            _drop_outcomes(connection, found.rows)
+            drop_outcomes(connection, found.rows)
             for stale in (_STALE_UNITS, _STALE_PLACES, _STALE_PLANS):
                 connection.execute(f"DELETE FROM {stale}", (found.kept_plans,))  # noqa: S608
         connection.execute("VACUUM")
@@ -129,8 +129,14 @@ def _find(connection: sqlite3.Connection, keys: Set[bytes], plans: Set[bytes]) -
     return _Found(said, rows, kept_plans)
 
 
-def _drop_outcomes(connection: sqlite3.Connection, rows: list[int]) -> None:
-    """Take outcomes out of their table, of the index of keys, and of what is summed."""
+def drop_outcomes(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
+    """Take outcomes out of their table, of the index of keys, and of what is summed.
+
+    A key that the index gives to another row stays.
+
+    Raises:
+        StoreError: If one is damaged.
+    """
     sums: defaultdict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
     failures: Counter[tuple[int, int, int]] = Counter()
     for first in range(0, len(rows), _AT_ONCE):
@@ -146,8 +152,8 @@ def _drop_outcomes(connection: sqlite3.Connection, rows: list[int]) -> None:
             group[:] = [a - b for a, b in zip(group, taken, strict=True)]
             if isinstance(outcome, Failure):
                 failures[model, cause, outcome.status] += 1
-            gone.append((key,))
-        connection.executemany("DELETE FROM outcome_key WHERE key=?", gone)
+            gone.append((key, *number))
+        connection.executemany("DELETE FROM outcome_key WHERE key=? AND row=?", gone)
         connection.executemany("DELETE FROM outcome_key_new WHERE row=?", part)
         connection.executemany("DELETE FROM outcome WHERE id=?", part)
     connection.executemany(ADD_UP, [(*group, *less) for group, less in sums.items()])

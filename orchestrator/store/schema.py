@@ -264,6 +264,41 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(f"{path}: {error}: {advice}")
 
 
+def damaged_file(path: Path, what: str) -> StoreError:
+    """Return the error for a store that is not as it was written, with the remedy."""
+    return StoreError(f"{path} is damaged: {what}. {REPAIR}")
+
+
+def connect_uri(uri: str) -> sqlite3.Connection:
+    """A connection to the file of a URI; it may attach others by theirs."""
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema=OFF")
+    return connection
+
+
+def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = True) -> None:
+    """See that a connection is to a store of a version that can be read.
+
+    Args:
+        connection: To the file.
+        path: Of the file, for messages.
+        whole: See also that it has all tables of a store and nothing else.
+
+    Raises:
+        RunDirectoryError: If it is another program's, empty, or of another version.
+        StoreError: If it does not hold the tables of a store.
+    """
+    if _check(connection, path):
+        raise RunDirectoryError(f"{path} is empty: no run has been started there")
+    if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
+        raise OtherVersionError(
+            f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
+            f"recipe again: this upgrades it, keeps every outcome and requests what is missing"
+        )
+    if whole:
+        check_objects(connection, path)
+
+
 def connect_damaged(path: Path) -> sqlite3.Connection:
     """A connection to what may be no whole store; fails as `connect_reader` does.
 
@@ -282,15 +317,7 @@ def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: 
     connection = _connect(path, mode, busy_s, kind)
     try:
         connection.execute("PRAGMA query_only=1")
-        if _check(connection, path):
-            raise RunDirectoryError(f"{path} is empty: no run has been started there")
-        if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
-            raise OtherVersionError(
-                f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
-                f"recipe again: this upgrades it, keeps every outcome and requests what is missing"
-            )
-        if whole:
-            check_objects(connection, path)
+        check_store(connection, path, whole=whole)
     except (sqlite3.Error, OrchestratorError):
         connection.close()
         raise

@@ -299,6 +299,21 @@ def limit_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("n", metavar="N", type=int, help="maximum number of concurrent requests")
 
 
+def merge_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator merge`."""
+    command.add_argument(
+        "runs", nargs="+", metavar="RUN", help="folders of runs, or their names in runs/"
+    )
+    command.add_argument(
+        "--into", required=True, metavar="DIR", help="folder of the merged run"
+    )  # fmt: skip
+    command.add_argument(
+        "--accept-server-change",
+        action="store_true",
+        help="merge even if different servers answered for a model",
+    )
+
+
 def gc_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator gc`, after the run."""
     command.add_argument(

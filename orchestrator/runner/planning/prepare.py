@@ -165,11 +165,11 @@ def describe_change(
     changes.extend(f"{key} changed" for key in plain if old.get(key) != new.get(key))
     if old.get("methods") != new.get("methods"):
         who = f" (judge: {', '.join(judges)})" if judges else ""
-        changes.append(f"{_method_changes(old.get('methods'), new.get('methods'))}{who}")
+        changes.append(f"{method_changes(old.get('methods'), new.get('methods'))}{who}")
     return changes
 
 
-def _method_changes(old: object, new: object) -> str:
+def method_changes(old: object, new: object) -> str:
     """Name the settings of the methods that differ, by dotted path."""
     paths: list[str] = []
 

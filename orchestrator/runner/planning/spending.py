@@ -1,5 +1,8 @@
 """Spending of a run, kept in its store between calls."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import msgspec
 
 from orchestrator.errors import UsageError
@@ -7,12 +10,13 @@ from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Store, damaged
 
-_SPENT = "spent"
+SPENT = "spent"
+"""Key of what a run spent in its store."""
 
 
 def keep_spent(store: Store, budget: Budget) -> None:
     """Write down what is spent."""
-    store.set_meta(_SPENT, msgspec.json.encode(budget.spent).decode())
+    store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
 
 
 def budget_of(prepared: Prepared, store: Store) -> Budget:
@@ -65,8 +69,27 @@ def spent_by(store: Store) -> Spent | None:
     Raises:
         StoreError: If that can't be read.
     """
-    text = store.get_meta(_SPENT)
+    return _decoded(store.get_meta(SPENT), store.path)
+
+
+def add_spent(texts: Mapping[Path, str | None]) -> str | None:
+    """Return what several runs spent together, as a store keeps it; None where none kept it.
+
+    Args:
+        texts: What each kept, by its store.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
+    found = [spent for path, text in texts.items() if (spent := _decoded(text, path)) is not None]
+    if not found:
+        return None
+    sums = {name: sum(getattr(spent, name) for spent in found) for name in Spent.__struct_fields__}
+    return msgspec.json.encode(Spent(**sums)).decode()
+
+
+def _decoded(text: str | None, path: Path) -> Spent | None:
     try:
         return None if text is None else msgspec.json.decode(text, type=Spent)
     except msgspec.MsgspecError as error:
-        raise damaged(f"{store.path}: what was spent is", error) from error
+        raise damaged(f"{path}: what was spent is", error) from error

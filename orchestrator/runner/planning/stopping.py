@@ -20,7 +20,7 @@ from orchestrator.units import Plan
 
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
-_RULE = "stopping rule"
+RULE = "stopping rule"
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
 def remember_rule(rule: StoppingRule | None, store: Store) -> None:
     """Keep the rule in the store, so that it can be read without the recipe."""
     text = msgspec.json.encode(rule).decode()
-    if (store.get_meta(_RULE) or "null") != text:
-        store.set_meta(_RULE, text)
+    if (store.get_meta(RULE) or "null") != text:
+        store.set_meta(RULE, text)
 
 
 def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
@@ -172,7 +172,7 @@ def read_orders(store: Store) -> Orders | None:
     Raises:
         StoreError: If the rule is damaged.
     """
-    plan_id, text = store.current_plan, store.get_meta(_RULE)
+    plan_id, text = store.current_plan, store.get_meta(RULE)
     if plan_id is None or text is None:
         return None
     try:

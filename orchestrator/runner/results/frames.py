@@ -41,7 +41,8 @@ from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 from orchestrator.units import Plan
 
-_UNITS = "units"
+UNITS = "units"
+"""Key of the number of units of the plan in a store."""
 _EXPORTED = ".exported"
 # Columns that tell the unit of a row.
 _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
@@ -69,7 +70,7 @@ def remember_schemas(plan: Plan, store: Store) -> None:
     for key, text in (
         (FRAMES, msgspec.json.encode(schemas).decode()),
         (ROLES, msgspec.json.encode(row_roles).decode()),
-        (_UNITS, str(len(plan))),
+        (UNITS, str(len(plan))),
     ):
         if store.get_meta(key) != text:
             store.set_meta(key, text)
@@ -108,7 +109,7 @@ def completeness(store: Store, frames: FrameFiles, n_not_needed: int | None = No
 
 
 def _counted(store: Store, n_not_needed: int | None) -> Completeness:
-    plan_id, total = store.current_plan, store.get_meta(_UNITS)
+    plan_id, total = store.current_plan, store.get_meta(UNITS)
     if plan_id is None or total is None:
         return Completeness()
     if n_not_needed is None:
