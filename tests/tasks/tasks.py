@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 import orchestrator
+from orchestrator import __version__
 from orchestrator.store import Store
 from tests.docs.reader import Reader, Step
 from tests.tasks.viewer import Viewer
@@ -82,6 +83,7 @@ def text(reader: Reader, name: str) -> str:
 
 
 def first_run(reader: Reader) -> None:
+    assert steps(reader, "orchestrator --version")[0].output.endswith(f" {__version__}\n")
     calls = steps(reader, "orchestrator run pairwise_ranking")
     assert sent(calls[0]) > 0
     assert sum(map(sent, calls)) == stored(reader, "pairwise_ranking")
@@ -96,7 +98,8 @@ def first_run(reader: Reader) -> None:
 def running_servers(reader: Reader) -> None:
     recipe = orchestrator.Recipe.from_yaml(reader.folder / "first.yaml")
     models = recipe.settings["models"]
-    assert list(models) == ["novice", "expert", "judge"]
+    assert list(models) == ["judge", "novice", "expert"]
+    assert recipe.settings["dataset"]["kind"] == "demo"
     assert {model["base_url"] for model in models.values()} == {f"http://127.0.0.1:{reader.port}"}
     assert ranked(load(reader, "first")) == ["expert", "novice"]
 
@@ -118,6 +121,8 @@ def own_dataset(reader: Reader) -> None:
 
 
 def add_a_model(reader: Reader) -> None:
+    planned = steps(reader, "orchestrator plan ranking.yaml")[0].output
+    assert "apprentice" in planned.partition("total")[0]
     first, second = map(sent, steps(reader, "orchestrator run ranking.yaml"))
     # Its answers, and judgments of two pairs in two orders.
     assert 0 < second <= 10 + 10 * 2 * 2
@@ -131,6 +136,8 @@ def interrupt(reader: Reader) -> None:
     assert sent(second) > 0
     assert sent(first) + sent(second) == stored(reader, "patient")
     assert len(load(reader, "patient").frames["judgments"]) == 40
+    limits = load(reader, "patient").settings["models"]["judge"]["limits"]
+    assert limits["requests_per_minute"] == 6000
     said = text(reader, "ended.txt").splitlines()
     assert [line.partition(",")[0] for line in said] == [
         "patient: interrupted",
@@ -209,6 +216,7 @@ def paper_table(reader: Reader) -> None:
     assert figures
     assert all(figure.read_bytes().startswith(b"%PDF") for figure in figures)
     assert text(reader, "paper.bib").startswith("@")
+    assert "expert" in text(reader, "paper.html")
 
 
 def notebook(reader: Reader) -> None:
