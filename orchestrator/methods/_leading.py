@@ -66,6 +66,10 @@ class LedSettings(MethodSettings):
         """Labels that the judge is asked for, as they stand in its reply."""
         return ()
 
+    def elsewhere(self) -> tuple[str, ...]:
+        """Texts other than the prompt that may show the judge its labels."""
+        return (self.system, *(example.reply for example in self.examples))
+
     def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:  # noqa: ARG002 (of subclasses)
         """Return examples made of an item with a reference, where a setting asks for them."""
         return ()

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
-from orchestrator.methods._leading import LedSettings
 from orchestrator.prompts import PromptError, render
 from orchestrator.records import Label
 from orchestrator.settings import Settings
@@ -104,34 +103,82 @@ def levels_of(probabilities: Sequence[float], labels: Sequence[OwnLabel]) -> tup
     return tuple(found)
 
 
+def spanned(data: Any) -> Any:  # noqa: ANN401 (of a recipe)
+    """Settings whose `scale` goes from the lowest value of their `labels` to the highest."""
+    entries = data.get("labels") if isinstance(data, dict) else None
+    if not isinstance(entries, list | tuple) or "scale" in data:
+        return data
+    given = [one.get("value") for one in entries if isinstance(one, dict)]
+    values = [value for value in given if type(value) is int]
+    if len(values) == len(entries) > 1:
+        return {**data, "scale": (min(values), max(values))}
+    return data
+
+
+def checked_grades(labels: Sequence[OwnLabel], scale: tuple[int, int]) -> None:
+    """Check labels that stand for scores.
+
+    Raises:
+        ValueError: If they are not ordered, do not span the scale, or can't be told apart.
+    """
+    values = [one.value for one in labels]
+    if values != sorted(values) or values[0] == values[-1]:
+        raise ValueError("labels go from worst to best: their values ascend")
+    if (values[0], values[-1]) != tuple(scale):
+        raise ValueError(
+            f"scale must go from the lowest value of a label to the highest, "
+            f"{values[0]} to {values[-1]}; omit it"
+        )
+    refuse_alike([one.label() for one in labels])
+
+
+def over_scale(
+    probabilities: Sequence[float], labels: Sequence[OwnLabel], scale: tuple[int, int]
+) -> tuple[float, ...]:
+    """Return the probability of every score; 0 where no label stands for it.
+
+    Args:
+        probabilities: Of the labels, shape (n,).
+        labels: From worst to best.
+        scale: Lowest and highest score.
+    """
+    low, high = scale
+    found = [0.0] * (high - low + 1)
+    for p, label in zip(probabilities, labels, strict=True):
+        found[label.value - low] += p
+    return tuple(found)
+
+
 def check_shown(
-    config: LedSettings, template: str, fields: Mapping[str, str], *, is_led: bool
+    template: str,
+    fields: Mapping[str, str],
+    labels: Sequence[Label],
+    elsewhere: Sequence[str] | None = None,
 ) -> None:
     """Refuse a prompt that shows none of the labels: the judge could only guess their form.
 
     Args:
-        config: Of the method.
         template: A template of the user.
         fields: Values for all that it may show.
-        is_led: Examples of the dataset show labels.
+        labels: That the judge is asked for.
+        elsewhere: Other texts that the judge is shown, the first its system prompt; None where a
+            method has no such settings.
 
     Raises:
-        ValueError: If neither prompt, system prompt nor examples show a label.
+        ValueError: If none of these texts shows a label.
     """
-    if is_led:
-        return
     try:
         shown = render(template, dict(fields))
     except PromptError:
         # It depends on what an item holds; the judge's coverage will tell.
         return
-    labels = config.verdicts()
-    texts = [shown, config.system, *(example.reply for example in config.examples)]
+    texts = (shown, *(elsewhere or ()))
     if labels and not any(_shows(text, label) for text in texts for label in labels):
         names = ", ".join(label.name for label in labels[:5])
+        where = "in it" if elsewhere is None else "in it, or in `system`"
         raise ValueError(
             f"the template shows none of the labels ({names}{', …' if labels[5:] else ''}); name "
-            "them in it, or in `system`"
+            f"them {where}"
         )
 
 

@@ -2,8 +2,8 @@
 
 The answers and rewritings are those of `probdiff` with the same settings, drawn once for both. The
 judge sees the rewriting and the answer as (A, B) and as (B, A), and what is read is its whole
-distribution, as in `pairwise_ranking`. So d can be held against a judge: the conflict degree of
-Table 6 is the analysis `conflict`.
+distribution over the labels of `pairwise_ranking`, or over labels of one's own. So d can be held
+against a judge: the conflict degree of Table 6 is the analysis `conflict`.
 
 Source: Xia et al., "Language Models can Evaluate Themselves via Probability Discrepancy" (Findings
 of ACL 2024), section 5.2, which has GPT-4 and people say whether a rewriting improved an answer.
@@ -14,9 +14,15 @@ its verdict is the likeliest label of both orders together. Equal texts are not 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from orchestrator.ask import Ask
 from orchestrator.contracts.method import Columns, Companion, Method, ModelName, Stage
@@ -29,22 +35,28 @@ from orchestrator.methods._judging import (
     needs_of,
     stages_of,
 )
+from orchestrator.methods._own_labels import PairLabels
 from orchestrator.methods._pairwise import FIELDS, pair_prompt
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
 from orchestrator.prompts import pairwise
+from orchestrator.prompts.pairwise import LabelSet
+from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Messages, Row, Unit
-
-_LABELS: Final = pairwise_ranking.LABELS["five"]
 
 
 class Config(RewritingSettings):
     """Settings of `judged_rewrites`."""
 
     judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
-    judge_prompt: str = Field(
+    judge_prompt: TemplateText = Field(
         "judgment_distribution",
         description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
-        "template with prompt, reference, answer_a and answer_b.",
+        "template (or a .j2 file) with prompt, reference, answer_a and answer_b.",
+    )
+    labels: LabelSet | PairLabels = Field(
+        "five",
+        description="Labels of the judge: five, three, two, or a list of your own, as in "
+        "pairwise_ranking.",
     )
     chain_of_thought: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -62,11 +74,22 @@ class Config(RewritingSettings):
         shown = ("answer_a", "answer_b")
         return checked_prompt(value, pairwise.NAMES, FIELDS, shown)
 
+    @model_validator(mode="after")
+    def _labels_are_shown(self) -> Self:
+        pairwise_ranking.check_labels(self.labels, {"judge_prompt": self.judge_prompt})
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A fingerprint is made of the settings: one that came later must not change it unset.
+        return {k: v for k, v in write(self).items() if (k, v) != ("labels", "five")}
+
     def judging(self) -> pairwise_ranking.Config:
         """The settings of the judge alone."""
         return pairwise_ranking.Config(
             judges=self.judges,
             prompt=self.judge_prompt,
+            labels=self.labels,
             chain_of_thought=self.chain_of_thought,
             reasoning=self.reasoning,
         )
@@ -131,7 +154,8 @@ class JudgedRewrites(Method[Config]):
         config = self.config
         made = await rewrite(unit, ask, config)
         turns = [found.turn for found in made]
-        template = config.judging().template()
+        judging = config.judging()
+        template, verdicts = judging.template(), judging.verdicts()
         prompts: list[Messages] = []
         for at, (turn, first, last) in enumerate(made):
             if first.text != last.text:
@@ -140,7 +164,8 @@ class JudgedRewrites(Method[Config]):
                 # Earlier turns are the same in both.
                 prompts.append(pair_prompt(template, unit.item, rewritten, answered))
                 prompts.append(pair_prompt(template, unit.item, answered, rewritten))
-        read = iter(await judge_prompts(ask, unit.judge, prompts, _LABELS, config.judging(), unit))
+        read = await judge_prompts(ask, unit.judge, prompts, verdicts, judging, unit)
+        orders = iter([pairwise_ranking.order_of(one, config.labels) for one in read])
         rows = []
         for turn, first, last in made:
             row = {
@@ -155,17 +180,17 @@ class JudgedRewrites(Method[Config]):
             if first.text == last.text:
                 row["verdict"] = 0.0
                 continue
-            ab, ba = next(read), next(read)
-            judged = judge_pair(ab.probabilities, ba.probabilities)
+            ab, ba = next(orders), next(orders)
+            judged = judge_pair(ab.levels, ba.levels)
             row |= {
-                "p_ab": list(ab.probabilities),
-                "p_ba": list(reversed(ba.probabilities)),
-                "coverage_ab": ab.distribution.coverage,
-                "coverage_ba": ba.distribution.coverage,
+                "p_ab": list(ab.levels),
+                "p_ba": list(reversed(ba.levels)),
+                "coverage_ab": ab.coverage,
+                "coverage_ba": ba.coverage,
                 "prefer_rewriting_ab": judged.prefer_ab,
                 "prefer_rewriting_ba": judged.prefer_ba,
                 "prefer_rewriting": judged.prefer,
                 "verdict": judged.mode_pre,
-                "exact": ab.distribution.exact and ba.distribution.exact,
+                "exact": ab.exact and ba.exact,
             }
         return rows

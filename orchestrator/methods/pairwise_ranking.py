@@ -19,7 +19,7 @@ stands, after the trace's own tokens, and averaged over traces; a trace without 
 and without any there is no judgment, which is not a tie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final, Self
 
@@ -62,6 +62,42 @@ LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
 _TWO: Final = 2
 
 
+def verdicts_of(chosen: LabelSet | Sequence[OwnLabel]) -> tuple[Label, ...]:
+    """Return the labels of a set, from "A much better" to "B much better"."""
+    return LABELS[chosen] if isinstance(chosen, str) else tuple(one.label() for one in chosen)
+
+
+def check_labels(
+    chosen: LabelSet | Sequence[OwnLabel],
+    prompt: Mapping[str, str],
+    elsewhere: Sequence[str] | None = None,
+    *,
+    is_led: bool = False,
+) -> None:
+    """Check labels of a comparison, and that the judge is shown them.
+
+    Args:
+        chosen: The name of a set, or labels of one's own.
+        prompt: The name of the setting with the prompt, and its value.
+        elsewhere: As in `check_shown`.
+        is_led: Examples of the dataset show labels.
+
+    Raises:
+        ValueError: If they can't work, or are not shown.
+    """
+    ((setting, template),) = prompt.items()
+    is_named = template in pairwise.NAMES
+    if not isinstance(chosen, str):
+        checked_pair_labels(chosen)
+        if is_named:
+            raise ValueError(
+                f"labels of your own need a template as `{setting}`; {template} asks for other "
+                "labels"
+            )
+    if not is_named and not is_led:
+        check_shown(template, dict.fromkeys(FIELDS, ""), verdicts_of(chosen), elsewhere)
+
+
 class Config(PairwiseSettings):
     """Settings of `pairwise_ranking`."""
 
@@ -83,23 +119,13 @@ class Config(PairwiseSettings):
 
     @model_validator(mode="after")
     def _labels_are_shown(self) -> Self:
-        if not isinstance(self.labels, str):
-            checked_pair_labels(self.labels)
-            if self.prompt in pairwise.NAMES:
-                raise ValueError(
-                    f"labels of your own need a template as `prompt`; {self.prompt} asks for "
-                    "other labels"
-                )
-        if self.prompt not in pairwise.NAMES:
-            is_led = self.example_of_dataset or self.labelled_examples is not None
-            check_shown(self, self.prompt, dict.fromkeys(FIELDS, ""), is_led=is_led)
+        is_led = self.example_of_dataset or self.labelled_examples is not None
+        check_labels(self.labels, {"prompt": self.prompt}, self.elsewhere(), is_led=is_led)
         return self
 
     def verdicts(self) -> tuple[Label, ...]:
         """The labels, from "A much better" to "B much better"."""
-        if isinstance(self.labels, str):
-            return LABELS[self.labels]
-        return tuple(one.label() for one in self.labels)
+        return verdicts_of(self.labels)
 
     def better(self) -> tuple[str, str]:
         """Return replies that call the answer shown first better, and the other one."""
@@ -137,7 +163,7 @@ class PairwiseRanking(PairwiseJudge[Config]):
         config = self.config
         turns, prompts = await self.both_orders(unit, ask)
         read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
-        orders = [_order(one, config.labels) for one in read]
+        orders = [order_of(one, config.labels) for one in read]
         return [
             pair_row(made, ab, ba)
             for made, ab, ba in zip(turns, orders[::2], orders[1::2], strict=True)
@@ -150,7 +176,13 @@ def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     return example(judge, config.template(), asked, begun=begun)
 
 
-def _order(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:
+def order_of(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:
+    """Return the judgment of one prompt as levels.
+
+    Args:
+        read: Its distribution over the labels.
+        labels: The name of their set, or labels of one's own.
+    """
     p, seen = read.probabilities, read.distribution
     levels = p if isinstance(labels, str) else levels_of(p, labels)
     if len(p) == _TWO:

@@ -12,19 +12,19 @@ Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgm
 `score_a` and `score_b` are the simpler variant that a write-up of the paper describes: each
 answer's mean score, averaged over both orders.
 
+Labels of one's own have whole numbers as values, which are the scores; the second one is read
+behind the likeliest label of the score x.
+
 Deviations: the paper does not print the prompt of this setting; ours is our own wording. A score
 that can't be read is missing (the released code makes it a tie).
 """
 
-import math
-import re
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from itertools import accumulate
-from typing import ClassVar, Final, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.contracts.method import Columns, Stage
@@ -41,6 +41,14 @@ from orchestrator.methods._judging import (
     stages_of,
 )
 from orchestrator.methods._leading import continued, lead
+from orchestrator.methods._own_labels import (
+    MOST_LABELS,
+    OwnLabel,
+    check_shown,
+    checked_grades,
+    over_scale,
+    spanned,
+)
 from orchestrator.methods._pairwise import (
     FIELDS,
     PREFERENCES,
@@ -50,23 +58,27 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
-from orchestrator.methods._verdicts import TAIL, Slot, after_thinking, cut, spelled
+from orchestrator.methods._two_scores import (
+    BETWEEN,
+    apart,
+    as_second,
+    slot_of_two,
+    together,
+    written,
+)
+from orchestrator.methods._verdicts import Slot, spelled
 from orchestrator.prompts.scoring import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import (
     NO_PREFIX,
-    Choice,
-    Generation,
     Label,
     Messages,
     Prefix,
     Row,
     Unit,
-    labels,
 )
 
 _MOST_SCORES: Final = 101
-_BETWEEN: Final = " "
 
 
 class Config(PairwiseSettings):
@@ -84,6 +96,31 @@ class Config(PairwiseSettings):
     scale: tuple[int, int] = Field(
         (1, 9), description="Lowest and highest score; every integer in this range is a label."
     )
+    labels: tuple[OwnLabel, ...] | None = Field(
+        None,
+        min_length=2,
+        max_length=MOST_LABELS,
+        description="Labels of your own instead of numbers, from worst to best: mappings of name, "
+        "spellings and value, the score. `scale` goes from the lowest value to the highest.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labels_span_the_scale(cls, data: Any) -> Any:  # noqa: ANN401 (of a recipe)
+        return spanned(data)
+
+    @model_validator(mode="after")
+    def _labels_are_shown(self) -> Self:
+        if self.labels is not None:
+            checked_grades(self.labels, self.scale)
+            if self.prompt in PROMPTS:
+                raise ValueError("labels of your own need a template as `prompt`")
+        if self.prompt not in PROMPTS:
+            is_led = self.example_of_dataset or self.labelled_examples is not None
+            fields = {**dict.fromkeys(self.FIELDS, ""), **self.shown()}
+            if not is_led:
+                check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
+        return self
 
     @field_validator("scale")
     @classmethod
@@ -99,8 +136,32 @@ class Config(PairwiseSettings):
         """The scores, ascending."""
         return range(self.scale[0], self.scale[1] + 1)
 
+    def values(self) -> tuple[int, ...]:
+        """The score that each label stands for."""
+        return tuple(self.scores() if self.labels is None else (one.value for one in self.labels))
+
+    def over_scale(self, probabilities: Sequence[float]) -> tuple[float, ...]:
+        """Return the probability of every score, shape (K,), of that of every label, (n,)."""
+        if self.labels is None:
+            return tuple(probabilities)
+        return over_scale(probabilities, self.labels, self.scale)
+
+    def likeliest(self, probabilities: Sequence[float]) -> int:
+        """Return which label is the most likely one of the most likely score.
+
+        Args:
+            probabilities: Of the labels, shape (n,).
+        """
+        values, scores = self.values(), self.over_scale(probabilities)
+        return max(
+            range(len(values)),
+            key=lambda at: (scores[values[at] - self.scale[0]], probabilities[at], -at),
+        )
+
     def first_labels(self) -> tuple[Label, ...]:
         """The first score as it is written, with and without a space before it."""
+        if self.labels is not None:
+            return tuple(one.label() for one in self.labels)
         return tuple(Label(str(s), (str(s), f" {s}")) for s in self.scores())
 
     def shown(self) -> dict[str, str]:
@@ -110,8 +171,9 @@ class Config(PairwiseSettings):
 
     def extremes(self) -> tuple[str, str]:
         """Return both scores of a reply, at the ends of the scale."""
-        (low, high), begun = self.scale, self.prefix
-        return f"{begun}{high}{_BETWEEN}{low}", f"{begun}{low}{_BETWEEN}{high}"
+        low, *_, high = (label.name for label in self.first_labels())
+        begun = self.prefix
+        return f"{begun}{high}{BETWEEN}{low}", f"{begun}{low}{BETWEEN}{high}"
 
     def better(self) -> tuple[str, str]:
         """Return both scores of a reply, at the ends of the scale: a winner names no score."""
@@ -123,7 +185,7 @@ class Config(PairwiseSettings):
 
     def second_labels(self) -> tuple[Label, ...]:
         """The second score as it is written behind the first."""
-        return labels(*(f"{_BETWEEN}{score}" for score in self.scores()))
+        return tuple(map(as_second, self.first_labels()))
 
 
 class PairwiseScoring(PairwiseJudge[Config]):
@@ -170,9 +232,10 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     begun, first = example_place(config, config.first_labels())
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
-    behind = f"{begun}\n{high}" if config.chain_of_thought else config.replied(-1)
+    best = config.first_labels()[-1].name
+    behind = f"{begun}\n{best}" if config.chain_of_thought else config.replied(-1)
     if config.prefix:
-        first = _apart(first)
+        first = apart(first)
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
@@ -211,7 +274,7 @@ async def _starts(
     starts = [
         _Start(at, prompt, slot)
         for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
-        for slot in said([slot_of_two(trace, config.scores()) for trace in drawn], drawn)
+        for slot in said([slot_of_two(trace, config.first_labels()) for trace in drawn], drawn)
     ]
     return starts, config.traces
 
@@ -222,19 +285,23 @@ async def _orders(
     """Both scores of each prompt, the second behind the most likely first one."""
     labels_1 = continued(config.first_labels(), config.prefix)
     labels_2 = config.second_labels()
-    asked = _apart(labels_1) if config.prefix else labels_1
+    asked = apart(labels_1) if config.prefix else labels_1
     choices = await ask.all(
         *(
             ask.choose(unit.judge, messages, spelled(asked, slot.lead), prefix=slot.prefix)
             for _, messages, slot in starts
         )
     )
-    summed = [_together(choice, labels_1) if config.prefix else choice for choice in choices]
+    summed = [together(choice, labels_1) if config.prefix else choice for choice in choices]
     firsts = [judged([choice]) for choice in summed]
     # The reply up to the first score and with it, as text: the server finds its tokens.
+    scores = [
+        written(config.likeliest(first.probabilities), choice, labels_1)
+        for first, choice in zip(firsts, choices, strict=True)
+    ]
     prefixes = [
-        Prefix(start.slot.prefix.text + start.slot.lead + _written(first, choice, labels_1))
-        for start, first, choice in zip(starts, firsts, choices, strict=True)
+        Prefix(start.slot.prefix.text + _after(start.slot.lead, score))
+        for start, score in zip(starts, scores, strict=True)
     ]
     choices = await ask.all(
         *(
@@ -246,60 +313,24 @@ async def _orders(
     by_prompt: dict[int, list[tuple[Judged, Judged]]] = {}
     for start, *pair in zip(starts, firsts, seconds, strict=True):
         by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
-    return [_averaged(pairs, n_drawn) for pairs in by_prompt.values()]
+    return [_averaged(pairs, n_drawn, config) for pairs in by_prompt.values()]
 
 
-def _apart(scores: Sequence[Label]) -> tuple[Label, ...]:
-    """Return the spellings of all scores as labels of their own, in their order."""
-    return labels(*(form for score in scores for form in score.spellings))
+def _after(lead: str, form: str) -> str:
+    """A spelling behind characters of its own token, which stand for white space before it."""
+    return lead + form.lstrip() if lead else form
 
 
-def _spans(scores: Sequence[Label]) -> list[slice]:
-    """Return the places of each score's spellings among those of all."""
-    ends = list(accumulate(len(score.spellings) for score in scores))
-    return [slice(end - len(score.spellings), end) for score, end in zip(scores, ends, strict=True)]
-
-
-def _together(choice: Choice, scores: Sequence[Label]) -> Choice:
-    """Return the probability of each score, given that of each of its spellings.
-
-    As servers sum spellings: those whose probability is unknown count for the upper bound alone.
-    """
-    spans = _spans(scores)
-    known = [[x for x in choice.logprobs[span] if x == x] for span in spans]
-    return msgspec.structs.replace(
-        choice,
-        logprobs=tuple(_ln_sum(values) if values else math.nan for values in known),
-        upper=tuple(_ln_sum(choice.upper[span]) for span in spans),
-    )
-
-
-def _ln_sum(values: Sequence[float]) -> float:
-    """Return ln of a sum of probabilities, given ln of each; nan if one is."""
-    peak = max(values)
-    if peak == -math.inf or any(value != value for value in values):
-        return sum(values)
-    # Shifted by the largest, so that scores far below the top of the vocabulary do not underflow.
-    return peak + math.log(sum(math.exp(value - peak) for value in values))
-
-
-def _written(first: Judged, choice: Choice, scores: Sequence[Label]) -> str:
-    """Return the most likely first score as the judge would write it.
-
-    Without a begun reply it is the bare score. Behind one that does not end in white space the
-    likelier spelling counts, with or without a space.
-    """
-    at = _likeliest(first.probabilities)
-    score = scores[at]
-    if len(choice.logprobs) == len(scores):
-        return score.spellings[0]
-    known = [-math.inf if x != x else x for x in choice.logprobs[_spans(scores)[at]]]
-    return score.spellings[known.index(max(known))]
-
-
-def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Scores:
+def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int, config: Config) -> _Scores:
     """The average over traces of one prompt's scores and of their difference."""
-    levels = [_levels(one.probabilities, two.probabilities) for one, two in pairs]
+    values, lowest = config.values(), config.scale[0]
+    levels = [
+        _levels(
+            values[config.likeliest(one.probabilities)] - lowest,
+            config.over_scale(two.probabilities),
+        )
+        for one, two in pairs
+    ]
     first, second = (
         mixture([read.distribution for read in side]) for side in zip(*pairs, strict=True)
     )
@@ -312,38 +343,25 @@ def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int) -> _Scores:
         n if n_drawn else 0,
         n_drawn - n if n_drawn else 0,
     )
-    return _Scores(first.probabilities or (), second.probabilities or (), order)
+    return _Scores(
+        config.over_scale(first.probabilities or ()),
+        config.over_scale(second.probabilities or ()),
+        order,
+    )
 
 
-def _levels(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """`judgment.pairwise.scoring_levels` of one pair, in plain Python."""
+def _levels(first: int, second: Sequence[float]) -> list[float]:
+    """`judgment.pairwise.scoring_levels` of one pair, in plain Python.
+
+    Args:
+        first: The first score, counted from the lowest.
+        second: Probabilities of the second, shape (K,).
+    """
     n_scores = len(second)
     levels = [0.0] * (2 * n_scores - 1)
-    start = n_scores - 1 - _likeliest(first)
+    start = n_scores - 1 - first
     levels[start : start + n_scores] = second
     return levels
-
-
-def _likeliest(probabilities: Sequence[float]) -> int:
-    return max(range(len(probabilities)), key=lambda at: (probabilities[at], -at))
-
-
-def slot_of_two(trace: Generation, scores: Sequence[int]) -> Slot | None:
-    """The slot of the first of two scores that end a trace; None where there are none."""
-    begin = after_thinking(trace.text)
-    if begin is None or trace.finish_reason == "length":
-        return None
-    stop = begin + len(trace.text[begin:].rstrip(TAIL))
-    found = _two_scores(tuple(scores)).search(trace.text, max(begin, stop - 64), stop)
-    if found is None:
-        return None
-    return Slot(*cut(trace, found.start(1)), list(scores).index(int(found.group(1))))
-
-
-@lru_cache(maxsize=64)
-def _two_scores(scores: tuple[int, ...]) -> re.Pattern[str]:
-    either = "|".join(sorted(map(str, scores), key=len, reverse=True))
-    return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
 
 
 def _row(turns: tuple[Turn, ...], ab: _Scores, ba: _Scores, config: Config) -> Row:

@@ -35,7 +35,14 @@ from orchestrator.methods._judging import (
     user_message,
 )
 from orchestrator.methods._leading import NOTHING, WorkedExample
-from orchestrator.methods._own_labels import MOST_LABELS, OwnLabel, check_shown, refuse_alike
+from orchestrator.methods._own_labels import (
+    MOST_LABELS,
+    OwnLabel,
+    check_shown,
+    checked_grades,
+    over_scale,
+    spanned,
+)
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Item, Label, Messages, Row, Unit
@@ -82,35 +89,21 @@ class Config(JudgeSettings):
     @model_validator(mode="before")
     @classmethod
     def _labels_span_the_scale(cls, data: Any) -> Any:  # noqa: ANN401 (of a recipe)
-        entries = data.get("labels") if isinstance(data, dict) else None
-        if not isinstance(entries, list | tuple) or "scale" in data:
-            return data
-        given = [one.get("value") for one in entries if isinstance(one, dict)]
-        values = [value for value in given if type(value) is int]
-        if len(values) == len(entries) > 1:
-            return {**data, "scale": (min(values), max(values))}
-        return data
+        return spanned(data)
 
     @model_validator(mode="after")
     def _labels_are_shown(self) -> Self:
         if self.labels is not None:
-            values = [one.value for one in self.labels]
-            if values != sorted(values) or values[0] == values[-1]:
-                raise ValueError("labels go from worst to best: their values ascend")
-            if (values[0], values[-1]) != tuple(self.scale):
-                raise ValueError(
-                    f"scale must go from the lowest value of a label to the highest, "
-                    f"{values[0]} to {values[-1]}; omit it"
-                )
+            checked_grades(self.labels, self.scale)
             if self.prompt in PROMPTS or self.verdict != SCORE:
                 raise ValueError(
                     "labels of your own need a template as `prompt`, and exclude `verdict`"
                 )
-            refuse_alike(self.verdicts())
         if self.prompt not in PROMPTS:
             low, high = map(str, self.scale)
             fields = {**dict.fromkeys(FIELDS, ""), "low": low, "high": high}
-            check_shown(self, self.prompt, fields, is_led=self.example_of_dataset)
+            if not self.example_of_dataset:
+                check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
     @field_validator("scale")
@@ -152,10 +145,7 @@ class Config(JudgeSettings):
         """
         if self.labels is None:
             return tuple(probabilities)
-        found = [0.0] * len(self.scores())
-        for p, one in zip(probabilities, self.labels, strict=True):
-            found[one.value - self.scale[0]] += p
-        return tuple(found)
+        return over_scale(probabilities, self.labels, self.scale)
 
     def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
         """Return the reference with the highest score, and an answer that says nothing."""

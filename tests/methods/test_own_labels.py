@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.errors import RecipeError
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods import pairwise_ranking, pointwise
+from orchestrator.methods import judged_rewrites, pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._own_labels import OwnLabel, levels_of
+from orchestrator.methods._two_scores import slot_of_two
 from orchestrator.methods._verdicts import last_verdict
 from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Unit
@@ -33,6 +34,10 @@ GRADES = (
     {"name": "fair", "value": 2},
     {"name": "great", "value": 5},
 )
+
+
+BOTH = "{{ prompt }} {{ answer_a }} {{ answer_b }} Say bad, fair or great of each."
+JUDGED = "{{ answer_a }} {{ answer_b }} First, Equal, Neither or Second?"
 
 
 def compared(weights, labels=OWN, template=PAIR):
@@ -137,6 +142,102 @@ def test_a_grade_is_the_value_of_its_label():
     assert (row["mode"], row["median"]) == (5, 5)
 
 
+def rated(first, second, labels=GRADES, template=BOTH, reply="", **settings):
+    """A row of `pairwise_scoring`, by the weights of both scores, and what the judge was asked."""
+    asked = []
+
+    def respond(ask):
+        if not isinstance(ask, ChooseAsk):
+            text = f"Fine. {reply}" if ask.model == "j" else f"says {ask.model}"
+            return Generation(text, "stop")
+        asked.append(ask)
+        return choice(second if ask.labels[0].name.startswith(" ") else first)
+
+    config = pairwise_scoring.Config(judges=("j",), prompt=template, labels=labels, **settings)
+    evaluated = method_in(pairwise_scoring)(config).evaluate(Unit(ITEM, ("a", "b"), "j"), Ask())
+    (row,) = answered(evaluated, respond)
+    return row, asked
+
+
+def test_two_grades_are_the_values_of_their_labels():
+    row, asked = rated((1, 1, 2), (2, 1, 1))
+    assert row["p_first_ab"] == pytest.approx([0.25, 0.25, 0, 0, 0.5])
+    assert row["p_second_ab"] == pytest.approx([0.5, 0.25, 0, 0, 0.25])
+    # From 5 of the first: four better where the second is bad, three where it is fair.
+    assert row["p_ab"] == pytest.approx([0.5, 0.25, 0, 0, 0.25, 0, 0, 0, 0])
+    assert row["score_a"] == pytest.approx(0.5 * ((0.25 + 0.5 + 2.5) + (0.5 + 0.5 + 1.25)))
+    assert [ask.prefix.text for ask in asked] == ["", "", "great", "great"]
+    assert [label.spellings for label in asked[2].labels] == [(" bad",), (" fair",), (" great",)]
+
+
+def test_the_second_grade_is_read_behind_the_likeliest_label_of_the_likeliest_score():
+    labels = [{"name": "bad", "value": 1}, *({"name": n, "value": 2} for n in ("fair", "good"))]
+    row, asked = rated((4, 3, 2), (1, 1, 1), labels)
+    assert row["p_first_ab"] == pytest.approx([4 / 9, 5 / 9])
+    assert asked[-1].prefix.text == "fair"
+    assert row["p_ab"] == pytest.approx([1 / 3, 2 / 3, 0])
+
+
+def test_grades_spelled_as_numbers_are_the_scores():
+    own = [{"name": str(n), "value": n} for n in range(1, 10)]
+    template = "{{ prompt }} {{ answer_a }} {{ answer_b }} Two scores from 1 to 9."
+    first, second = (0, 1, 0, 0, 2, 0, 0, 3, 1), (1, 0, 0, 5, 0, 2, 0, 0, 0)
+    for settings in ({}, {"chain_of_thought": True}):
+        found = [
+            rated(first, second, labels, template, reply="8 4", **settings)
+            for labels in (own, None)
+        ]
+        assert found[0] == found[1]
+
+
+def test_two_grades_end_a_trace():
+    config = pairwise_scoring.Config(judges=("j",), prompt=BOTH, labels=GRADES)
+    slot = slot_of_two(Generation("A is fine, B not: great, bad.", "stop"), config.first_labels())
+    assert slot is not None
+    assert (slot.prefix.text, slot.lead, slot.label) == ("A is fine, B not:", " ", 2)
+    bracketed = [{"name": f"[[{name}]]", "value": value} for value, name in enumerate("xyz")]
+    shown = "{{ answer_a }} {{ answer_b }} [[x]]"
+    config = pairwise_scoring.Config(judges=("j",), prompt=shown, labels=bracketed)
+    long = "[[x]] is what I thought. " * 20
+    slot = slot_of_two(Generation(f"{long}**[[y]] [[z]]**\n", "stop"), config.first_labels())
+    assert slot is not None
+    assert slot.label == 1
+
+
+def rewritten(weights, **settings):
+    """A row of `judged_rewrites` whose judge prefers the rewriting by these weights."""
+
+    def respond(ask):
+        if isinstance(ask, ChooseAsk):
+            text = ask.messages[-1].content
+            return choice(weights if text.index("new") < text.index("old") else weights[::-1])
+        return Generation("old" if ask.turn else "new", "stop")
+
+    config = judged_rewrites.Config(judges=("j",), prompt="compact", **settings)
+    evaluated = method_in(judged_rewrites)(config).evaluate(Unit(ITEM, ("m",), "j"), Ask())
+    (row,) = answered(evaluated, respond)
+    return row
+
+
+def test_rewritings_are_judged_by_labels_of_ones_own():
+    row = rewritten((4, 3, 2, 1), judge_prompt=JUDGED, labels=OWN)
+    assert row["p_ab"] == pytest.approx([0.4, 0.5, 0.1])
+    assert row["prefer_rewriting"] == pytest.approx(0.65)
+    assert row["verdict"] == 0
+    two = rewritten((3, 1), judge_prompt="{{ answer_a }} {{ answer_b }} A or B?", labels="two")
+    assert (two["p_ab"], two["verdict"]) == (pytest.approx([0.75, 0, 0.25]), 1)
+    named = "{{ answer_a }} {{ answer_b }} [[>]]?"
+    own = [
+        {"name": one.name, "value": 1 - at}
+        for at, one in enumerate(pairwise_ranking.LABELS["three"])
+    ]
+    weights = (5, 3, 2)
+    by_name, by_label = (
+        rewritten(weights, judge_prompt=named, labels=labels) for labels in ("three", own)
+    )
+    assert by_name == by_label
+
+
 def test_any_spelling_is_a_verdict_in_reasons():
     labels = pairwise_ranking.Config(judges=("j",), prompt=PAIR, labels=OWN).verdicts()
     found = last_verdict("Both are fine, but the verdict: first", labels)
@@ -184,6 +285,33 @@ def test_grades_that_can_not_work_are_refused(wrong, said):
         pointwise.Config(**{"judges": ("j",), "prompt": GRADE, **wrong})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"labels": GRADES[::-1]}, "values ascend"),
+        ({"labels": GRADES, "scale": (1, 9)}, "scale must go from"),
+        ({"labels": GRADES, "prompt": "compact"}, "need a template"),
+        ({"labels": [*GRADES[:2], {"name": "fairly", "value": 9}]}, "can't be told apart"),
+    ],
+)
+def test_pairs_of_grades_that_can_not_work_are_refused(wrong, said):
+    with pytest.raises(ValidationError, match=said):
+        pairwise_scoring.Config(**{"judges": ("j",), "prompt": BOTH, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"labels": ["First", "Firstly"]}, "can't be told apart"),
+        ({"labels": ["Better", "Worse"]}, "shows none of the labels"),
+        ({"judge_prompt": "compact", "labels": ["First", "Second"]}, "template as `judge_prompt`"),
+    ],
+)
+def test_labels_that_can_not_judge_rewritings_are_refused(wrong, said):
+    with pytest.raises(ValidationError, match=said):
+        judged_rewrites.Config(**{"judges": ("j",), "judge_prompt": JUDGED, **wrong})
+
+
 @pytest.fixture
 def loaded(tmp_path):
     def load_with(**method):
@@ -208,6 +336,9 @@ def loaded(tmp_path):
             "labels": ["First", "Second"],
         },
         {"kind": "pointwise", "prompt": "{{ answer }} How good?"},
+        {"kind": "pairwise_scoring", "prompt": "{{ answer_a }} {{ answer_b }} How good?"},
+        {"kind": "pairwise_scoring", "prompt": "{{ answer_a }} {{ answer_b }}", "labels": GRADES},
+        {"kind": "judged_rewrites", "judge_prompt": "{{ answer_a }} {{ answer_b }} Which?"},
         {"kind": "pointwise", "prompt": "{{ answer }} Badly?", "labels": list(GRADES)},
     ],
 )

@@ -15,12 +15,12 @@ TEMPLATE = "{{ prompt }}\nA: {{ answer_a }}\nB: {{ answer_b }}\n[[>]] or [[<]]?\
 
 @pytest.fixture
 def load_with(tmp_path):
-    def make(prompt, *, kind="pairwise_ranking"):
+    def make(prompt, *, kind="pairwise_ranking", setting="prompt"):
         recipe = {
             "name": "made",
             "models": {name: {"base_url": "http://127.0.0.1:1"} for name in "abj"},
             "dataset": {"kind": "demo", "n": 2},
-            "methods": [{"kind": kind, "judges": ["j"], "prompt": prompt}],
+            "methods": [{"kind": kind, "judges": ["j"], setting: prompt}],
         }
         path = tmp_path / "made.yaml"
         path.write_text(json.dumps(recipe), encoding="utf-8")
@@ -76,8 +76,15 @@ def test_the_resolved_settings_need_no_file(load_with, file):
 
 @pytest.mark.parametrize("kind", ["pairwise_ranking", "pairwise_scoring"])
 def test_every_judging_method_reads_files(load_with, file, kind):
+    template = f"{TEMPLATE} From 1 to 9?"
+    file(template)
+    assert load_with("mine.j2", kind=kind).prompt == template
+
+
+def test_so_does_the_judge_of_rewritings(load_with, file):
     file(TEMPLATE)
-    assert load_with("mine.j2", kind=kind).prompt == TEMPLATE
+    config = load_with("mine.j2", kind="judged_rewrites", setting="judge_prompt")
+    assert config.judge_prompt == TEMPLATE
 
 
 @pytest.mark.parametrize(

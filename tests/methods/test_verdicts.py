@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.methods._two_scores import slot_of_two
 from orchestrator.methods._verdicts import last_verdict, slot_of, spelled
 from orchestrator.methods.pairwise_ranking import LABELS
-from orchestrator.methods.pairwise_scoring import slot_of_two
 from orchestrator.records import NO_PREFIX, Generation, Label, Prefix, labels
 
 SCORES = labels(*map(str, range(1, 11)))
@@ -174,11 +174,11 @@ def test_a_verdict_is_found_behind_any_text(before, label, after):
 
 
 def test_two_scores_end_the_text():
-    slot = slot_of_two(written(["fine", ". ", "7", " 3", "."]), range(1, 10))
+    slot = slot_of_two(written(["fine", ". ", "7", " 3", "."]), SCORES)
     assert slot is not None
     assert (slot.prefix.token_ids, slot.label) == ((100, 101), 6)
-    assert slot_of_two(written(["7", " 3", " are", " scores"]), range(1, 10)) is None
-    assert slot_of_two(written(["7", " 3"], reason="length"), range(1, 10)) is None
+    assert slot_of_two(written(["7", " 3", " are", " scores"]), SCORES) is None
+    assert slot_of_two(written(["7", " 3"], reason="length"), SCORES) is None
 
 
 def test_a_hostile_text_is_read_in_linear_time():
