@@ -38,6 +38,11 @@ class Winner(Settings):
             "If true, the answer that equals the reference is better if the other one does not."
         ),
     )
+    model: str | None = Field(
+        None,
+        description="The model whose answers are always better, such as the column of chosen "
+        "answers of a benchmark for judges.",
+    )
     field: str | None = Field(
         None, description="Column of the dataset that names the better answer, or a tie."
     )
@@ -54,9 +59,9 @@ class Winner(Settings):
 
     @model_validator(mode="after")
     def _one(self) -> "Winner":
-        given = [self.exact_match, self.field is not None, self.labels is not None]
-        if sum(given) != 1:
-            raise ValueError("give one of 'exact_match: true', 'field', 'labels'")
+        others = (self.model, self.field, self.labels)
+        if self.exact_match + sum(one is not None for one in others) != 1:
+            raise ValueError("give one of 'exact_match: true', 'model', 'field', 'labels'")
         return self
 
 
@@ -101,6 +106,11 @@ def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -
     """
     if winner.exact_match:
         found = _by_reference(context, pairs, source)
+    elif winner.model is not None:
+        first, second = (
+            (pairs[side] == winner.model).to_numpy() for side in ("model_a", "model_b")
+        )
+        found = np.where(first, 1.0, np.where(second, -1.0, np.nan))
     elif winner.field is not None:
         items = columns_of(context.frames, "items", ("item", "fields"))
         if not items.width:

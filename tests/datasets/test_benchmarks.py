@@ -223,6 +223,49 @@ def test_alpaca_eval_has_the_baselines_answers_as_a_column(data):
     assert item.fields == {"baseline": "Done.", "baseline_model": "gpt4"}
 
 
+def test_reward_bench_has_both_answers_as_columns_and_its_subset_as_category(data):
+    row = {"prompt": "Do x.", "chosen": "Done.", "chosen_model": "m", "rejected": "No.",
+           "rejected_model": "n", "subset": "donotanswer", "id": 7}  # fmt: skip
+    other = {**row, "id": 8, "subset": "hep-go"}
+    data("reward_bench/filtered-00000-of-00001.parquet", pl.DataFrame([row, other]))
+    item = items(opened("reward_bench"))[0]
+    assert (item.key, item.prompt, item.category) == ("7", "Do x.", "donotanswer")
+    assert (item.fields["chosen"], item.fields["rejected"]) == ("Done.", "No.")
+    assert [item.key for item in items(opened("reward_bench", subsets=("hep-go",)))] == ["8"]
+    with pytest.raises(DatasetError, match="no subset 'hep'; available: donotanswer, hep-go"):
+        opened("reward_bench", subsets=("hep",))
+
+
+def test_judge_bench_turns_its_label_into_the_chosen_answer(data):
+    row = {"pair_id": "p1", "source": "mmlu-pro-law", "question": "Q?", "response_model": "m",
+           "response_A": "one", "response_B": "two", "label": "B>A"}  # fmt: skip
+    data("judge_bench/claude.jsonl", lines(row, {**row, "pair_id": "p2", "label": "A>B"}))
+    first, second = items(opened("judge_bench", answers="claude"))
+    assert (first.key, first.prompt, first.category) == ("p1", "Q?", "mmlu-pro-law")
+    assert (first.fields["chosen"], first.fields["rejected"]) == ("two", "one")
+    assert (second.fields["chosen"], second.fields["rejected"]) == ("one", "two")
+
+
+def test_judge_bench_says_where_a_label_is_not_as_published(data):
+    row = {"pair_id": "p1", "source": "s", "question": "Q?", "response_A": "one",
+           "response_B": "two", "label": "A=B"}  # fmt: skip
+    data("judge_bench/gpt.jsonl", lines(row))
+    with pytest.raises(DatasetError, match=r"gpt\.jsonl.:1: not as published.*A=B"):
+        opened("judge_bench")
+
+
+def test_llm_bar_joins_its_subsets(data):
+    row = {"input": "Do x.", "output_1": "one", "output_2": "two", "label": 2}
+    names = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
+    for name in names:
+        data(f"llm_bar/{name}.json", json.dumps([{**row, "input": f"{name}?"}]))
+    found = items(opened("llm_bar"))
+    assert [(item.prompt, item.category) for item in found] == [(f"{n}?", n) for n in names]
+    assert found[0].fields == {"chosen": "two", "rejected": "one"}
+    (manual,) = items(opened("llm_bar", subsets=("Manual",)))
+    assert manual.category == "Manual"
+
+
 def wmt(n=20):
     pairs = [{"cs": f"věta {number}", "en": f"sentence {number}"} for number in range(n)]
     return pl.DataFrame({"translation": pairs})

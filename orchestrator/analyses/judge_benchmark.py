@@ -1,0 +1,291 @@
+"""Accuracy of judges on a benchmark of known pairs, by subset and in the layout of its paper.
+
+RewardBench (Lambert et al. 2024) counts a pair as right by the preference, ties as half; sections
+are means over pairs with math weighted as its code, and the total is the mean of four sections.
+JudgeBench (Tan et al. 2024) judges in both orders and counts a pair as right where the two verdicts
+are right on balance: both, or one and a tie. LLMBar (Zeng et al. 2024) has the mean accuracy of
+both orders, and how often they agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from orchestrator.analyses._winners import JudgedWinner, Winner, judging_sources, truths
+from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.roles import renamed
+from orchestrator.contracts.summary import Analysis
+from orchestrator.ranking.judged import order_decisions
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.summaries._clusters import without_n
+from orchestrator.summaries._preferences import SOFT, decided, judged_rows, preferences
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+
+Floats = NDArray[np.float64]
+Rule = Literal["preference", "both_orders", "each_order"]
+LayoutName = Literal["reward_bench", "judge_bench", "llm_bar"]
+
+_ORDERS: Final = {"p_ab": "prefer_a_ab", "p_ba": "prefer_a_ba"}
+_KEYS: Final = ("item", "turn", "judge", "model_a", "model_b")
+_RULES: Final[dict[Rule, str]] = {
+    "preference": "accuracy: the judge's preference over both orders, ties count half",
+    "both_orders": "accuracy: the likeliest verdicts are right on balance of both orders, in both "
+    "or in one with a tie in the other; a tie on balance is not right",
+    "each_order": "accuracy: mean of the likeliest verdicts of both orders, ties count half",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The table of a benchmark's paper.
+
+    Attributes:
+        sections: Categories of each section, or how they begin.
+        rule: When a pair counts as right.
+        weights: Of an item, by category; 1 where left out.
+        is_mean_of_sections: Whether the total is the mean of the sections, or over all pairs.
+    """
+
+    sections: Mapping[str, tuple[str, ...]]
+    rule: Rule
+    weights: Mapping[str, float]
+    is_mean_of_sections: bool
+
+    def section_of(self, category: str) -> str | None:
+        """The section of a category; None where it has none."""
+        for name, begins in self.sections.items():
+            if category.startswith(begins):
+                return name
+        return None
+
+
+LAYOUTS: Final[dict[LayoutName, Layout]] = {
+    "reward_bench": Layout(
+        {
+            "Chat": ("alpacaeval-", "mt-bench-easy", "mt-bench-med"),
+            "Chat Hard": ("mt-bench-hard", "llmbar-"),
+            "Safety": ("refusals-", "xstest-", "donotanswer"),
+            "Reasoning": ("math-prm", "hep-"),
+        },
+        "preference",
+        # 447 pairs of math count as the 984 of code.
+        {"math-prm": 984 / 447},
+        is_mean_of_sections=True,
+    ),
+    "judge_bench": Layout(
+        {
+            "Knowledge": ("mmlu-pro",),
+            "Reasoning": ("livebench-reasoning",),
+            "Math": ("livebench-math",),
+            "Coding": ("livecodebench",),
+        },
+        "both_orders",
+        {},
+        is_mean_of_sections=False,
+    ),
+    "llm_bar": Layout(
+        {name: (name,) for name in ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")},
+        "each_order",
+        {},
+        is_mean_of_sections=True,
+    ),
+}
+
+
+class Config(JudgedWinner):
+    """Settings of `judge_benchmark`."""
+
+    winner: Winner = Field(Winner(model="chosen"), description="Source of the better answer.")
+    layout: LayoutName | None = Field(
+        None,
+        description="Benchmark whose table is made. Default: the one whose categories the items "
+        "have; without one, a section for each category.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One method with one judge.
+
+    Attributes:
+        name: What tables call it.
+        rows: A row for each pair with a better answer: item, cluster, category.
+        preference: Shape (n,), 1 where the preference over both orders is right, 0.5 for a tie.
+        orders: Shape (n, 2), the same of each order; nan where it was not judged by itself.
+        n_missing: Pairs without a judgment.
+    """
+
+    name: str
+    rows: pl.DataFrame
+    preference: Floats
+    orders: Floats
+    n_missing: int
+
+    def credits(self, rule: Rule) -> Floats:
+        """What each pair counts, shape (n,); without verdicts by order the preference counts."""
+        if rule == "preference" or np.isnan(self.orders).any():
+            return self.preference
+        mean: Floats = self.orders.mean(axis=1)
+        return mean if rule == "each_order" else (mean > 0.5).astype(np.float64)
+
+
+class JudgeBenchmarkAnalysis(Analysis[Config]):
+    """Accuracy of judges by subset, and the table of the benchmark's paper."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The paper's table, then every subset."""
+        judged = [
+            one
+            for source in judging_sources(context, self.config.methods)
+            for one in _of_source(context, source, self.config.winner)
+        ]
+        categories = sorted({name for one in judged for name in one.rows["category"].to_list()})
+        layout = _layout(self.config.layout, categories)
+        return [_sections(judged, layout, context), _subsets(judged, layout, context)]
+
+
+def _layout(name: LayoutName | None, categories: Sequence[str]) -> Layout:
+    if name is not None:
+        return LAYOUTS[name]
+    for layout in LAYOUTS.values():
+        if categories and all(layout.section_of(category) for category in categories):
+            return layout
+    return Layout(
+        {name: (name,) for name in categories}, "preference", {}, is_mean_of_sections=False
+    )
+
+
+def _of_source(context: Context, source: Source, winner: Winner) -> list[_Judged]:
+    found = preferences(judged_rows(context, source))
+    judges = list(found.by_judge())
+    result = []
+    for judge, mine in judges:
+        name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+        truth = truths(context, winner, mine.rows, source.name)
+        kept = np.abs(truth) == 1.0
+        sign, known = truth[kept], pl.col("category").fill_null("all")
+        preference = decided(2.0 * mine.values(SOFT) - 1.0)[kept]
+        orders = _by_order(context, source, mine.rows)[kept]
+        result.append(
+            _Judged(
+                name,
+                mine.rows.select("item", CLUSTER, known).filter(pl.Series(kept)),
+                0.5 + 0.5 * sign * preference,
+                0.5 + 0.5 * sign[:, None] * orders,
+                mine.n_missing,
+            )
+        )
+    return result
+
+
+def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
+    """The likeliest verdict of judged pairs in each order, shape (n, 2): 1 for A, -1 for B.
+
+    nan where a method does not judge each order by itself.
+    """
+    role = source.method.pairs
+    named = {} if role is None else role.columns()
+    if not {*_ORDERS, *_ORDERS.values()} <= set(named):
+        return np.full((len(rows), 2), np.nan)
+    columns = {name: named[name] for name in (*_KEYS, *_ORDERS, *_ORDERS.values()) if name in named}
+    asked = renamed(context.rows_of(source, ["item", *columns.values()]), columns)
+    on = [name for name in _KEYS if name in asked.columns]
+    verdicts = asked.select(*on, *_ORDERS, *_ORDERS.values())
+    joined = rows.select(on).join(verdicts, on=on, how="left", maintain_order="left")
+    return np.column_stack([order_decisions(joined, order) for order in _ORDERS])
+
+
+def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
+    """A row for each judge, a column for each section of the paper."""
+    total = "mean of sections" if layout.is_mean_of_sections else "all"
+    columns = [Column("judge"), *(Column(name, "percent") for name in layout.sections)]
+    columns += [Column(total, "percent"), Column("pairs", "count")]
+    lines: list[list[Cell]] = []
+    outside = set()
+    for one in judged:
+        section = np.array([layout.section_of(name) or "" for name in one.rows["category"]])
+        outside |= {name for name in one.rows["category"] if layout.section_of(name) is None}
+        weights = np.array([layout.weights.get(name, 1.0) for name in one.rows["category"]])
+        credit, prompts = one.credits(layout.rule), codes(one.rows[CLUSTER])
+        cells: list[Cell] = []
+        even = np.where(section == "", 0.0, weights)
+        for name in layout.sections:
+            mine = section == name
+            cells.append(_share(credit, np.where(mine, weights, 0.0), prompts, context))
+            if layout.is_mean_of_sections and mine.any():
+                even[mine] /= weights[mine].sum() / mine.sum()
+                even[mine] /= mine.mean() * len(layout.sections)
+        has_all = all((section == name).any() for name in layout.sections)
+        overall: Cell = Measured(None, why="a section has no pair")
+        if has_all or not layout.is_mean_of_sections:
+            overall = _share(credit, even, prompts, context)
+        lines.append([one.name, *cells, overall, int((section != "").sum())])
+    notes = [_RULES[layout.rule], "intervals over prompts, for this judge"]
+    if layout.rule != "preference":
+        single = [one.name for one in judged if np.isnan(one.orders).any()]
+        if single:
+            notes.append(f"{', '.join(single)}: no verdict by order, the preference counts")
+    notes += [
+        f"{one.name}: {one.n_missing:,} pairs were not judged" for one in judged if one.n_missing
+    ]
+    if layout.weights:
+        weighed = ", ".join(f"{name} {weight:.2f}" for name, weight in layout.weights.items())
+        notes.append(f"weights of pairs other than 1, as published: {weighed}")
+    if outside:
+        notes.append(f"in no section: {', '.join(sorted(outside))}")
+    title = "Accuracy of judges by section"
+    basis = prompt_words(judged[0].rows) if judged else ""
+    return make_table("judge_benchmark", title, columns, lines, basis=basis, notes=notes)
+
+
+def _share(credit: Floats, weights: Floats, prompts: NDArray[np.int64], context: Context) -> Cell:
+    used = weights > 0.0
+    if not used.any():
+        return Measured(None, why="no pair")
+    # Weights of mean 1: an interval's effective number of prompts is not that of the scale.
+    weight = weights[used] / weights[used].mean()
+    sums = np.bincount(prompts[used], weight * credit[used]).astype(np.float64)
+    counts = np.bincount(prompts[used], weight).astype(np.float64)
+    return without_n(measured(clustered_share(sums, counts, context.confidence_level)))
+
+
+def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
+    """Every category: accuracy by the preference, and what the two orders say."""
+    columns = (
+        Column("judge"),
+        Column("subset"),
+        Column("pairs", "count"),
+        Column("accuracy", "percent"),
+        Column("right in both orders", "percent"),
+        Column("orders agree", "percent"),
+    )
+    lines: list[list[Cell]] = []
+    for one in judged:
+        categories = one.rows["category"].to_numpy()
+        prompts = codes(one.rows[CLUSTER])
+        for name in dict.fromkeys(sorted(categories, key=lambda name: _place(layout, name))):
+            mine = (categories == name).astype(np.float64)
+            orders = one.orders[categories == name]
+            cells: list[Cell] = [Measured(None, why="no verdict by order")] * 2
+            if not np.isnan(orders).any():
+                both = (one.orders == 1.0).all(axis=1).astype(np.float64)
+                agree = (one.orders[:, 0] == one.orders[:, 1]).astype(np.float64)
+                cells = [_share(values, mine, prompts, context) for values in (both, agree)]
+            share = _share(one.credits(layout.rule), mine, prompts, context)
+            lines.append([one.name, str(name), int(mine.sum()), share, *cells])
+    notes = [_RULES[layout.rule]]
+    return make_table(
+        "judge_benchmark.subsets", "Accuracy of judges by subset", columns, lines, notes=notes
+    )
+
+
+def _place(layout: Layout, category: str) -> tuple[int, str]:
+    names = list(layout.sections)
+    section = layout.section_of(category)
+    return (names.index(section) if section is not None else len(names), category)

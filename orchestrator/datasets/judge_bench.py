@@ -1,0 +1,70 @@
+"""JudgeBench: 350 or 270 questions with a right and a wrong answer, by GPT-4o or Claude 3.5 Sonnet.
+
+Source: Tan et al. 2024, "JudgeBench: A Benchmark for Evaluating LLM-Based Judges" (arXiv
+2410.12784). The answers are the columns `chosen` and `rejected`; the analysis `judge_benchmark`
+gives the paper's table.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from orchestrator.dataset import About, Dataset, DatasetKind, File
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets, pair_of
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.jsonl import JsonLines
+
+_ADDRESS: Final = (
+    "https://raw.githubusercontent.com/ScalerLab/JudgeBench/"
+    "12a499c5c29f06940d259b49250fca627d2a0ee5/data/dataset=judgebench,response_model="
+)
+_MODELS: Final = {"gpt": "gpt-4o-2024-05-13", "claude": "claude-3-5-sonnet-20240620"}
+_FIELDS: Final = FieldNames.model_validate(
+    {"prompt": "question", "category": "source", "reference": None, "key": "pair_id"}
+)
+_COLUMNS: Final = ("pair_id", "question", "source", "chosen", "rejected", "response_model")
+
+
+class Config(SubsetSettings):
+    """Settings of `judge_bench`."""
+
+    answers: Literal["gpt", "claude"] = Field(
+        "gpt", description="Whose answers: those of GPT-4o or of Claude 3.5 Sonnet."
+    )
+
+
+def _file(answers: str) -> File:
+    return File(name=f"{answers}.jsonl", path=f"{_ADDRESS}{_MODELS[answers]}.jsonl")
+
+
+class JudgeBenchKind(DatasetKind[Config]):
+    """The questions of JudgeBench with a right and a wrong answer."""
+
+    cites = ("tan2024judgebench",)
+    about = About(
+        licence="MIT as the hub states",
+        size="about 2 MB",
+        source="https://github.com/ScalerLab/JudgeBench",
+        files=(_file("gpt"),),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
+        path = located("judge_bench", _file(self.config.answers))
+
+        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+            first = {"A>B": True, "B>A": False}[row["label"]]
+            answers = pair_of(row["response_A"], row["response_B"], is_first_better=first)
+            kept = {name: row[name] for name in ("pair_id", "question", "source")}
+            return {**kept, **answers, "response_model": row.get("response_model")}
+
+        rows = MappedRows(JsonLines(path, shown_name("judge_bench", path)), make, _COLUMNS)
+        return from_rows(of_subsets(rows, "source", self.config.subsets), _FIELDS)

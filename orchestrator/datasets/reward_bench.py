@@ -1,0 +1,48 @@
+"""RewardBench: 2,985 prompts with a chosen and a rejected answer, in 23 subsets.
+
+Source: Lambert et al. 2024, "RewardBench: Evaluating Reward Models for Language Modeling" (arXiv
+2403.13787), its filtered split. The answers are the columns `chosen` and `rejected`; the analysis
+`judge_benchmark` gives the paper's table.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import located, shown_name
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.parquet import ParquetRows
+
+_FILE: Final = hub_file("allenai/reward-bench", "data/filtered-00000-of-00001.parquet")
+_FIELDS: Final = FieldNames.model_validate(
+    {"prompt": "prompt", "category": "subset", "reference": None, "key": "id"}
+)
+
+
+class Config(SubsetSettings):
+    """Settings of `reward_bench`."""
+
+
+class RewardBenchKind(DatasetKind[Config]):
+    """The prompts of RewardBench with their chosen and rejected answers."""
+
+    cites = ("lambert2024rewardbench",)
+    about = About(
+        licence="ODC-BY as the hub states; subsets have their own",
+        size="about 3 MB",
+        source="https://huggingface.co/datasets/allenai/reward-bench",
+        files=(_FILE,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The prompts; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
+        path = located("reward_bench", _FILE)
+        rows = ParquetRows(path, shown_name("reward_bench", path))
+        return from_rows(of_subsets(rows, "subset", self.config.subsets), _FIELDS)
