@@ -196,7 +196,7 @@ def _agreement(jury: _Jury, context: Context) -> Table:
     # Each model's mean preference over all its pairs, shape (M,), by judge
     scores = []
     for soft_of in jury.soft.T:
-        sums = jury.pairs.sums(soft_of)
+        sums = jury.pairs.sides().sums(soft_of)
         wins = sums.by_model(sums.wins, sums.counts - sums.wins)
         scores.append(wins.sum(axis=0) / sums.model_counts.sum(axis=0))
     lines: list[list[Cell]] = []
@@ -277,7 +277,7 @@ def _ratings(jury: _Jury, context: Context) -> Table:
 
 def _rated(jury: _Jury, soft: Floats, context: Context) -> Ratings:
     return rate(
-        jury.pairs.sums(soft),
+        jury.pairs.sides().sums(soft),
         jury.pairs.models(),
         confidence_level=context.confidence_level,
         n_resamples=context.n_resamples,

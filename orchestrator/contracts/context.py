@@ -92,17 +92,22 @@ class Context(msgspec.Struct, frozen=True):
 
         Args:
             source: The method.
-            columns: Those that are read; all where none are named, and where the method derives
-                columns of others.
+            columns: Those that are read, besides what the method derives columns of; all where none
+                are named, and where the method may derive columns of any.
         """
         derives = type(source.method).derive is not Method.derive
-        if columns is not None and not derives:
-            frame = columns_of(self.frames, source.frame, ("method", *columns))
-        else:
+        needed = source.method.derives_from if derives else ()
+        if columns is None or needed is None:
             frame = self.frames.get(source.frame, pl.DataFrame())
+        else:
+            wanted = dict.fromkeys(("method", *columns, *needed))
+            frame = columns_of(self.frames, source.frame, tuple(wanted))
         if not frame.width:
             return pl.DataFrame()
-        rows = frame.filter(pl.col("method") == source.name)
+        mine = (frame["method"] == source.name).fill_null(value=False)
+        # A filter that keeps all would copy all.
+        rows = frame if mine.all() else frame.filter(mine)
+        del frame
         return self.clusters.of(source.method.derive(rows) if derives else rows)
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args
 
 import msgspec
@@ -261,6 +261,11 @@ class Method(Plugin[ConfigT], ABC):
 
     def compared(self) -> Compared | None:
         """Return the column that compares two models on an item, so that a run may stop early."""
+        return None
+
+    @property
+    def derives_from(self) -> Collection[str] | None:
+        """Columns that `derive` reads; all of them where None."""
         return None
 
     def derive(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -22,12 +22,16 @@ class Summary(Plugin[ConfigT], ABC):
     Attributes:
         reads: Columns of the rows that it needs; all where None. No others are read, so that the
             texts of a long run take no memory.
+        reads_alone: Whether its tables depend on nothing but the rows of the method, the clusters
+            of items and settings: then a run keeps them, and computes them once. Of kinds of this
+            project only.
         figures_read: Columns that `figures` needs, none where it is empty; `reads` where None.
         section: Heading of its figures in the report; the name of the method where empty.
         section_order: Sections with figures of methods stand by this, then as in the recipe.
     """
 
     reads: ClassVar[Sequence[str] | None] = None
+    reads_alone: ClassVar[bool] = False
     figures_read: ClassVar[Sequence[str] | None] = None
     section: ClassVar[str] = ""
     section_order: ClassVar[int] = 100

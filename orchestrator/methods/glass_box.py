@@ -161,15 +161,21 @@ class GlassBox(Method[Config]):
         )
         return [await _row(unit, ask, config, turn) for (turn,) in turns]
 
+    @property
+    def derives_from(self) -> tuple[str, ...]:
+        """The features that are combined, and what tells whose they are."""
+        return ("model", "scorer", *self.config.combo) if self.config.combo else ()
+
     def derive(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with Softmax-combo: over all of them, and over those of each model and scorer.
 
         Features of different models are not measured alike, so within one model the second is what
         the paper's correlations are about.
         """
-        if not self.config.combo or rows.is_empty():
-            return rows
         names = list(self.config.combo)
+        # Rows of an older version may lack some.
+        if not names or rows.is_empty() or not set(names) <= set(rows.columns):
+            return rows
         return rows.with_columns(
             combo=pl.Series(_combined(rows.select(names)), dtype=pl.Float64).fill_nan(None)
         ).with_columns(

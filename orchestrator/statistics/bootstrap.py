@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _CHUNK_BYTES: Final = 4 * 2**20
+_TOGETHER: Final = 16
+"""Resamples that are summed and fitted together where they take no more than `_MOST_BYTES`."""
+_MOST_BYTES: Final = 64 * 2**20
 _DENSE_SHARE: Final = 0.25
 """Share of filled cells from which a dense product of matrices is the faster one."""
 _SPARSE_ROWS: Final = 64
@@ -22,7 +25,12 @@ _SPARSE_PROMPTS: Final = 2048
 
 
 def prompt_weights(
-    n_prompts: int, n_resamples: int, rng: np.random.Generator, *, row_bytes: int = 0
+    n_prompts: int,
+    n_resamples: int,
+    rng: np.random.Generator,
+    *,
+    row_bytes: int = 0,
+    chunk_bytes: int = _CHUNK_BYTES,
 ) -> Iterator[Floats]:
     """Chunks of multinomial weights, shape (b, n_prompts), that add up to `n_resamples` rows.
 
@@ -31,11 +39,12 @@ def prompt_weights(
         n_resamples: Rows in all.
         rng: Source of the draws; the rows do not depend on the chunking.
         row_bytes: What else the caller holds for each row; bounds the chunk.
+        chunk_bytes: What a chunk takes, with what the caller holds for it.
 
     Raises:
         StatisticsError: If there is no prompt.
     """
-    rows = max(1, _CHUNK_BYTES // (16 * max(n_prompts, 1) + row_bytes))
+    rows = max(1, chunk_bytes // (16 * max(n_prompts, 1) + row_bytes))
     for drawn in _drawn(n_prompts, n_resamples, rows, rng):
         yield drawn.astype(np.float64)
 
@@ -82,7 +91,15 @@ def _dense_sums(
     """Wins and counts of chunks of resamples by pair: two of shape (b, P)."""
     wins, counts = sums.dense()
     row_bytes = 8 * (8 * sums.n_models**2 + 2 * sums.n_pairs)
-    for weights in prompt_weights(sums.n_prompts, n_resamples, rng, row_bytes=row_bytes):
+    # The table of all prompts is read once a chunk.
+    together = min(_TOGETHER * (16 * sums.n_prompts + row_bytes), _MOST_BYTES)
+    for weights in prompt_weights(
+        sums.n_prompts,
+        n_resamples,
+        rng,
+        row_bytes=row_bytes,
+        chunk_bytes=max(_CHUNK_BYTES, together),
+    ):
         yield weights @ wins, weights @ counts
 
 

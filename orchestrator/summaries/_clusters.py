@@ -10,10 +10,27 @@ from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.tables import Cell, Measured, measured
 
+_NAMED = ("category", "model", "judge", "status", "cause")
 METHODS = (
     "intervals are over prompts: shares by Wilson's interval on the effective number of prompts, "
     "means by the jackknife with Student's t"
 )
+
+
+def numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with items and clusters as whole numbers, in the order of their names.
+
+    Numbers are sorted, joined and counted in a fraction of the time and memory of texts.
+    """
+    items, clusters = rows["item"], rows[CLUSTER]
+    numbers = items.rank("dense").cast(pl.Int32)
+    alone = clusters.equals(items, check_names=False)
+    named = [name for name in _NAMED if rows.schema.get(name) == pl.String()]
+    return rows.with_columns(
+        numbers,
+        (numbers if alone else clusters.rank("dense").cast(pl.Int32)).alias(CLUSTER),
+        pl.col(named).cast(pl.Categorical),
+    )
 
 
 def without_n(cell: Measured) -> Measured:

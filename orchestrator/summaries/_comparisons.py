@@ -95,8 +95,8 @@ def _upwards(
 
 def _named(column: pl.Series) -> tuple[list[str], Ints]:
     """Return the names in a column, in their order, and the place of each row's among them."""
-    column = column.fill_null("")
-    names = column.unique(maintain_order=True)
+    column = column.cast(pl.Categorical).fill_null("")
+    names = column.unique(maintain_order=True).cast(pl.String)
     return names.to_list(), column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).to_numpy()
 
 

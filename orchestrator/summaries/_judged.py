@@ -11,7 +11,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.win_rate import mean_preferences
-from orchestrator.summaries._preferences import SOFT, WORDS, Preferences
+from orchestrator.summaries._preferences import SOFT, WORDS, Preferences, Sides
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]
@@ -39,14 +39,14 @@ _RATES: Final = (
 
 def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
-    by_mean = found.decisions(found.mean)
+    by_mean, sides = found.decisions(found.mean), found.sides()
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
         # `a > b = c`, by mean win rate.
-        sums = found.sums(0.5 + 0.5 * decisions)
+        sums = sides.sums(0.5 + 0.5 * decisions)
         rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
+        known = [(rate, model) for rate, model in zip(rates, sides.models, strict=True)]
         ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
         words = [ranked[0][1]]
         for (before, _), (after, model) in pairwise(ranked):
@@ -72,11 +72,12 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
-    rows = _rate_lines(found, context, SOFT_WORD, found.values(SOFT), context.n_resamples)
+    sides = found.sides()
+    rows = _rate_lines(sides, context, SOFT_WORD, found.values(SOFT), context.n_resamples)
     fewer = min(_FEWER_RESAMPLES, context.n_resamples)
     for name in found.estimators:
         wins = 0.5 + 0.5 * found.decisions(name)
-        rows += _rate_lines(found, context, WORDS[name], wins, fewer)
+        rows += _rate_lines(sides, context, WORDS[name], wins, fewer)
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -103,10 +104,10 @@ def mass(coverage: pl.Series) -> str | None:
 
 
 def _rate_lines(
-    found: Preferences, context: Context, word: str, wins: Floats, n_resamples: int
+    sides: Sides, context: Context, word: str, wins: Floats, n_resamples: int
 ) -> list[list[Cell]]:
     """One line a model, best first."""
-    models, sums = found.models(), found.sums(wins)
+    models, sums = sides.models, sides.sums(wins)
     rated = rate(
         sums,
         models,
@@ -115,10 +116,10 @@ def _rate_lines(
         rng=context.rng(),
     )
     rates = mean_preferences(sums, context.confidence_level)
-    tied = found.rows.with_columns(tie=wins == 0.5)
+    ties = wins == 0.5
     lines: list[tuple[float, list[Cell]]] = []
     for at, model in enumerate(models):
-        of_model = (tied["model_a"] == model) | (tied["model_b"] == model)
+        of_model = (sides.first == at) | (sides.second == at)
         value = float(rated.values[at])
         low, high = int(rated.rank_low[at]), int(rated.rank_high[at])
         ranks = str(low) if low == high else f"{low}-{high}"
@@ -129,7 +130,7 @@ def _rate_lines(
                     word,
                     model,
                     _measured(rates.values[at], rates.low[at], rates.high[at]),
-                    tied.filter(of_model)["tie"].mean(),  # type: ignore[list-item] # of booleans
+                    float(ties[of_model].mean()) if of_model.any() else None,
                     _measured(rated.values[at], rated.low[at], rated.high[at]),
                     ranks if rated.rank[at] else None,
                 ],

@@ -76,7 +76,8 @@ _FILLED_PAIRS: Final = {
     "same_text": pl.lit(None, pl.Boolean),
     "mean_pre": 2.0 * pl.col(SOFT).cast(pl.Float64) - 1.0,
 }
-_CELLS: Final = 2**21
+# Of a few arrays that fit into the cache of a processor.
+_CELLS: Final = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +123,42 @@ class Preferences:
         both = pl.concat([self.rows["model_a"], self.rows["model_b"]])
         return tuple(sorted(both.unique().to_list()))
 
-    def sums(self, preference: Floats) -> PromptSums:
-        """Preferences for A in [0, 1], shape (n,), summed by cluster and pair of models."""
+    def sides(self) -> "Sides":
+        """The models of each pair and its cluster, as numbers."""
         models = self.models()
-        places = {model: at for at, model in enumerate(models)}
-        prompts = self.prompts()
+        known = pl.Enum(models)
         first, second = (
-            np.array([places[model] for model in self.rows[side]], dtype=np.int64)
+            self.rows[side].cast(known).to_physical().cast(pl.Int64).to_numpy()
             for side in ("model_a", "model_b")
         )
-        n_prompts = int(prompts.max()) + 1 if prompts.size else 0
+        return Sides(models, self.prompts(), first, second)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two models of n judged pairs.
+
+    Attributes:
+        models: Names, sorted.
+        prompts: Shape (n,), the cluster of each pair, from 0 on.
+        first: Shape (n,), the place of model A among the names.
+        second: Shape (n,), that of model B.
+    """
+
+    models: tuple[str, ...]
+    prompts: Ints
+    first: Ints
+    second: Ints
+
+    def sums(self, preference: Floats) -> PromptSums:
+        """Preferences for A in [0, 1], shape (n,), summed by cluster and pair of models."""
+        n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
         return sum_by_prompt(
-            prompts, first, second, np.clip(preference, 0.0, 1.0), shape=(n_prompts, len(models))
+            self.prompts,
+            self.first,
+            self.second,
+            np.clip(preference, 0.0, 1.0),
+            shape=(n_prompts, len(self.models)),
         )
 
 
@@ -188,12 +213,13 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     models = rows["model"].unique(maintain_order=True).to_list()
     good = rows.filter((pl.col("status") == "ok").fill_null(value=False))
     keys = ["item", "turn", "judge"]
+    told = good.select(*keys, CLUSTER, "category", "model", "coverage").with_row_index("at")
     parts = [
-        good.filter(pl.col("model") == a)
-        .select(*keys, CLUSTER, "category", p_a="p", model_a="model", coverage_a="coverage")
+        told.filter(pl.col("model") == a)
+        .rename({"at": "at_a", "model": "model_a", "coverage": "coverage_a"})
         .join(
-            good.filter(pl.col("model") == b).select(
-                *keys, p_b="p", model_b="model", coverage_b="coverage"
+            told.filter(pl.col("model") == b).select(
+                *keys, at_b="at", model_b="model", coverage_b="coverage"
             ),
             on=keys,
             maintain_order="left",
@@ -204,25 +230,36 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     paired = pl.concat(parts) if parts else empty
     if paired.is_empty():
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
+    scores = _matrix(good["p"])
+    at_a, at_b = (paired[side].to_numpy() for side in ("at_a", "at_b"))
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
-    n_scores = len(paired["p_a"][0])
-    step = max(1, _CELLS // n_scores**2)
-    chunks = []
+    step = max(1, _CELLS // scores.shape[1] ** 2)
+    found = {name: np.empty(len(paired)) for name in POINTWISE}
     for begin in range(0, len(paired), step):
-        part = paired.slice(begin, step)
-        p_a, p_b = (np.array(part[side].to_list(), dtype=np.float64) for side in ("p_a", "p_b"))
-        chunks.append(compare_scores(p_a, p_b))
-    found = {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in POINTWISE}
-    least = pl.min_horizontal("coverage_a", "coverage_b")
+        part = slice(begin, begin + step)
+        chunk = compare_scores(scores[at_a[part]], scores[at_b[part]])
+        for name, values in found.items():
+            values[part] = getattr(chunk, name)
     # Equal answers make equal prompts, which are asked once: their readings are the same.
+    same = np.ones(len(paired), np.bool_)
+    for column in scores.T:
+        one_of, other = column[at_a], column[at_b]
+        same &= (one_of == other) | (np.isnan(one_of) & np.isnan(other))
     one = paired.select(
-        *UNIT, "category", coverage=least, same_text=pl.col("p_a") == pl.col("p_b")
+        *UNIT, "category", coverage=pl.min_horizontal("coverage_a", "coverage_b")
     ).with_columns(
+        pl.Series("same_text", same),
         pl.Series(SOFT, 0.5 + 0.5 * found["superiority"]),
         *(pl.Series(name, values) for name, values in found.items()),
     )
     n_judged = one.select("item", "judge", "model_a", "model_b").n_unique()
     return Preferences(one, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
+
+
+def _matrix(lists: pl.Series) -> Floats:
+    """Lists of one length as an array of shape (n, length)."""
+    (length,) = lists.list.len().unique().to_list()
+    return lists.explode().to_numpy().reshape(-1, length).astype(np.float64, copy=False)
 
 
 def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:

@@ -24,6 +24,7 @@ _COLUMNS = (
 class AnswersSummary(Summary[MethodSettings]):
     """Numbers of answers, of failures and of correct answers."""
 
+    reads_alone = True
     reads = (
         "item",
         "model",

@@ -11,7 +11,7 @@ from orchestrator.contracts.summary import Summary
 from orchestrator.figures import Figure, Picture, as_table, points
 from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.summaries._aligned import GOLD, align, basis_of
-from orchestrator.summaries._clusters import METHODS, mean_of
+from orchestrator.summaries._clusters import METHODS, mean_of, numbered
 from orchestrator.tables import Cell, Column, Table, make_table, with_interval
 
 _FEATURES = (
@@ -37,6 +37,8 @@ _BOUNDS = ("softmax_entropy_low", "softmax_entropy_high")
 class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
+    reads_alone = True
+    reads = ("item", "model", "status", "n_tokens", "undefined", "truncated")
     figures_read = ()
     section = "Glass-box features"
     section_order = 2
@@ -46,19 +48,19 @@ class GlassBoxSummary(Summary[Config]):
         config = self.config
         if context.rows.is_empty():
             return []
-        rows = GlassBox(config).derive(context.rows)
         oriented = GlassBox(config).scores
         bounds = [name for name in _BOUNDS if "bounds" in config.groups]
         if config.vocabulary_size is None:
             bounds = bounds[:1]
+        # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
+        wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
+        rows = numbered(context.rows_of(context.sources[0], (*self.reads, *wanted)))
+        names = [name for name in wanted if name in rows.columns]
         features: list[list[Cell]] = []
         read: list[list[Cell]] = []
         for (model,), group in rows.group_by("model", maintain_order=True):
             good = group.filter(pl.col("status") == "ok")
-            for name in (*oriented, *bounds):
-                # Over the answers of one model its mean is 0 by construction.
-                if name == "combo_of_model":
-                    continue
+            for name in names:
                 mean = mean_of(good, pl.col(name), context.confidence_level)
                 better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
                 undefined = good[name].null_count()
@@ -76,6 +78,11 @@ class GlassBoxSummary(Summary[Config]):
                 ]
             )
         basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"
+        if lacking := [name for name in wanted if name not in names]:
+            notes.append(
+                f"not in these rows, which an older version wrote: {', '.join(lacking)}; "
+                "`orchestrator run` with the recipe computes them"
+            )
         return [
             make_table("glass_box", title, _FEATURES, features, basis=basis, notes=notes),
             make_table("glass_box.answers", "Features read", _ANSWERS, read, basis=basis),

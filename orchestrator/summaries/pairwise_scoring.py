@@ -29,6 +29,7 @@ _SCORES: Final = (
 class PairwiseScoringSummary(Summary[MethodSettings]):
     """Scores of both answers, what the judge gave to the labels, and estimators."""
 
+    reads_alone = True
     reads = (
         "item",
         "category",

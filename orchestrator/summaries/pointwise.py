@@ -9,7 +9,7 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
-from orchestrator.summaries._clusters import mean_of, without_n
+from orchestrator.summaries._clusters import mean_of, numbered, without_n
 from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._judged import estimator_table, mass, rates_table
 from orchestrator.summaries._preferences import preferences
@@ -39,6 +39,7 @@ _READINGS: Final = (
 class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
+    reads_alone = True
     reads = (
         "item",
         "category",
@@ -61,9 +62,9 @@ class PointwiseRatingSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
-        rows = context.rows
-        if rows.is_empty():
+        if context.rows.is_empty():
             return []
+        rows = numbered(context.rows)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):

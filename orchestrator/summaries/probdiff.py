@@ -21,6 +21,7 @@ from orchestrator.summaries._clusters import (
     basis_of,
     mean_of,
     n_prompts,
+    numbered,
     prompts_of,
     without_n,
 )
@@ -72,6 +73,7 @@ _TEXTS = (
 class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
+    reads_alone = True
     reads = (
         "item",
         "category",
@@ -95,9 +97,9 @@ class ProbDiffSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
-        rows = context.rows
-        if rows.is_empty():
+        if context.rows.is_empty():
             return []
+        rows = numbered(context.rows)
         good = rows.filter(pl.col("status") == "ok")
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [

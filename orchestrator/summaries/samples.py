@@ -27,6 +27,7 @@ _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES
 class SamplesSummary(Summary[MethodSettings]):
     """Variation of the mean log-probability of answers to one question, and its curve."""
 
+    reads_alone = True
     reads = (
         "item",
         "category",

@@ -11,9 +11,14 @@ import pytest
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.interface import rankings
 from orchestrator.runner.interface.rankings import NAME, rankings_of
+from orchestrator.runner.results import cache
 from orchestrator.runner.results.frames import analyse
 from orchestrator.statistics.trust import DEFAULTS
 
+CODE = (
+    "clusters.py", "tables.py", "ranking/analysis.py", "ranking/judged.py",
+    "statistics/ratings.py", "summaries/pointwise.py",
+)  # fmt: skip
 SETTINGS: dict[str, Any] = {"confidence_level": 0.95, "n_resamples": 200, "seed": 0}
 
 
@@ -86,22 +91,20 @@ def test_other_clusters_are_computed(folder, calls):
 
 def test_another_version_of_the_code_computes_them(folder, calls, monkeypatch):
     found_in(folder)
-    monkeypatch.setattr(rankings, "_code", lambda: b"another")
+    monkeypatch.setattr(rankings, "code_digest", lambda: b"another")
     found_in(folder)
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize(
-    "module", ["ranking/analysis.py", "statistics/ratings.py", "ranking/judged.py"]
-)
+@pytest.mark.parametrize("module", [*CODE, "summaries/deep/x.py"])
 def test_the_code_is_that_of_the_statistics(module, tmp_path, monkeypatch):
-    for name in (*rankings._MODULES, "statistics/ratings.py"):
+    for name in (*(f"{folder}/deep/x.py" for folder in cache._FOLDERS), *cache._MODULES, *CODE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("before")
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)
-    before = rankings._code.__wrapped__()
+    before = cache.code_digest.__wrapped__()
     (tmp_path / module).write_text("after")
-    assert rankings._code.__wrapped__() != before
+    assert cache.code_digest.__wrapped__() != before
 
 
 def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judgments, monkeypatch):

@@ -6,15 +6,13 @@ from orchestrator import contracts, plugins
 from orchestrator.contracts.method import schema_of
 
 TEXTS = {"text", "text_ba", "answer", "answer_again", "rewriting", "prompt", "reference", "message"}
-# Its features are combined over all rows, which reads the whole frame (Method.derive).
-DERIVED = {"glass_box"}
 
 
 def summaries():
     for kind in plugins.kinds(plugins.METHODS):
         method = contracts.method(kind)
         summary = contracts.summary(kind, method)
-        if summary is not None and kind not in DERIVED:
+        if summary is not None:
             yield pytest.param(summary, schema_of(method), id=kind)
 
 

@@ -1,32 +1,20 @@
 """Rankings of a run, computed once for the same judgments and kept beside them."""
 
 import hashlib
-from functools import cache
-from importlib import resources
 from typing import Final
 
 import msgspec
-import numpy as np
-import polars as pl
-import scipy
 
-from orchestrator import __version__
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import roles_in
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.ranking.analysis import RankingAnalysis
-from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results.cache import Keeping, code_digest
 from orchestrator.runner.results.frames import analyse
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 
 NAME: Final = ".rankings"
-# Forty models in twenty categories take less than 1 MB a judge.
-_MOST_BYTES: Final = 16 << 20
 _KEY_BYTES: Final = 16
-_MODULES: Final = (
-    "clusters.py", "ranking/analysis.py", "ranking/judged.py", "ranking/trust.py",
-    "runner/results/frames.py",
-)  # fmt: skip
 
 
 class _Rankings(msgspec.Struct, frozen=True):
@@ -65,7 +53,7 @@ def rankings_of(
         )
         return _Rankings(found)
 
-    keeping = Keeping(frames.folder / NAME, _MOST_BYTES)
+    keeping = Keeping(frames.folder / NAME)
     found = keeping.once(key, _Rankings, compute)
     # Where the run went on meanwhile, the rankings may be those of newer files.
     if _key(frames, settings) == key:
@@ -82,27 +70,11 @@ def _key(frames: FrameFiles, settings: str) -> bytes | None:
     }
     if not ranked:
         return None
-    digest = hashlib.blake2b(_code(), digest_size=_KEY_BYTES)
+    digest = hashlib.blake2b(code_digest(), digest_size=_KEY_BYTES)
     digest.update(settings.encode())
     for name, role in ranked.items():
         digest.update(msgspec.json.encode((name, role)))
         digest.update(frames.digest(name))
     if clusters_of(frames).are_named:
         digest.update(frames.digest(ITEMS))
-    return digest.digest()
-
-
-@cache
-def _code() -> bytes:
-    """Digest of the code that computes rankings, and of the versions that it computes with."""
-    root = resources.files("orchestrator")
-    statistics = (one for one in (root / "statistics").iterdir() if one.name.endswith(".py"))
-    parts = [
-        *(root / name for name in _MODULES),
-        *sorted(statistics, key=lambda one: one.name),
-    ]
-    versions = (__version__, np.__version__, pl.__version__, scipy.__version__)
-    digest = hashlib.blake2b(repr(versions).encode())
-    for part in parts:
-        digest.update(part.read_bytes())
     return digest.digest()

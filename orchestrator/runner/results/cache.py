@@ -1,19 +1,34 @@
 """Numbers that take long to compute, kept beside the frames of a run by what they come from."""
 
+import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+import numpy as np
+import polars as pl
+import scipy
 
+from orchestrator import __version__
 from orchestrator.disk import files
 
 T = TypeVar("T")
 
 NAME: Final = ".numbers"
-_MOST_BYTES: Final = 1 << 20
+# Forty models in twenty categories take less than 1 MB a judge.
+_MOST_BYTES: Final = 16 << 20
+_FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
+_MODULES: Final = (
+    "clusters.py", "frames.py", "numbers.py", "roles.py", "tables.py", "runner/results/frames.py",
+    "runner/results/tables.py",
+)  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +61,17 @@ class Keeping:
             compute: Gives the value.
         """
         name = key.hex()
-        try:
+        with suppress(KeyError, msgspec.ValidationError):
             value = msgspec.convert(self._found[name], kind)
-        except (KeyError, msgspec.ValidationError):
-            value = compute()
+            self._used[name] = self._found[name]
+            return value
+        value = compute()
         self._used[name] = msgspec.to_builtins(value)
         return value
+
+    def drop(self, key: bytes) -> None:
+        """Do not keep a value."""
+        self._used.pop(key.hex(), None)
 
     def save(self) -> None:
         """Keep what this call used; a folder that can't be written is no fault."""
@@ -64,3 +84,25 @@ class Keeping:
             files.write(self._path, content)
         except OSError as error:
             _log.debug("not kept: %s: %s", self._path, error)
+
+
+@cache
+def code_digest() -> bytes:
+    """Digest of the code that computes rankings and tables, and of the versions it runs with."""
+    root = resources.files("orchestrator")
+    versions = (__version__, np.__version__, pl.__version__, scipy.__version__)
+    digest = hashlib.blake2b(repr(versions).encode())
+    for name in _FOLDERS:
+        for part in _modules(root / name):
+            digest.update(part.read_bytes())
+    for name in _MODULES:
+        digest.update((root / name).read_bytes())
+    return digest.digest()
+
+
+def _modules(folder: Traversable) -> Iterator[Traversable]:
+    for one in sorted(folder.iterdir(), key=lambda one: one.name):
+        if one.is_dir():
+            yield from _modules(one)
+        elif one.name.endswith(".py"):
+            yield one

@@ -1,9 +1,10 @@
 """Tables of a run: the summary of each method, then the analyses that the recipe asks for."""
 
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import polars as pl
@@ -17,11 +18,12 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
+from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.plugins.base import Plugin
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.trust import Trusts, of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
-from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results.cache import Keeping, code_digest
 from orchestrator.settings import Settings
 from orchestrator.statistics.trust import no_ranking
 from orchestrator.summaries._agreement import JudgesAgreement
@@ -29,6 +31,7 @@ from orchestrator.summaries._scores import ScoresSummary
 from orchestrator.tables import Table, by_cluster, untrusted
 
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
+_KEY_BYTES: Final = 16
 _log = logging.getLogger(__name__)
 
 
@@ -62,17 +65,16 @@ def summarise(
             # The mean scores are the default of methods from outside.
             summary = ScoresSummary
         # A run that was repaired has no frames until its recipe is run once more.
-        if summary is not None and source.frame in frames:
-            context = _context(source.name, settings, frames, clusters)
-            if keeping is not None:
-                context = msgspec.structs.replace(context, once=keeping.once)
-            rows = context.rows_of(source, summary.reads)
-            context = msgspec.structs.replace(context, rows=rows, sources=[source])
-            said = _said(summary(source.method.config), context)
+        if source.frame not in frames:
+            continue
+        context = _context(source.name, settings, frames, clusters)
+        if keeping is not None:
+            context = msgspec.structs.replace(context, once=keeping.once)
+        if summary is not None:
+            said = _of_method(summary, source, context, keeping)
             warnings = {one.judge: no_ranking([one]) for one in trust.get(source.name, ())}
             found += [untrusted(table, warnings) for table in said]
-        if len(source.method.judges) > 1 and source.frame in frames:
-            context = _context(source.name, settings, frames, clusters)
+        if len(source.method.judges) > 1:
             found += _said(JudgesAgreement(source), context)
     analyses, skipped = _loaded(
         contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
@@ -94,6 +96,52 @@ def summarise(
     if keeping is not None:
         keeping.save()
     return found
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    of: list[Table]
+
+
+def _of_method(
+    summary: type[Summary[Settings]], source: Source, context: Context, keeping: Keeping | None
+) -> list[Table]:
+    """Return the tables of a method's summary, from an earlier call where that is possible."""
+
+    def compute() -> list[Table]:
+        rows = context.rows_of(source, summary.reads)
+        own = msgspec.structs.replace(context, rows=rows, sources=[source])
+        return _said(summary(source.method.config), own)
+
+    # The digest of the code is that of this project.
+    if summary.reads_alone and source.kind in plugins.kinds(plugins.METHODS):
+        return _kept(context, source, keeping, compute)
+    return compute()
+
+
+def _kept(
+    context: Context, source: Source, keeping: Keeping | None, compute: Callable[[], list[Table]]
+) -> list[Table]:
+    """Return tables of the rows of a method alone; compute them where no earlier call has."""
+    frames = context.frames
+    if keeping is None or not isinstance(frames, FrameFiles):
+        return compute()
+    key = _key(context, frames, source)
+    found = keeping.once(key, _Tables, lambda: _Tables(compute())).of
+    if _key(context, frames, source) != key:
+        # The run went on meanwhile: the tables may be those of newer files.
+        keeping.drop(key)
+    return found
+
+
+def _key(context: Context, frames: FrameFiles, source: Source) -> bytes:
+    """Digest of everything that tables of the rows of a method come from."""
+    statistics = (context.confidence_level, context.n_resamples, context.seed)
+    digest = hashlib.blake2b(code_digest(), digest_size=_KEY_BYTES)
+    digest.update(repr((source.name, source.kind, source.method.config, statistics)).encode())
+    digest.update(frames.digest(source.frame))
+    if context.clusters.are_named:
+        digest.update(frames.digest(ITEMS))
+    return digest.digest()
 
 
 def all_sources(
