@@ -29,8 +29,9 @@ from orchestrator.report.picture import Axis, Bounds, make_axis
 from orchestrator.report.questions import Check, Question, Standing
 from orchestrator.tables import Table
 
-# Lines of a screen, less those that the shell and the next prompt take.
+# Lines of a screen where the output is no terminal, and the fewest that are counted on.
 _SCREEN: Final = 38
+_LEAST_SCREEN: Final = 12
 _MAX_NAME: Final = 32
 _MAX_ROWS: Final = 12
 _MIN_NAME: Final = 12
@@ -41,7 +42,18 @@ _STYLES: Final = {"answered": f"{HEADING} {GOOD}", "withheld": f"{HEADING} {BAD}
 
 
 class _Room(NamedTuple):
-    """Most models, further questions, checks, cautions, pairs by name, and tables shown."""
+    """Most models, further questions, checks, cautions and tables, and how they are shown.
+
+    Attributes:
+        models: Rows of the first question.
+        questions: Further questions.
+        checks: Reasons for trust and doubt.
+        cautions: What not to conclude.
+        pairs: Name the pairs of models that can be told apart.
+        tables: Of methods that are no question.
+        spelt: Give each check a line, and not only those that speak against the result.
+        terse: Leave out what the checks say too, and all but the first line on where the rest is.
+    """
 
     models: int
     questions: int
@@ -49,6 +61,8 @@ class _Room(NamedTuple):
     cautions: int
     pairs: bool
     tables: int = 0
+    spelt: bool = True
+    terse: bool = False
 
 
 _ROOMS: Final = (
@@ -57,8 +71,20 @@ _ROOMS: Final = (
     _Room(12, 8, 12, 4, pairs=True),
     _Room(10, 6, 8, 3, pairs=True),
     _Room(10, 4, 6, 2, pairs=False),
-    _Room(8, 2, 4, 1, pairs=False),
-    _Room(6, 1, 3, 0, pairs=False),
+    _Room(12, 8, 12, 4, pairs=True, spelt=False),
+    _Room(10, 4, 6, 2, pairs=False, spelt=False),
+    *(
+        _Room(models, questions, checks, cautions, pairs=False, spelt=False, terse=True)
+        for models, questions, checks, cautions in (
+            (10, 4, 6, 1),
+            (8, 3, 4, 0),
+            (6, 2, 3, 0),
+            (5, 1, 2, 0),
+            (4, 1, 1, 0),
+            (3, 0, 1, 0),
+            (3, 0, 0, 0),
+        )
+    ),
 )
 _ALL: Final = _Room(10**9, 10**9, 10**9, 10**9, pairs=True)
 
@@ -71,6 +97,7 @@ def brief_text(
     tables: Sequence[Table] = (),
     *,
     whole: bool = False,
+    taken: int = 0,
 ) -> Iterator[RenderableType]:
     """The first screen of a run.
 
@@ -80,15 +107,18 @@ def brief_text(
         more: Where the rest is, in words.
         tables: The first table of each method and analysis that is no question.
         whole: Show every model, question and check, however many lines that takes.
+        taken: Lines of the terminal that are written above and below.
     """
     if whole:
         yield from _laid_out(page, brief, more, _ALL, tables)
         return
+    # The next prompt takes a line.
+    screen = _SCREEN if page.height is None else max(_LEAST_SCREEN, page.height - 1 - taken)
     console = Console(width=page.width, color_system=None, legacy_windows=False)
-    laid_out = (list(_laid_out(page, brief, more, room, tables)) for room in _ROOMS[:-1])
-    fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= _SCREEN)
-    parts = next(fitting, None)
-    yield from _laid_out(page, brief, more, _ROOMS[-1], tables) if parts is None else parts
+    laid_out = (list(_laid_out(page, brief, more, room, tables, taken)) for room in _ROOMS)
+    fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= screen)
+    least = _laid_out(page, brief, more, _ROOMS[-1], tables, taken)
+    yield from next(fitting, least)
 
 
 def _laid_out(
@@ -97,6 +127,7 @@ def _laid_out(
     more: Sequence[str],
     room: _Room,
     tables: Sequence[Table],
+    taken: int = 0,
 ) -> Iterator[RenderableType]:
     shown = _Shown(page, page.names(brief.names, min(_MAX_NAME, max(_MIN_NAME, page.width // 3))))
     if brief.incomplete:
@@ -108,20 +139,22 @@ def _laid_out(
     for table in few:
         yield Text("")
         yield generic_table(_clipped(table))
-    yield from shown.trust(brief, room.checks, is_apart=bool(few))
+    yield from shown.trust(brief, room, is_apart=bool(few))
     if brief.cautions[: room.cautions]:
         yield Text("")
         yield page.heading("What not to conclude")
         for caution in brief.cautions[: room.cautions]:
             yield shown.bullet(shown.phrase(caution))
     yield Text("")
-    if brief.cost is not None and (words := brief.cost.words()):
+    # The summary of a call has just said it.
+    is_said = room.terse and taken > 0
+    if brief.cost is not None and not is_said and (words := brief.cost.words()):
         yield from page.flow([page.words("Cost", HEADING), *words])
     if len(few) < len(tables):
         titles = ", ".join(table.title for table in tables[len(few) :])
         yield page.prose(f"Also in this run: {titles}", FAINT)
-    for line in more:
-        yield page.data(line, None, FAINT) if len(line) <= page.width else page.prose(line, FAINT)
+    for line in more[:1] if room.terse else more:
+        yield from page.flow([page.data(part, None, FAINT) for part in line.split(" · ")])
 
 
 class _Shown:
@@ -155,11 +188,16 @@ class _Shown:
         """The first question with its models."""
         page = self._page
         yield self.phrase(question.answer, _STYLES.get(question.state, f"{HEADING} {DOUBTFUL}"))
-        if question.detail:
-            yield page.prose(question.detail, BAD if question.state == "withheld" else DOUBTFUL)
+        is_said = room.terse and any(check.is_doubtful for check in question.checks)
+        detail = _advice(question.detail) if is_said else question.detail
+        if detail:
+            yield page.prose(detail, BAD if question.state == "withheld" else DOUBTFUL)
         basis = page.words(" · ") if question.basis else Text("")
         basis.append(page.data(question.basis).plain)
-        yield Text.assemble(self.phrase(question.subject), basis, style=FAINT)
+        about = Text.assemble(self.phrase(question.subject), basis, style=FAINT)
+        if room.terse:
+            about.truncate(page.width, overflow="ellipsis" if not page.ascii_only else "crop")
+        yield about
         if question.standings and question.state not in ("withheld", "empty"):
             yield Text("")
             yield self._standings(question, room.models)
@@ -177,12 +215,12 @@ class _Shown:
             left = numbers.counted(len(questions) - most, "more question")
             yield self._page.words(f"and {left}", FAINT)
 
-    def trust(self, brief: Brief, most: int, *, is_apart: bool) -> Iterator[RenderableType]:
+    def trust(self, brief: Brief, room: _Room, *, is_apart: bool) -> Iterator[RenderableType]:
         """Reasons to trust the first answer and the run, and what speaks against the others.
 
         Args:
             brief: The run in brief.
-            most: Most checks.
+            room: Most checks, and how they are shown.
             is_apart: Whether an empty line stands above already.
         """
         checks = [*(brief.questions[0].checks if brief.questions else ()), *brief.checks]
@@ -199,7 +237,7 @@ class _Shown:
         if not is_apart:
             yield Text("")
         yield self._page.heading("How far to trust it")
-        yield from self.checks(checks, most)
+        yield from self.checks(checks, room)
 
     def other(self, question: Question) -> RenderableType:
         """A further question in a line or two."""
@@ -208,23 +246,32 @@ class _Shown:
         style = BAD if question.state == "withheld" else ""
         return self.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
 
-    def checks(self, checks: Sequence[Check], most: int) -> Iterator[RenderableType]:
+    def checks(self, checks: Sequence[Check], room: _Room) -> Iterator[RenderableType]:
         """The checks beside their subjects; where not all fit, doubtful ones first."""
         page = self._page
+        passed: Sequence[Check] = ()
+        if not room.spelt:
+            passed = [check for check in checks if check.about and not check.is_doubtful]
+            checks = [check for check in checks if check not in passed]
         kept = checks
-        if len(checks) > most:
+        if len(checks) > room.checks:
             first = sorted(range(len(checks)), key=lambda at: (not checks[at].is_doubtful, at))
-            kept = [checks[at] for at in sorted(first[:most])]
-        table = RichTable.grid(padding=(0, 1, 0, 0))
+            kept = [checks[at] for at in sorted(first[: room.checks])]
+        table = RichTable.grid(padding=(0, _GAP, 0, 0))
         for about, group in groupby(kept, key=lambda check: check.about):
             for place, check in enumerate(group):
                 style = DOUBTFUL if check.is_doubtful else ""
-                mark = page.cell("!" if check.is_doubtful else " ", f"{HEADING} {DOUBTFUL}")
-                label = page.cell("" if place else about, FAINT)
-                table.add_row(mark, label, self.phrase(check.says, style))
+                mark = page.cell("! " if check.is_doubtful else "  ", f"{HEADING} {DOUBTFUL}")
+                label = Text.assemble(mark, page.cell("" if place else about, FAINT), no_wrap=True)
+                table.add_row(label, self.phrase(check.says, style))
+        if passed:
+            names = ", ".join(dict.fromkeys(check.about for check in passed))
+            table.add_row(page.cell("  passed", FAINT), page.words(names))
         yield table
         if len(kept) < len(checks):
-            yield page.words(f"and {len(checks) - len(kept)} more", FAINT)
+            n_more = len(checks) - len(kept)
+            what = "more" if room.spelt else "more doubt" if n_more == 1 else "more doubts"
+            yield page.words(f"  and {n_more} {what}", FAINT)
 
     def _standings(self, question: Question, most: int) -> RenderableType:
         """The models with their numbers; of many the first and the last ones."""
@@ -273,6 +320,12 @@ def _clipped(table: Table) -> Table:
     more = (f"{numbers.counted(left, 'more row')}",) if left > 0 else ()
     notes = (*more, *table.notes[:1])
     return msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
+
+
+def _advice(detail: str) -> str:
+    """Return the end of a warning that says what to try; empty where it does not."""
+    _, mark, advice = detail.rpartition(" Try ")
+    return f"{mark.lstrip()}{advice}" if mark else ""
 
 
 def _counted(question: Question) -> Phrase:

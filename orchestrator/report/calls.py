@@ -1,10 +1,10 @@
 """Reports of a call: its plan, its work, and its failures, without the results."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -12,104 +12,15 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
-from orchestrator.report.planned import Plan, StageCount
 from orchestrator.report.progress import ModelProgress, Progress
 
 _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8
 _WIDE: Final = 80
-_TOKENS_FROM: Final = 72
 _GAP: Final = 2
-# Columns of a terminal that a plan's numbers take, its tokens, and its methods.
-_NUMBERS: Final = 40
-_TOKENS: Final = 16
-_MAX_METHOD: Final = 16
-_TOTAL: Final = "total"
-
-
-class _Shown(NamedTuple):
-    """Layout of a plan's rows: most characters of a name, and which columns there are."""
-
-    names: int
-    methods: bool
-    tokens: bool
-
-
-@paged
-def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
-    """Tabulate the requests of a run, stage by stage, with sums and the limits of the numbers."""
-    yield page.heading("Plan")
-    parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
-    yield from page.flow(parts)
-    yield Text("")
-    yield _stages(page, count.stages)
-    yield Text("")
-    if count.left == 0:
-        who = "the store, or another run," if count.reused else "the store"
-        yield page.words(f"Nothing to request: {who} holds every outcome.", GOOD)
-    elif count.money is not None:
-        yield page.words(f"Money: at most {numbers.money(count.money)}")
-    else:
-        yield page.words("Money: unknown because a queried model has no price", FAINT)
-    if count.duration is not None and count.left:
-        yield page.prose(count.duration.words(), "" if count.duration.low_s else FAINT)
-    if count.at_least is not None and count.left:
-        least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
-        yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")
-    # A line for each other run that held outcomes come from
-    for run, n in count.reused:
-        said = f"{numbers.count(n)} of those held will be copied from "
-        yield Text.assemble(page.words(said), page.data(run, page.width // 2))
-    for line in count.servers:
-        yield page.prose(line)
-    for note in count.notes if count.left or count.is_estimate else ():
-        yield page.prose(note, FAINT, bullet=True)
-
-
-def _stages(page: Page, stages: Sequence[StageCount]) -> Table:
-    rows_of = Counter((stage.name, stage.model) for stage in stages)
-    # Rows that are alike in both would not say which method they are of.
-    methods = any(n > 1 for n in rows_of.values())
-    tokens = page.width >= _TOKENS_FROM + methods * _MAX_METHOD
-    columns = [Column("stage", "left"), Column("model", "left"), Column("requests")]
-    columns += [Column("held"), Column("to request")]
-    if methods:
-        columns.insert(0, Column("method", "left"))
-    if tokens:
-        columns.append(Column("tokens to generate"))
-    room = (page.width - (_NUMBERS + _TOKENS if tokens else _NUMBERS)) // (2 + methods)
-    shown = _Shown(min(max(_MIN_NAME, room), _MAX_NAME), methods=methods, tokens=tokens)
-    rows = [_stage(page, stage, shown) for stage in stages]
-    if len(stages) > 1:
-        rows.append([Text("")])
-        total = StageCount(
-            name="" if methods else _TOTAL,
-            model="",
-            total=sum(stage.total for stage in stages),
-            held=sum(stage.held for stage in stages),
-            left=sum(stage.left for stage in stages),
-            exact=all(stage.exact for stage in stages),
-            max_tokens=sum(stage.max_tokens for stage in stages),
-            method=_TOTAL,
-        )
-        rows.append(_stage(page, total, shown))
-    return page.table(columns, rows)
-
-
-def _stage(page: Page, stage: StageCount, shown: _Shown) -> list[RenderableType]:
-    row: list[RenderableType] = [
-        page.name(stage.name, shown.names),
-        page.name(stage.model, shown.names, HEADING),
-        page.cell(numbers.at_most(stage.total, exact=stage.exact)),
-        page.cell(numbers.count(stage.held), "" if stage.held else FAINT),
-        page.cell(numbers.at_most(stage.left, exact=stage.exact), HEADING if stage.left else FAINT),
-    ]
-    if shown.methods:
-        row.insert(0, page.name(stage.method, shown.names))
-    if shown.tokens:
-        tokens = numbers.at_most(stage.max_tokens, exact=False)
-        row.append(page.cell(tokens, "" if stage.max_tokens else FAINT))
-    return row
+_TROUBLED: Final = ("down", "dead")
+# Lines of a window that what stands beside the models of a call takes: the results, above all.
+_BESIDE: Final = 36
 
 
 @paged
@@ -135,19 +46,24 @@ def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[
         ended = page.words(text, f"{HEADING} {DOUBTFUL}")
     else:
         ended = page.words("Complete", f"{HEADING} {GOOD}")
-    yield Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
-    yield from page.flow(_unit_parts(page, progress, n_left))
+    whole = Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
+    yield from page.flow([whole, *_unit_parts(page, progress, n_left)])
     yield from page.flow(_request_parts(page, progress))
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
         parts: list[Text | str] = [page.words("failed units", BAD)]
         parts += [page.data(f"{cause} {numbers.count(n)}", None, BAD) for cause, n in order]
         yield from page.flow(parts)
-    yield Text("")
-    yield _models(page, progress.models)
-    yield from _limits(page, progress.models)
-    if n_left:
-        yield page.words("All answers are saved; resume with the same command.", FAINT)
+    shown = _noted(page, progress.models)
+    if shown:
+        yield Text("")
+        yield _models(page, shown)
+    if shown and (n_more := len(progress.models) - len(shown)):
+        words = f"and {numbers.counted(n_more, 'more model')}: orchestrator status"
+        yield Text.assemble(
+            page.words(f"{words} ", FAINT), page.data(progress.run_dir, None, FAINT)
+        )
+    yield from _limits(page, shown)
 
 
 def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]:
@@ -171,14 +87,19 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
     tokens_in = sum(model.prompt_tokens for model in progress.models)
     tokens_out = sum(model.completion_tokens for model in progress.models)
+    named = (
+        (progress.asks_found, "found in the store"),
+        (progress.asks_joined, "joined to requests in flight"),
+    )
+    found, joined = ([f"{numbers.count(n)} {what}"] if n else [] for n, what in named)
     parts: list[Text | str] = [
         f"{numbers.count(progress.requests_sent)} requests sent",
-        f"{numbers.count(progress.asks_found)} found in the store",
+        *found,
         *(
             Text.assemble(f"{numbers.count(n)} copied from ", page.data(run, page.width // 2))
             for run, n in progress.asks_copied.items()
         ),
-        f"{numbers.count(progress.asks_joined)} joined to requests in flight",
+        *joined,
         f"{numbers.compact(tokens_in)} tokens in",
         f"{numbers.compact(tokens_out)} out",
     ]
@@ -204,28 +125,53 @@ def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableT
     yield from page.flow(parts)
 
 
+def _noted(page: Page, models: Sequence[ModelProgress]) -> Sequence[ModelProgress]:
+    """The models to show: all where there is room, else those that had trouble."""
+    if page.height is None or len(models) <= page.height - _BESIDE:
+        return models
+    troubled = [one for one in models if one.failed or one.retried or one.state in _TROUBLED]
+    return troubled[: max(1, page.height // 4)]
+
+
 def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
     wide = page.width >= _WIDE
-    columns = [Column("model", "left"), Column("answered"), Column("failed"), Column("retried")]
+    columns = [Column("answered"), Column("failed"), Column("retried")]
     if wide:
-        columns += [Column("tokens in"), Column("tokens out"), Column("", "left")]
-    names = max(_MIN_NAME, min(_MAX_NAME, page.width - (70 if wide else 30)))
+        columns += [Column("tokens in"), Column("tokens out")]
+    if wide and any(model.state in _TROUBLED for model in models):
+        columns.append(Column("", "left"))
     rows = []
     for model in models:
-        row: list[RenderableType] = [
-            page.name(model.name, names, HEADING),
+        row: list[Text] = [
             page.cell(numbers.count(model.done)),
             page.cell(numbers.count(model.failed), BAD if model.failed else FAINT),
             page.cell(numbers.count(model.retried), DOUBTFUL if model.retried else FAINT),
+            page.cell(numbers.count(model.prompt_tokens)),
+            page.cell(numbers.count(model.completion_tokens)),
+            page.cell(model.state if model.state in _TROUBLED else "", BAD),
         ]
-        if wide:
-            row += [
-                page.cell(numbers.count(model.prompt_tokens)),
-                page.cell(numbers.count(model.completion_tokens)),
-                page.cell(model.state if model.state in {"down", "dead"} else "", BAD),
-            ]
-        rows.append(row)
-    return page.table(columns, rows)
+        rows.append(row[: len(columns)])
+    return _named(page, "model", [model.name for model in models], columns, rows)
+
+
+def _named(
+    page: Page,
+    heading: str,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Text]],
+) -> Table:
+    """A table whose first column has what the others leave, its names cut to tell them apart."""
+    others = (
+        max(cell_len(column.heading), *(row[place].cell_len for row in rows)) + _GAP
+        for place, column in enumerate(columns)
+    )
+    room = max(_MIN_NAME, min(_MAX_NAME, page.width - sum(others))) if rows else _MIN_NAME
+    called = page.names(names, room)
+    cells = [
+        [page.cell(called[name], HEADING), *row] for name, row in zip(names, rows, strict=True)
+    ]
+    return page.table([Column(heading, "left"), *columns], cells)
 
 
 @paged
@@ -276,8 +222,7 @@ def runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
     if not rows:
         yield page.words("no runs found", FAINT)
         return
-    columns = [Column("run", "left"), Column("state", "left"), Column("units done")]
-    columns += [Column("failed"), Column("size")]
+    columns = [Column("state", "left"), Column("units done"), Column("failed"), Column("size")]
     cells = []
     for row in rows:
         failed = row.get("units_failed")
@@ -288,17 +233,7 @@ def runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
             page.cell(_count(failed), BAD if failed else FAINT),
             page.cell(numbers.UNDEFINED if value is None else numbers.size(value)),
         ])  # fmt: skip
-    # The path has what the other columns leave.
-    widths = [
-        max(len(column.heading), *(row[index].cell_len for row in cells))
-        for index, column in enumerate(columns[1:])
-    ]
-    names = max(_MIN_NAME, page.width - sum(widths) - _GAP * len(columns))
-    cells = [
-        [page.name(str(row["path"]), names, HEADING), *rest]
-        for row, rest in zip(rows, cells, strict=True)
-    ]
-    yield page.table(columns, cells)
+    yield _named(page, "run", [str(row["path"]) for row in rows], columns, cells)
 
 
 def _count(value: int | None) -> str:

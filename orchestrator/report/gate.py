@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 from rich.console import RenderableType
+from rich.table import Table
 
 from orchestrator.gates.results import FORMAT, Checked, Decision, Verdict
 from orchestrator.numbers import UNDEFINED
@@ -64,10 +65,16 @@ def gate_text(page: Page, found: Decision) -> Iterator[RenderableType]:
     """For a terminal: the verdict, then each requirement with what it rests on."""
     yield page.words(gate_words(found), f"{HEADING} {_STYLES[found.verdict]}")
     yield page.words("")
+    marks: dict[Verdict, str] = {
+        "holds": page.glyphs.dot, "fails": page.glyphs.cross, "not known yet": page.glyphs.ring,
+    }  # fmt: skip
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for one in found.requirements:
-        yield page.prose(f"{one.verdict}: {one.requirement}", _STYLES[one.verdict])
+        verdict = page.cell(f"{marks[one.verdict]} {one.verdict}", _STYLES[one.verdict])
+        grid.add_row(verdict, page.prose(one.requirement, HEADING))
         why = f" · {one.why}" if one.why else ""
-        yield page.prose(f"    {measured_words(one)}{why}", FAINT)
+        grid.add_row(page.cell(""), page.prose(f"{measured_words(one)}{why}", FAINT))
+    yield grid
     yield page.words("")
     for note in (*found.notes, found.adjustment):
         yield page.prose(note, FAINT, bullet=True)

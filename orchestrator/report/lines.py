@@ -14,7 +14,7 @@ from orchestrator.report.progress import (
     RankingProgress,
     StandingProgress,
 )
-from orchestrator.report.text import own_words, safe_line, safe_name
+from orchestrator.report.text import isolated, own_words, safe_line, safe_name
 from orchestrator.tables import counted_words
 
 # A plain log gets a line this often while nothing changes its state, seconds.
@@ -72,7 +72,7 @@ class PlainPainter:
         for model in progress.models:
             before = self._states.get(model.name, "idle")
             if model.state != before:
-                name = safe_name(model.name, _NAME_WIDTH, ascii_only=self._ascii_only)
+                name = _name(model.name, ascii_only=self._ascii_only)
                 lines.append(f"{name}: {before} → {model.state}")
             self._states[model.name] = model.state
         if progress.stopping and not self._stopping:
@@ -103,15 +103,13 @@ class PlainPainter:
 
     def _ranking(self, ranking: RankingProgress) -> str:
         names = (ranking.method, *(one.model for one in ranking.standings))
-        method, *models = (
-            safe_name(name, _NAME_WIDTH, ascii_only=self._ascii_only) for name in names
-        )
+        method, *models = (_name(name, ascii_only=self._ascii_only) for name in names)
         parts = [f"{method} {ranking_words(ranking, ascii_only=self._ascii_only)}"]
         pairs = zip(models, ranking.standings, strict=True)
         return _SEPARATOR.join(parts + [f"{model} {standing(one)}" for model, one in pairs])
 
     def _model(self, model: ModelProgress) -> str:
-        name = safe_name(model.name, _NAME_WIDTH, ascii_only=self._ascii_only)
+        name = _name(model.name, ascii_only=self._ascii_only)
         text = f"{name} {numbers.count(model.in_flight)}/{numbers.count(model.limit)} in flight"
         if model.queued:
             text += f", {numbers.count(model.queued)} queued"
@@ -122,6 +120,10 @@ class PlainPainter:
     def _write(self, line: str) -> None:
         self._stream.write(own_words(line, ascii_only=self._ascii_only) + "\n")
         self._stream.flush()
+
+
+def _name(name: str, *, ascii_only: bool) -> str:
+    return isolated(safe_name(name, _NAME_WIDTH, ascii_only=ascii_only))
 
 
 def unit_parts(progress: Progress) -> list[str]:
@@ -160,7 +162,7 @@ def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
     words = f"after {counted_words(ranking.n_prompts, ranking.n_clusters)}"
     if ranking.untrusted:
         names = (
-            safe_name(judge, _NAME_WIDTH, ascii_only=ascii_only) if judge else "the judge"
+            _name(judge, ascii_only=ascii_only) if judge else "the judge"
             for judge in ranking.untrusted
         )
         # A run of an older version may have left a status without reasons.

@@ -1,6 +1,7 @@
 """The live display: one frame that is redrawn in place."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
 from rich.console import RenderableType
@@ -33,12 +34,22 @@ _MIDDLE: Final = 72
 _MIN_NAME: Final = 8
 _MAX_NAME: Final = 32
 _MAX_BAR: Final = 100
+# What stands behind the bar, at its longest.
+_SHARE: Final = "  100.0 %"
+# Lines of one part of the frame where the window ends.
+_MAX_LINES: Final = 4
+# Figures under a heading, at most as a rule: a column does not change its width with them.
+_FIGURES: Final = 5
 
 _KEEP: Final = "Press Ctrl-C to stop; all answers are saved. Resume with the same command."
 _STOPPING: Final = "Press Ctrl-C again to abandon requests in flight. Resume with the same command."
 
 _PAUSED: Final = "Paused. Continue with `orchestrator resume`."
 
+_TROUBLED: Final = ("down", "dead")
+# Columns of the state: a mark, its longest word, and the gaps around it.
+_STATE: Final = 14
+_GAP: Final = 2
 _STATE_STYLES: Final = {
     "idle": FAINT,
     "starting": DOUBTFUL,
@@ -81,18 +92,33 @@ class LivePainter:
     def note(self, text: str) -> None:
         """A message above the frame."""
         for line in text.splitlines():
-            self._console.print(Text(safe_line(line, ascii_only=self._ascii_only)), soft_wrap=True)
+            self._console.print(Text(safe_line(line, ascii_only=self._ascii_only)))
 
     def stop(self) -> None:
         """Take the frame away."""
+        # rich draws the last frame whole, also what the window cuts off, and can't erase that.
+        self._live.update(Text(""))
         self._live.stop()
 
 
 @paged
 def frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[RenderableType]:
-    """The whole picture of a run at one moment."""
+    """The whole picture of a run at one moment; on a terminal never higher than its window."""
+    above = [*_above(page, title, progress, pace), Text("")]
+    below = [Text(""), *_below(page, progress)]
+    # A frame that is higher than the window can't be redrawn: its lines would stay behind.
+    taken = _height(page, above) + _height(page, below) + 1
+    most = len(progress.models) if page.height is None else max(1, page.height - taken)
+    yield from above
+    yield from _models(page, progress.models, pace, most)
+    yield from below
+
+
+def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[Text]:
+    """The lines above the models: the clock, how far the run is, and what was sent."""
     clock = numbers.clock(progress.elapsed_s)
-    eta_s = None if progress.stopping or progress.paused else pace.eta_s()
+    is_ending = progress.stopping or progress.paused or progress.units_left <= 0
+    eta_s = None if is_ending else pace.eta_s()
     right = clock if eta_s is None else f"{clock} · ETA {numbers.duration(eta_s)}"
     end = page.cell(right)
     left = page.data(title, max(0, page.width - end.cell_len - 2), HEADING)
@@ -111,17 +137,20 @@ def frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[Re
         sent.append(f"{numbers.count(progress.asks_joined)} joined")
     yield from page.flow([*sent, *spent_parts(progress)], style=FAINT)
     if len(progress.stages) > 1:
-        yield from page.flow(_stage_parts(page, progress), style=FAINT)
-    yield Text("")
-    yield _models(page, progress.models, pace)
-    yield Text("")
-    for ranking in progress.rankings:
-        yield from page.flow(_ranking_parts(page, ranking))
+        yield from _first(page, page.flow(_stage_parts(page, progress), style=FAINT))
+
+
+def _below(page: Page, progress: Progress) -> Iterator[Text]:
+    """The lines below the models: rankings that form, failures, and what Ctrl-C does."""
+    rankings = [page.flow(_ranking_parts(page, ranking)) for ranking in progress.rankings]
+    few = None if page.height is None else max(1, page.height // (2 * _MAX_LINES))
+    for lines in rankings[:few]:
+        yield from _first(page, lines)
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
         causes = (f"{cause} {numbers.count(n)}" for cause, n in order)
         shown = (page.data(cause, page.width // 2, BAD) for cause in causes)
-        yield from page.flow([page.words("Failed units", BAD), *shown])
+        yield from _first(page, page.flow([page.words("Failed units", BAD), *shown]))
     if progress.stopping:
         n_in_flight = sum(model.in_flight for model in progress.models)
         parts: list[Text | str] = [
@@ -134,6 +163,18 @@ def frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[Re
     yield page.words(_STOPPING if progress.stopping else _KEEP, FAINT)
 
 
+def _first(page: Page, lines: list[Text]) -> list[Text]:
+    """The first lines, as many as one part of the frame may have in a window."""
+    return lines if page.height is None else lines[:_MAX_LINES]
+
+
+def _height(page: Page, lines: Sequence[Text]) -> int:
+    """Lines of the terminal; what wraps at words takes at most one line more than its columns."""
+    return sum(
+        1 if line.cell_len <= page.width else 1 + -(-line.cell_len // page.width) for line in lines
+    )
+
+
 @paged
 def _starting(page: Page, title: str, total: int) -> Iterator[RenderableType]:
     yield page.data(title, page.width, HEADING)
@@ -143,7 +184,7 @@ def _starting(page: Page, title: str, total: int) -> Iterator[RenderableType]:
 def _bar(page: Page, progress: Progress) -> Text:
     """Stored, done and failed units as shares of all; nothing that exists has no cell."""
     glyphs = page.glyphs
-    width = min(page.width - 8, _MAX_BAR)
+    width = min(page.width - len(_SHARE), _MAX_BAR)
     total = max(1, progress.units_total - progress.units_not_needed)
     done = progress.units_done - progress.units_failed
     cells: list[int] = []
@@ -184,43 +225,70 @@ def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
     ]
 
 
-def _models(page: Page, models: tuple[ModelProgress, ...], pace: Pace) -> RenderableType:
+def _models(
+    page: Page, models: Sequence[ModelProgress], pace: Pace, most: int
+) -> Iterator[RenderableType]:
+    """The models that fit, and a line about the others."""
     columns = [Column("model", "left"), Column("state", "left"), Column("in flight")]
-    columns += [Column("queued"), Column("done")]
+    headings = ["queued", "done"]
     if page.width >= _MIDDLE:
-        columns += [Column("failed"), Column("retried")]
-    columns.append(Column("req/s"))
+        headings += ["failed", "retried"]
+    headings.append("req/s")
     if page.width >= _WIDE:
-        columns += [Column("tok/s in"), Column("tok/s out")]
+        headings += ["tok/s in", "tok/s out"]
     if page.width >= _WIDEST:
-        columns += [Column("at server"), Column("cached")]
-    others = 12 + sum(max(len(column.heading), 7) + 2 for column in columns[2:])
+        headings += ["at server", "cached"]
+    columns += [Column(heading.rjust(_FIGURES)) for heading in headings]
+    shown = models if len(models) <= most else _foremost(models, max(1, most - 1))
+    others = _STATE + sum(len(column.heading) + _GAP for column in columns[2:])
     longest = max((page.name(model.name).cell_len for model in models), default=0)
-    names = max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
-    rows = []
-    for model in models:
-        mark = {"idle": page.glyphs.ring, "dead": page.glyphs.cross}
-        state = f"{mark.get(model.state, page.glyphs.dot)} {model.state}"
-        row: list[RenderableType] = [
-            page.name(model.name, names, HEADING),
-            page.cell(state, _STATE_STYLES.get(model.state, "")),
-            page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
-            _quiet(page, model.queued),
-            _quiet(page, model.done),
-        ]
-        if page.width >= _MIDDLE:
-            row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
-        rates = pace.model(model.name)
-        row.append(page.cell(numbers.speed(rates.requests)))
-        if page.width >= _WIDE:
-            both = (rates.prompt_tokens, rates.completion_tokens)
-            row += [page.cell(numbers.speed(rate)) for rate in both]
-        if page.width >= _WIDEST:
-            waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
-            cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
-            row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
-        rows.append(row)
-    return page.table(columns, rows)
+    width = max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
+    names = page.names((model.name for model in models), width)
+    rows = [_row(page, names[model.name], model, pace) for model in shown]
+    yield page.table(columns, rows)
+    if left := [model for model in models if model not in shown]:
+        states = Counter(model.state for model in left)
+        counts = ", ".join(f"{n} {state}" for state, n in states.items())
+        words = f"and {numbers.counted(len(left), 'more model')}: {counts}"
+        yield page.data(words, page.width, FAINT)
+
+
+def _foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
+    """Of many models, those in trouble and those with work left, in the recipe's order.
+
+    They change seldom, so that lines do not jump.
+    """
+
+    def late(place: int) -> tuple[bool, bool, int]:
+        model = models[place]
+        return model.state not in _TROUBLED, model.units_left == 0, place
+
+    chosen = sorted(range(len(models)), key=late)[:most]
+    return [models[place] for place in sorted(chosen)]
+
+
+def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[RenderableType]:
+    mark = {"idle": page.glyphs.ring, "dead": page.glyphs.cross}
+    state = f"{mark.get(model.state, page.glyphs.dot)} {model.state}"
+    row: list[RenderableType] = [
+        page.cell(name, HEADING),
+        page.cell(state, _STATE_STYLES.get(model.state, "")),
+        page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
+        _quiet(page, model.queued),
+        _quiet(page, model.done),
+    ]
+    if page.width >= _MIDDLE:
+        row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
+    rates = pace.model(model.name)
+    row.append(page.cell(numbers.speed(rates.requests)))
+    if page.width >= _WIDE:
+        both = (rates.prompt_tokens, rates.completion_tokens)
+        row += [page.cell(numbers.speed(rate)) for rate in both]
+    if page.width >= _WIDEST:
+        waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
+        cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
+        row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
+    return row
 
 
 def _quiet(page: Page, number: int, style: str = "") -> Text:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.report.streams import printed, write_to
-from orchestrator.report.text import own_words, safe_line, safe_name, safe_names
+from orchestrator.report.text import isolated, own_words, safe_line, safe_name, safe_names
 
 # Width where nobody reads at a terminal: enough for every table, and for an e-mail.
 _FILE_WIDTH: Final = 100
@@ -103,10 +103,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page of a report: columns of the terminal, and whether it shows ASCII only."""
+    """The page of a report.
+
+    Attributes:
+        width: Columns of the terminal.
+        ascii_only: Whether it shows ASCII only.
+        height: Lines of the terminal; None for a file or a pipe, which have no end.
+    """
 
     width: int
     ascii_only: bool = False
+    height: int | None = None
 
     @property
     def glyphs(self) -> Glyphs:
@@ -130,12 +137,13 @@ class Page:
 
     def name(self, name: str, width: int | None = None, style: str = "") -> Text:
         """A name from outside, cut in its middle."""
-        line = safe_name(name, width, ascii_only=self.ascii_only)
+        line = isolated(safe_name(name, width, ascii_only=self.ascii_only))
         return Text(line, style=style, no_wrap=True, overflow="crop")
 
     def names(self, names: Iterable[str], width: int) -> dict[str, str]:
         """Names from outside by themselves, cut so that each keeps what it differs in."""
-        return safe_names(names, width, ascii_only=self.ascii_only)
+        shown = safe_names(names, width, ascii_only=self.ascii_only)
+        return {name: isolated(line) for name, line in shown.items()}
 
     def prose(self, text: str, style: str = "", *, bullet: bool = False) -> RenderableType:
         """Sentences that may hold names from outside; they wrap, after a bullet where wished."""
@@ -212,7 +220,8 @@ class Paged:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
-        yield from self._build(Page(options.max_width, options.ascii_only))
+        height = options.size.height if console.file.isatty() else None
+        yield from self._build(Page(options.max_width, options.ascii_only, height))
 
 
 def paged(

@@ -1,10 +1,14 @@
 """The plan of a run: requests, tokens and money by stage and model."""
 
 from html import escape
+from typing import Final
 
 import msgspec
 
 from orchestrator import numbers
+
+# Models without a pace that a line names.
+_MOST_NAMED: Final = 4
 
 
 class StageCount(msgspec.Struct, frozen=True):
@@ -51,9 +55,12 @@ class Duration(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """Return the time and what it rests on, as a line."""
         if self.low_s is None or self.high_s is None:
+            n_more = len(self.missing) - _MOST_NAMED
+            more = f" and {n_more} more" if n_more > 0 else ""
+            names = f"{', '.join(self.missing[:_MOST_NAMED])}{more}"
             return (
-                f"Time: not known yet; no earlier run here asked {', '.join(self.missing)}. A run "
-                "with --subset 20 tells"
+                f"Time: not known yet; no earlier run here asked {names}. A run with --subset 20 "
+                "tells"
             )
         shown = f"{numbers.duration(self.low_s)} to {numbers.duration(self.high_s)}"
         first, n_more = ", ".join(self.runs[:2]), len(self.runs) - 2

@@ -21,6 +21,8 @@ from orchestrator.report.structured import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
 
+# Of a verdict on a terminal, beside those of its requirements.
+_LINES_OF_GATE: Final = 5
 REPORT_FORMAT: Final = 3
 """Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
 
@@ -82,20 +84,25 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
     return "\n\n".join(texts) + "\n"
 
 
-def first_screen(found: Findings, more: Sequence[str] = ()) -> list[RenderableType]:
+def first_screen(
+    found: Findings, more: Sequence[str] = (), *, taken: int = 0
+) -> list[RenderableType]:
     """The run in brief for a terminal: one screen.
 
     Args:
         found: The findings, with their brief.
         more: Where the rest is, in words.
+        taken: Lines of the terminal that other output takes.
     """
     if found.brief is None:
         return as_tables(found)
     first = {table.source: table for table in reversed(found.tables) if table.columns}
     answered = {question.source for question in found.brief.questions}
     kept = [table for source, table in reversed(first.items()) if source not in answered]
-    shown: list[RenderableType] = [brief_text(found.brief, more, kept)]
-    return shown if found.gate is None else [*shown, Text(""), gate_text(found.gate)]
+    if found.gate is None:
+        return [brief_text(found.brief, more, kept, taken=taken)]
+    taken += _LINES_OF_GATE + 2 * len(found.gate.requirements)
+    return [brief_text(found.brief, more, kept, taken=taken), Text(""), gate_text(found.gate)]
 
 
 def as_tables(found: Findings) -> list[RenderableType]:

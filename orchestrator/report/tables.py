@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from orchestrator import numbers
-from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
+from orchestrator.report.calls import faults, listing, run_summary, runs, status
 from orchestrator.report.page import (
     ACCENT,
     BAD,
@@ -25,6 +25,7 @@ from orchestrator.report.page import (
     paged,
 )
 from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.plan_text import plan_table
 from orchestrator.report.probe import probe_tables
 from orchestrator.report.sections import categories, failures, judge_section, win_matrix
 from orchestrator.report.words import (
@@ -124,9 +125,10 @@ def headline(
     if analysis.approximate:
         parts.append(page.words(f"approximate: {few_words(analysis)}", DOUBTFUL))
     yield from page.flow(parts)
-    said = verdict(analysis)
+    called = page.names((model.model for model in analysis.ratings), _MAX_NAME)
+    said = verdict(analysis, lambda name: called.get(name) or page.name(name, _MAX_NAME).plain)
     if said:
-        yield page.prose(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
+        yield page.words(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
     if not analysis.ratings:
         return
     yield Text("")
@@ -140,9 +142,8 @@ def headline(
         for pair in analysis.neighbours:
             style = GOOD if pair.resolvable else DOUBTFUL
             mark = page.cell(f"{page.glyphs.dot if pair.resolvable else page.glyphs.ring} ", style)
-            words = page.prose(neighbour_words(pair))
-            if isinstance(words, Text):
-                yield Text.assemble(mark, words, overflow="fold")
+            words = page.words(neighbour_words(pair, lambda name: called[name]))
+            yield Text.assemble(mark, words, overflow="fold")
 
 
 def _ratings(

@@ -41,6 +41,10 @@ _JOINERS: Final = "\u200c\u200d"
 _FIRST_JOINING: Final = "\u0600"
 _LAST_JOINING: Final = "\u0dff"
 _EMOJI: Final = frozenset({"So", "Sk", "Mn"})
+# First-strong isolate and its end, and the classes of characters that run from right to left.
+_ISOLATE: Final = "\u2068"
+_END: Final = "\u2069"
+_RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
 # More than any terminal line shows; keeps the cost of a megabyte of answer small.
 _MAX_LENGTH: Final = 4096
 
@@ -135,6 +139,19 @@ def _numbered(
         taken.add(found)
         shown[name] = found
     return shown
+
+
+def isolated(line: str) -> str:
+    """A name set apart from what stands around it, if it is written from right to left.
+
+    Terminals that order such text would else show the numbers behind the name before it. The
+    isolating characters take no column.
+    """
+    return f"{_ISOLATE}{line}{_END}" if any(map(_is_rightward, line)) else line
+
+
+def _is_rightward(character: str) -> bool:
+    return character > "\u0590" and unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
 
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:

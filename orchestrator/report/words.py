@@ -130,12 +130,13 @@ def few_words(analysis: RankingAnalysis) -> str:
     return f"fewer than {APPROXIMATE_BELOW} {what}"
 
 
-def neighbour_words(pair: Pair) -> str:
+def neighbour_words(pair: Pair, name: Callable[[str], str] = str) -> str:
     """`expert over apprentice: +212 [180, 245]`, or that their order is not resolvable."""
     amount = neighbour_amount(pair)
+    better, worse = name(pair.better), name(pair.worse)
     if pair.resolvable:
-        return f"{pair.better} over {pair.worse}: {amount}"
-    return f"{pair.better} and {pair.worse}: not resolvable, {amount}"
+        return f"{better} over {worse}: {amount}"
+    return f"{better} and {worse}: not resolvable, {amount}"
 
 
 def neighbour_amount(pair: Pair) -> str:

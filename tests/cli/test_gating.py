@@ -20,7 +20,15 @@ def test_the_exit_code_is_the_verdict(command, recipe, tmp_path):
     holds, fails = ("--require", "failed() <= 0"), ("--require", "failed() > 0")
     code, out, _ = command("gate", "a", *holds)
     assert (code, out.splitlines()[0]) == (EXIT_COMPLETE, "The gate holds: 1 requirement holds.")
-    assert command("gate", "a", *holds, *fails)[0] == EXIT_GATE_FAILS
+    code, out, _ = command("gate", "a", *holds, *fails)
+    assert code == EXIT_GATE_FAILS
+    # What was measured stands below its requirement, which stands beside its verdict.
+    assert out.splitlines()[2:6] == [
+        "● holds  failed() <= 0",
+        "         measured 0.0 %",
+        "✕ fails  failed() > 0",
+        "         measured 0.0 %",
+    ]
     models = [one.model for one in orchestrator.load("runs/a").rankings[0].ratings]
     equal = ("--require", f"score({models[0]}) >= score({models[0]}, old)", "--against", "a")
     assert command("gate", "a", *equal)[0] == EXIT_GATE_OPEN

@@ -2,6 +2,10 @@
 
 import pytest
 
+from orchestrator.cli import main
+from orchestrator.errors import EXIT_USAGE
+from tests.report.samples import Stream
+
 COMMANDS = (
     "run", "plan", "check", "report", "export", "status", "runs", "serve", "probe", "servers",
     "methods", "statistics", "backends", "datasets", "recipes",
@@ -336,3 +340,16 @@ def test_a_folder_that_is_no_run_can_t_be_reused(command, recipe, here, name):
     assert f"{path}:" in err
     assert "reuse.0: 'other' cannot be reused" in err
     assert not (here / "runs").exists()
+
+
+def test_faults_at_a_terminal_break_between_words(here, monkeypatch):
+    """A pipe gets a line a fault, for editors; a person gets words."""
+    (here / "bad.yaml").write_text("name: x\nmodels: {'a b c': {}}\n", encoding="utf-8")
+    stream = Stream(tty=True)
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    assert main(["check", "bad.yaml"]) == EXIT_USAGE
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " must not contain spaces, " in " ".join(lines)

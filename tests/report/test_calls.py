@@ -74,7 +74,7 @@ def test_a_plan_that_is_held_asks_nothing():
 
 def test_the_summary_of_a_complete_run():
     text = printed(tables.run_summary(a_progress(50.0, units_failed=0, failures={}), 0))
-    assert text.startswith("Complete in 50 s\n1,000 units · 100 stored before · 50 done now\n")
+    assert text.startswith("Complete in 50 s · 1,000 units · 100 stored before · 50 done now\n")
     assert "60 requests sent · 30 found in the store · 4 joined to requests in flight" in text
     assert "0.2 requests/s" in text
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.text import own_words, safe_line, safe_name
+from orchestrator.report.page import Page
+from orchestrator.report.text import isolated, own_words, safe_line, safe_name
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,16 @@ def test_any_text_fits_its_width_on_one_line(text, width, ascii_only):
 
 def test_a_megabyte_is_cut_before_it_is_looked_at():
     assert safe_line("x" * 1_000_000) == "x" * 4096 + "…"
+
+
+def test_a_name_written_from_right_to_left_is_set_apart_and_takes_no_more_room():
+    """Else a terminal that orders such text shows the numbers behind the name before it."""
+    name = "\u0646\u0645\u0648\u0630\u062c-2"
+    assert isolated(name) == f"\u2068{name}\u2069"
+    page = Page(80)
+    assert page.name(name).plain == page.names([name], 20)[name] == isolated(name)
+    assert page.name(name).cell_len == cell_len(name) == 7
+    assert page.name("gpt-4").plain == page.names(["gpt-4"], 20)["gpt-4"] == "gpt-4"
+    # What is spelt out in ASCII needs none, and a name's own isolates are spelt out.
+    assert Page(80, ascii_only=True).name(name).plain.isascii()
+    assert page.name(f"\u2067{name}").plain == f"\u2068\\u2067{name}\u2069"

@@ -23,7 +23,9 @@ def check(options: argparse.Namespace) -> int:
         except UsageError as error:
             tables = importlib.import_module("orchestrator.report.tables")
             page = importlib.import_module("orchestrator.report.page")
-            page.print_to(sys.stderr, tables.faults(error, summary=False), wrap=False)
+            # Words are kept whole at a terminal; an editor that reads a pipe needs whole lines.
+            wrap = sys.stderr.isatty()
+            page.print_to(sys.stderr, tables.faults(error, summary=False), wrap=wrap)
             worst = EXIT_USAGE
         else:
             for note in notes:

@@ -11,7 +11,7 @@ from orchestrator.gates.results import Decision
 from orchestrator.report import tables
 from orchestrator.report.gate import gate_value
 from orchestrator.report.lines import event_line
-from orchestrator.report.page import print_to
+from orchestrator.report.page import make_console, print_to
 from orchestrator.report.progress import Progress
 from orchestrator.report.streams import is_quiet, write_to
 from orchestrator.report.text import safe_line
@@ -48,10 +48,21 @@ class Said(msgspec.Struct, frozen=True):
         places = [{"file": f.file, "line": f.line, "message": f.message} for f in faults]
         self._event("error", text=str(error), faults=places)
 
-    def summary(self, progress: Progress, n_left: int) -> None:
-        """Print what a call did; a program has it from the last event of its progress."""
-        if not self.as_json and not is_quiet():
-            print_to(sys.stderr, tables.run_summary(progress, n_left))
+    def summary(self, progress: Progress, n_left: int) -> int:
+        """Print what a call did; a program has it from the last event of its progress.
+
+        Returns:
+            The lines that it takes of the terminal; 0 where stderr is none.
+        """
+        if self.as_json or is_quiet():
+            return 0
+        shown = tables.run_summary(progress, n_left)
+        print_to(sys.stderr, shown)
+        if not sys.stderr.isatty():
+            return 0
+        # What follows stands apart from it.
+        write_to(sys.stderr, "\n")
+        return len(make_console(sys.stderr).render_lines(shown)) + 1
 
     def verdict(self, found: Decision) -> None:
         """Send the verdict on gates to a program; a person has it with the results."""

@@ -35,6 +35,9 @@ from orchestrator.runner.results.runs import list_runs
 from orchestrator.runner.results.runs import status as last_status
 from orchestrator.serving import ServeOptions
 
+# Lines of a terminal that say, below the results, that it was interrupted or that units failed.
+_LINES_BELOW = 2
+
 
 def _show(*renderables: RenderableType) -> None:
     for renderable in renderables:
@@ -85,7 +88,9 @@ def _code(result: api.Result, options: argparse.Namespace, said: Said) -> int:
     """Print what a user must know of how the run ended; return the exit code of the run itself."""
     ended = result.ended
     warnings = result.warnings
-    for line in warnings:
+    # At a terminal the first screen has just said it.
+    is_said = options.format == "table" and sys.stdout.isatty() and sys.stderr.isatty()
+    for line in () if is_said and not said.as_json else warnings:
         said.complain(line)
     if ended is not None and ended.interrupted:
         said.complain(
@@ -113,16 +118,21 @@ def _elsewhere(result: api.Result) -> list[str]:
     n_tables = numbers.counted(len(result.tables) + len(result.rankings), "table")
     return [
         f"In full ({n_tables}): orchestrator report {run} --full",
-        f"A page: orchestrator report {run} --html · each item: orchestrator view {run}",
+        f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
     ]
 
 
 def _show_result(result: api.Result, form: str, said: Said, *, whole: bool) -> None:
+    taken = 0
     if result.ended is not None and result.ended.progress is not None:
-        said.summary(result.ended.progress, result.n_left)
+        taken = said.summary(result.ended.progress, result.n_left)
     found = result.findings
     if form == "table":
-        _show(*(as_tables(found) if whole else first_screen(found, _elsewhere(result))))
+        # Lines below the results: that it was interrupted, or that units failed.
+        done = result.completeness
+        taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
+        more = _elsewhere(result)
+        _show(*(as_tables(found) if whole else first_screen(found, more, taken=taken)))
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
@@ -165,12 +175,14 @@ def report(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> int:
     """Look at a running or ended run."""
-    said = last_status(report_commands.run_path(options.run))
+    path = report_commands.run_path(options.run)
+    said = last_status(path)
     if options.json:
         write_to(sys.stdout, json.dumps(said) + "\n")
     else:
         try:
-            _show(tables.status(said))
+            # A run may have been moved since it wrote its status.
+            _show(tables.status({**said, "run_dir": paths.shown(path)}))
         except msgspec.ValidationError as error:
             raise UsageError(
                 f"status.json is damaged: {error}; `orchestrator run` with the same recipe "
