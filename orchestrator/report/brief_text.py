@@ -136,8 +136,9 @@ def _laid_out(
         yield from shown.first(brief.questions[0], room)
     yield from shown.others(brief.questions[1:], room.questions)
     few = tables[: room.tables if brief.questions else max(1, room.tables)]
-    for table in few:
-        yield Text("")
+    for place, table in enumerate(few):
+        if place or brief.questions or brief.incomplete:
+            yield Text("")
         yield generic_table(_clipped(table))
     yield from shown.trust(brief, room, is_apart=bool(few))
     if brief.cautions[: room.cautions]:
