@@ -63,7 +63,7 @@ class LabelledRows:
     """What was judged, with the labels that there are.
 
     Attributes:
-        frame: Columns of `_SHAPE`; `of` is the model, or the pair.
+        frame: Columns of `_SHAPE`, of pairs also first and second; `of` is the model, or the pair.
         is_pairs: Whether scores are preferences in [0, 1].
         source: Name of the method, with its column.
         notes: About labels that were left out.
@@ -76,15 +76,18 @@ class LabelledRows:
 
     def data(self, of: str) -> Labelled:
         """The rows of one model or pair; prompts have the same numbers for all."""
-        prompts = codes(self.frame[CLUSTER])
-        kept = (self.frame["of"] == of).to_numpy()
-        columns = [
-            self.frame[name].fill_null(np.nan).to_numpy()[kept] for name in ("score", "label")
-        ]
-        chances = self.frame["probability"].to_numpy()[kept]
+        return self.columns(pl.col("of") == of)
+
+    def columns(self, kept: pl.Expr | None = None) -> Labelled:
+        """Those of the rows that are kept, all where that is left out; numbered as in `data`."""
+        numbered = self.frame.with_columns(prompt=pl.Series(codes(self.frame[CLUSTER])))
+        frame = numbered if kept is None else numbered.filter(kept)
+        score, label, chances = (
+            frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label", "probability")
+        )
         # Rows that were not chosen need no probability of theirs.
         given = None if np.isnan(chances).all() else np.where(np.isnan(chances), 1.0, chances)
-        return Labelled(columns[0], columns[1], prompts[kept], given)
+        return Labelled(score, label, frame["prompt"].to_numpy(), given)
 
     @property
     def n_prompts(self) -> int:
@@ -215,5 +218,6 @@ def _joined(
     used = joined["label"].is_not_null().sum()
     if unused := len(mean) - used:
         notes.append(f"{unused:,} labels are of answers that were not judged: left out")
-    frame = joined.select(*_SHAPE).sort("of", maintain_order=True)
+    sides = ("first", "second") if is_pairs else ()
+    frame = joined.select(*_SHAPE, *sides).sort("of", maintain_order=True)
     return LabelledRows(frame, is_pairs, source, tuple(notes))

@@ -15,6 +15,7 @@ import numpy as np
 
 from orchestrator import numbers
 from orchestrator.analyses._human import read_human_labels, skipped_rows
+from orchestrator.analyses._label_ratings import rating_tables
 from orchestrator.analyses._labelled import Config, LabelledRows, labelled_rows
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
@@ -74,6 +75,7 @@ class HumanLabelsAnalysis(Analysis[Config]):
             rows = replace(rows, notes=(*rows.notes, _skipped(skipped)))
         found = [_estimates(rows, context)]
         if rows.is_pairs:
+            found += rating_tables(rows, context.confidence_level)
             found.append(_verdicts(rows, context))
         elif len(rows.names) > 1:
             found.append(_differences(rows, context))

@@ -1,8 +1,13 @@
 """Expected width of intervals by number of human labels, from the labels there are.
 
-With M rows and n labels the variance of PPI++ is R / n + S: R that of label minus slope times
-score, S that of slope times the mean score over all rows. Both are measured over prompts, so that R
-holds for labels spread over prompts as the present ones are.
+With M rows and n labels the variance of PPI++ is R D(n) / n + S: R that of label minus slope times
+score, S that of slope times the mean score over all rows, both measured over prompts.
+
+    D(n) = 1 + rho (n - 1) / (M - 1) * sum_p m_p (m_p - 1) / M
+
+is the design effect of n labels spread at random over the M rows of prompts with m_p rows each
+(Kish 1965, *Survey Sampling*): more labels are more often of the same prompt. rho, the correlation
+of rows of a prompt, is that of the judge's scores, since few labels share a prompt.
 """
 
 import math
@@ -53,11 +58,14 @@ def expected_reach(
     apart = corrected_mean(replace(data, labels=data.labels - slope * data.scores), tuning=0.0)
     every = corrected_mean(Labelled(data.scores, slope * data.scores, data.prompts), tuning=0.0)
 
+    rho = _within_prompts(data)
+
     def reach(labelled: Corrected, number: int, rest: float, lost: int) -> float:
         # Degrees of freedom grow with the labels as they are spread over prompts.
         dof = max(labelled.labelled.dof * number / n - lost, 1.0)
         factor = dof / (dof - 1.0) if lost and dof > 1.0 else 1.0
-        variance = factor * labelled.variance * n / number + rest
+        shared = (1.0 + (number - 1) * rho) / (1.0 + (n - 1) * rho)
+        variance = factor * shared * labelled.variance * n / number + rest
         if variance <= 0.0:
             return math.nan
         return float(scipy.special.stdtrit(dof, 0.5 + 0.5 * level)) * math.sqrt(variance)
@@ -70,6 +78,21 @@ def expected_reach(
         )
         for number in numbers
     )
+
+
+def _within_prompts(data: Labelled) -> float:
+    """Return what each further label adds to the design effect; at least 0."""
+    known = ~np.isnan(data.scores)
+    total = int(known.sum())
+    apart = data.scores[known] - data.scores[known].mean()
+    prompts = np.unique(data.prompts[known], return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(prompts).astype(np.float64)
+    pairs, squares = float(sizes @ (sizes - 1.0)), float(apart @ apart)
+    if total < 2 or pairs <= 0.0 or squares <= 0.0:
+        return 0.0
+    sums = np.bincount(prompts, apart)
+    rho = (float(sums @ sums) - squares) / pairs / (squares / total)
+    return max(rho, 0.0) * pairs / total / (total - 1)
 
 
 def worth(corrected: Corrected, alone: Corrected) -> float:
