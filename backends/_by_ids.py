@@ -5,13 +5,15 @@ chain rule over the trie of the labels' tokens; how a server is asked for them i
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 import msgspec
 
 from backends._label_paths import Cut, LabelPaths
 from backends._openai_compatible import OpenaiCompatible
-from backends._tokens import Contexts, Ids, outcome
+from backends._spelling import Separated
+from backends._tokens import Contexts, Ids, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import Choice, Failure, Scored
 from orchestrator.wire import replies, trie
@@ -69,6 +71,14 @@ class ByIds(OpenaiCompatible):
     score_method: ClassVar[str]
     _contexts: Contexts
     _label_paths: LabelPaths | None = None
+    _separated: Separated | None = None
+
+    @as_outcome
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """See `orchestrator.backend.SpellsTokens`."""
+        if self._separated is None:
+            self._separated = Separated(self._contexts.server)
+        return await self._separated.spell(ids)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""

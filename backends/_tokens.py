@@ -178,10 +178,13 @@ class Contexts:
     Args:
         server: Tokenises.
         plain: Whether prompts are single texts without a chat template.
+
+    Attributes:
+        server: Tokenises.
     """
 
     def __init__(self, server: Tokenizer, *, plain: bool) -> None:
-        self._server = server
+        self.server = server
         self._is_plain = plain
         self._prompts: Cache[bytes, Ids] = Cache(_MOST_CACHED_IDS)
         self._texts: Cache[str, Ids] = Cache(_MOST_CACHED_CHARACTERS)
@@ -200,8 +203,8 @@ class Contexts:
 
         def ask() -> Awaitable[Ids]:
             if self._is_plain:
-                return self._server.plain(messages[-1].content, special=True)
-            return self._server.chat(messages, opens=True, goes_on=False)
+                return self.server.plain(messages[-1].content, special=True)
+            return self.server.chat(messages, opens=True, goes_on=False)
 
         return await self._prompts.learn(messages_digest(messages), ask, len)
 
@@ -235,7 +238,7 @@ class Contexts:
         alone = await self._texts.learn(
             text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
         )
-        joint = await self._server.plain(context.text + text, special=False)
+        joint = await self.server.plain(context.text + text, special=False)
         n_known = len(context.ids)
         if joint[:n_known] == context.ids:
             ids = joint[n_known:]
@@ -254,11 +257,11 @@ class Contexts:
         if self._is_plain:
             raise Failed(_NO_TURNS)
         turns = (Message("user", "x"), Message("assistant", "y"))
-        begun = await self._server.chat(turns, opens=False, goes_on=True)
-        ended = await self._server.chat(turns, opens=False, goes_on=False)
+        begun = await self.server.chat(turns, opens=False, goes_on=True)
+        ended = await self.server.chat(turns, opens=False, goes_on=False)
         if ended[: len(begun)] == begun:
             for token in ended[len(begun) :]:
-                if await self._server.ends_turn(begun, token):
+                if await self.server.ends_turn(begun, token):
                     return token
         raise Failed(_NO_END)
 
@@ -274,22 +277,22 @@ class Contexts:
 
     async def _context(self, ids: Ids) -> _Context:
         async def ask() -> _Context:
-            text = await self._server.text(ids)
-            again = await self._server.plain(text, special=False)
+            text = await self.server.text(ids)
+            again = await self.server.plain(text, special=False)
             return _Context(text, ids, again == ids)
 
         return await self._contexts.learn(ids, ask, lambda _: _TAIL + len(ids))
 
     async def _encode_alone(self, text: str) -> Ids:
         if self._spells_spaces is None:
-            self._spells_spaces = await self._server.spells_spaces()
+            self._spells_spaces = await self.server.spells_spaces()
         if self._spells_spaces:
             # Such a tokenizer puts a space before every text; a line break takes it instead.
-            line = await self._server.plain("\n", special=False)
-            both = await self._server.plain("\n" + text, special=False)
+            line = await self.server.plain("\n", special=False)
+            both = await self.server.plain("\n" + text, special=False)
             if both[: len(line)] == line:
                 return both[len(line) :]
-        return await self._server.plain(text, special=False)
+        return await self.server.plain(text, special=False)
 
 
 _NO_TURNS: Final = Failure(

@@ -3,12 +3,26 @@
 Its routes are described in `docs/embedded-server.md`.
 """
 
+from collections.abc import Mapping, Sequence
+
 from backends._openai_compatible import NATIVE_DIALECT, Native, NativeKind, native_transport
+from backends._spelling import Separated
+from backends._tokens import as_outcome
+from backends._vllm_tokenizer import VllmTokenizer
 from orchestrator.backend import Backend, Endpoint
 
 
 class _Embedded(Native):
     kind = "embedded"
+    _separated: Separated | None = None
+
+    @as_outcome
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """See `orchestrator.backend.SpellsTokens`."""
+        if self._separated is None:
+            # Its tokenizer has vLLM's routes.
+            self._separated = Separated(VllmTokenizer(self._ask, self._endpoint.model, {}))
+        return await self._separated.spell(ids)
 
 
 class EmbeddedKind(NativeKind):

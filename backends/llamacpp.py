@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -182,6 +183,14 @@ class Llamacpp(ByIds):
             secret=self._endpoint.api_key,
         )
         return known(completions.generation(made, reading))
+
+    @as_outcome
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """See `orchestrator.backend.SpellsTokens`; the server knows the bytes of each."""
+        if await self._server() is None:
+            raise Failed(_PYTHON_SERVER)
+        asked = tuple(ids)
+        return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
 
     async def provenance(self) -> Provenance | Failure:
         """Build and fingerprint; a failure if the server does not have the model."""

@@ -6,7 +6,7 @@ the ids that it gave to the prompt.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +63,7 @@ class Tgi(OpenaiCompatible):
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         super().__init__(endpoint, transport, Dialect())
         self._config = config
+        self._spelled = wire.Spelled()
         self._prompts: Cache[bytes, Templated] = Cache(_MOST_CACHED_CHARACTERS)
         self._labels: Cache[tuple[str, str], Ids] = Cache(_MOST_CACHED_CHARACTERS)
 
@@ -78,7 +79,8 @@ class Tgi(OpenaiCompatible):
             top=ask.top_logprobs,
             # Numbers are those after temperature, top-k and top-p.
             raw=ask.sampling.temperature == 0,
-            offsets=ask.offsets,
+            # A token's text depends on those before it, so places say which is whose.
+            offsets=True,
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
@@ -86,7 +88,7 @@ class Tgi(OpenaiCompatible):
         return await self._ask(
             _GENERATE,
             lambda: wire.draw(prompt.text, ask, seed, extra, special=special),
-            lambda body, _: wire.generation(body, reading, ask, len(prompt.ids)),
+            lambda body, _: wire.generation(body, reading, ask, len(prompt.ids), self._spelled),
         )
 
     @as_outcome
@@ -109,6 +111,10 @@ class Tgi(OpenaiCompatible):
             "separate" if separate else "joint",
             f"{self.kind}.prefill",
         )
+
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
+        """See `orchestrator.backend.SpellsTokens`; known from replies, without a request."""
+        return {one: self._spelled[one] for one in ids if one in self._spelled}
 
     @as_outcome
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
@@ -171,7 +177,7 @@ class Tgi(OpenaiCompatible):
         found = await self._ask(
             _GENERATE,
             lambda: wire.prefill(prompt.text + text, special=self._endpoint.plain),
-            wire.prefilled,
+            lambda body, secret: wire.prefilled(body, secret, self._spelled),
         )
         n_prompt = len(prompt.ids)
         if found.ids[:n_prompt] != prompt.ids or len(found.ids) == n_prompt or not n_prompt:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
@@ -227,6 +227,31 @@ class SharesOut(Protocol):
     def for_group(self, group: int) -> Asked:
         """Return the client for requests of this group; see `orchestrator.ask.Request`."""
         ...
+
+
+@runtime_checkable
+class SpellsTokens(Protocol):
+    """An optional ability of a back-end whose server names tokens by ids: give their texts.
+
+    The texts are written down once in the run, so that its tokens can be read without the server.
+    """
+
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
+        """Return the bytes of tokens by id, as far as they are known; special ones by their names.
+
+        Bytes that a server can't tell are those of U+FFFD.
+        """
+        ...
+
+
+_SPELLS_NONE: Final = Failure(
+    "unsupported", "the server gives no texts of token ids", permanent=True
+)
+
+
+async def spell(backend: Backend, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
+    """The texts of tokens by id; a permanent failure where a back-end can't give them."""
+    return await backend.spell(ids) if isinstance(backend, SpellsTokens) else _SPELLS_NONE
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from orchestrator.backend import (
     Endpoint,
     Provenance,
     ServerLoad,
+    SpellsTokens,
 )
 from orchestrator.contracts.method import (
     Columns,
@@ -138,6 +139,7 @@ __all__ = [
     "Settings",
     "SimilarityAsk",
     "Source",
+    "SpellsTokens",
     "Stage",
     "Statistic",
     "StatisticSettings",

@@ -106,8 +106,16 @@ class Prefix(msgspec.Struct, frozen=True):
 NO_PREFIX: Final = Prefix()
 
 
+UNKNOWN_ID: Final = -1
+"""Stands for an alternative's id where the server names it by its text only, or lists none."""
+
+
 class TopLogprobs(msgspec.Struct, frozen=True, gc=False):
-    """The k most likely tokens at each of T positions: two arrays of shape (T, k)."""
+    """The k most likely tokens at each of T positions: two arrays of shape (T, k).
+
+    Ids below `UNKNOWN_ID` stand for texts, where the server gives no ids: -2 - n for the n-th of
+    `Generation.names`, and in what a store holds the number that the run gave to the text.
+    """
 
     token_ids: IntArray
     logprobs: FloatArray
@@ -143,6 +151,10 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
             ids nor its log-probabilities are among those here.
         n_thinking_tokens: Its tokens, what ends it included; None where there is no thinking, or
             nobody counted it.
+        named: int32, shape (T,): the drawn tokens by their texts, as alternatives are (see
+            `TopLogprobs`); only where there are neither ids nor offsets.
+        names: The distinct texts of tokens that the server names by their texts alone, in bytes;
+            empty in what a store holds, which keeps each text once.
     """
 
     text: str
@@ -158,6 +170,8 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     offsets: IntArray | None = None
     thinking: str = ""
     n_thinking_tokens: int | None = None
+    named: IntArray | None = None
+    names: tuple[bytes, ...] = ()
 
     @property
     def mean_logprob(self) -> float:

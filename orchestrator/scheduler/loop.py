@@ -21,6 +21,7 @@ from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, ModelState, Settled
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
+Leave = Callable[[str, Backend], Awaitable[None]]
 T = TypeVar("T")
 
 # What an event loop's timer may come too early.
@@ -58,14 +59,21 @@ class Scheduler:
             first request, and again for each trial of a server that is out of reach.
         ends: Told about every end.
         per_minute: Bound on requests a minute, for the models that have one.
+        leave: Awaited with a model and its connection before that is closed, except after an error.
     """
 
     def __init__(
-        self, core: Core, connect: Connect, ends: Ends, per_minute: dict[str, float] | None = None
+        self,
+        core: Core,
+        connect: Connect,
+        ends: Ends,
+        per_minute: dict[str, float] | None = None,
+        leave: Leave | None = None,
     ) -> None:
         self._core = core
         self._connect = connect
         self._ends = ends
+        self._leave = leave
         rates = per_minute or {}
         self._links = {model: Link(model, throttler(rates.get(model))) for model in core.models}
         self._group: asyncio.TaskGroup | None = None
@@ -109,7 +117,14 @@ class Scheduler:
                 if link.timer is not None:
                     link.timer.cancel()
                 if link.backend is not None:
-                    stack.push_async_callback(link.backend.close)
+                    stack.push_async_callback(self._close_one, link.model, link.backend)
+
+    async def _close_one(self, model: str, backend: Backend) -> None:
+        try:
+            if self._leave is not None and self._error is None:
+                await self._leave(model, backend)
+        finally:
+            await backend.close()
 
     def submit(self, request: Request) -> None:
         """Queue a request and see to it that a worker is awake."""
@@ -148,7 +163,7 @@ class Scheduler:
             async with link.connecting:
                 backend, link.backend = link.backend, None
                 if backend is not None:
-                    await backend.close()
+                    await self._close_one(link.model, backend)
         await work()
         self._guarded(then)
 

@@ -17,6 +17,7 @@ from orchestrator.store.entries import (
     NameEntry,
     OutcomeEntry,
     ServerEntry,
+    TokensEntry,
     UnitEntry,
 )
 from orchestrator.store.rows import compress_rows
@@ -95,6 +96,9 @@ class Batch:
                 case ServerEntry():
                     row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
                     self._execute(_SERVER, row)
+                case TokensEntry():
+                    tokens = (entry.server, entry.texts)
+                    self._execute("INSERT INTO token (server, texts) VALUES (?,?)", tokens)
                 case _:
                     raise TypeError(f"no table stores {type(entry).__name__}")
         if outcomes:

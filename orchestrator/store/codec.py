@@ -59,6 +59,7 @@ class _Generation(msgspec.Struct, array_like=True, tag=1, gc=False):
     n_offsets: _Count | None = None
     thinking: bytes = b""
     n_thinking_tokens: _Count | None = None
+    n_named: _Count | None = None
 
 
 class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -203,6 +204,8 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
     parts += _top_parts(top)
     if made.offsets is not None:
         parts.append(_ints(made.offsets))
+    if made.named is not None:
+        parts.append(_ints(made.named))
     head = _Generation(
         _bytes(made.text),
         _bytes(made.finish_reason),
@@ -216,6 +219,7 @@ def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
         None if made.offsets is None else len(made.offsets),
         _bytes(made.thinking),
         made.n_thinking_tokens,
+        None if made.named is None else len(made.named),
     )
     return head, b"".join(parts)
 
@@ -282,8 +286,8 @@ def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
 
 def _generation(head: _Generation, arrays: bytes) -> Generation:
     n_top = 0 if head.top is None else _size(head.top)
-    n_offsets = head.n_offsets or 0
-    n_values = (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_offsets
+    n_last = (head.n_offsets or 0) + (head.n_named or 0)
+    n_values = (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_last
     cut = _Cutter(arrays, n_values, _alternatives(head))
     ids = None if head.n_ids is None else cut.ints(head.n_ids)
     logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
@@ -301,6 +305,7 @@ def _generation(head: _Generation, arrays: bytes) -> Generation:
         offsets=None if head.n_offsets is None else cut.ints(head.n_offsets),
         thinking=_text(head.thinking),
         n_thinking_tokens=head.n_thinking_tokens,
+        named=None if head.n_named is None else cut.ints(head.n_named),
     )
 
 

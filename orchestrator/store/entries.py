@@ -47,6 +47,18 @@ class ServerEntry(msgspec.Struct, frozen=True, gc=False):
     n_bytes: int = _OVERHEAD_BYTES
 
 
+class TokensEntry(msgspec.Struct, frozen=True, gc=False):
+    """Texts of a server's tokens; see `store.vocabulary`."""
+
+    server: int
+    texts: bytes
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        return _OVERHEAD_BYTES + len(self.texts)
+
+
 class FailureEntry(msgspec.Struct, frozen=True, gc=False):
     """One more failure of a group."""
 

@@ -6,15 +6,16 @@ on, so that a key that it lacks costs no query, however many runs there are.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.records import Failure, Outcome
+from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, compression, held, lookup, reading
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, StoredServer, spent_on
 from orchestrator.store.rundir import RunDirectory
+from orchestrator.store.vocabulary import is_numbered, texts_of, with_names
 
 
 class Lent(NamedTuple):
@@ -44,6 +45,10 @@ class Lent(NamedTuple):
             key, kind, model, server, cause, self.attempts, self.latency_s, self.at_ms,
             self.prompt_hash, self.packed, None, spent_on(self.outcome), None,
         )  # fmt: skip
+
+    def as_new(self, outcome: Outcome, key: bytes) -> Self:
+        """Return the same of an outcome whose tokens the store that borrows has numbered."""
+        return self._replace(outcome=outcome, packed=compression.encode(outcome, key))
 
 
 class Lender:
@@ -93,7 +98,14 @@ class Lender:
         outcome = codec.decode(head, arrays, key)
         if isinstance(outcome, Failure):
             return None
-        return Lent(outcome, as_stored(outcome, head, arrays, key), *where)
+        packed = as_stored(outcome, head, arrays, key)
+        if isinstance(outcome, Generation) and is_numbered(outcome):
+            outcome = with_names(outcome, self.tokens())
+        return Lent(outcome, packed, *where)
+
+    def tokens(self, server: int | None = None) -> Mapping[int, bytes]:
+        """Texts of a server's tokens by id, and of those that the run has numbered."""
+        return texts_of(self._reader.query, [] if server is None else [server])
 
     def server(self, number: int) -> StoredServer | None:
         """A server by its number there; None where it is not known."""

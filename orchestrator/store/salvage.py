@@ -21,7 +21,7 @@ from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Failure
 from orchestrator.roles import decoded
-from orchestrator.store import codec, first_page, reading, schema
+from orchestrator.store import codec, first_page, reading, schema, vocabulary
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -29,6 +29,7 @@ from orchestrator.store.entries import (
     NameEntry,
     OutcomeEntry,
     ServerEntry,
+    TokensEntry,
     failure_entry,
     spent_on,
 )
@@ -179,6 +180,14 @@ class _Source:
             return Counter()
         return Counter({(model, kind): n for model, kind, n in rows if isinstance(n, int)})
 
+    def has(self, table: str) -> bool:
+        """Return True if a table is there; stores of earlier versions lack some."""
+        try:
+            sql = "SELECT 1 FROM sqlite_master WHERE name=?"
+            return bool(self._connection.execute(sql, (table,)).fetchall())
+        except sqlite3.Error:
+            return False
+
     def meta(self) -> dict[str, str]:
         """The values of the run, as far as they can be read."""
         try:
@@ -205,6 +214,9 @@ class _Source:
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
                 reading.stored_server("", provenance)
+            if self.has("token"):
+                for server, texts in self._connection.execute("SELECT server, texts FROM token"):
+                    vocabulary.unpacked(server, texts)
         except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
             return False
         return True
@@ -277,6 +289,7 @@ def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Grou
         tables.write([MetaEntry(key, value) for key, value in meta.items()])
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
         tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
+        tables.write(_tokens(source))
         n_other = source.n_lost
         kept: Counter[Group] = Counter()
         seen: set[bytes] = set()
@@ -299,6 +312,31 @@ def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Grou
     finally:
         tables.close()
     return kept, source.n_lost - n_other
+
+
+def _tokens(source: _Source) -> list[TokensEntry]:
+    """The texts of tokens that can be read.
+
+    Where some can't, a row without a text keeps their numbers from being given to others.
+    """
+    if not source.has("token"):
+        return []
+    n_lost = source.n_lost
+    kept: list[TokensEntry] = []
+    numbers: list[int] = []
+    for _, server, blob in source.rows("token", "id, server, texts", (int, int, bytes)):
+        try:
+            found = vocabulary.unpacked(server, blob)
+        except (StoreError, OverflowError):
+            source.n_lost += 1
+            continue
+        kept.append(TokensEntry(server, blob))
+        numbers += found if server == vocabulary.NUMBERED else ()
+    if source.n_lost > n_lost:
+        first = vocabulary.next_number(numbers, is_whole=False)
+        mark = vocabulary.packed(vocabulary.NUMBERED, {first: b""})
+        kept.append(TokensEntry(vocabulary.NUMBERED, mark))
+    return kept
 
 
 def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry | None:

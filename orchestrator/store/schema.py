@@ -23,7 +23,8 @@ class OtherVersionError(RunDirectoryError):
 
 
 APPLICATION_ID: Final = 0x6F726368  # "orch"
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
+_OLDEST_READ: Final = 2
 # Longest time to wait for another process's transaction, seconds.
 BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
@@ -82,10 +83,13 @@ _TABLES: Final = (
 # The few units that are to be evaluated again: who asks what is done reads these and the places,
 # not the rows of every unit, which are most of a file. Stores of earlier versions get it too.
 _OPEN_UNITS: Final = "CREATE INDEX IF NOT EXISTS open_unit ON unit (id) WHERE status>=2"
+# Stores of schema 2 lack it, and are read without it.
+_TOKENS: Final = """CREATE TABLE IF NOT EXISTS token (
+    id INTEGER PRIMARY KEY, server INTEGER NOT NULL, texts BLOB NOT NULL)"""
 _TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
 _OBJECTS: Final = {
     "".join(statement.replace("IF NOT EXISTS ", "").split())
-    for statement in (*_TABLES, _OPEN_UNITS)
+    for statement in (*_TABLES, _OPEN_UNITS, _TOKENS)
 }
 # The first schema had indexes of keys and of hashes that every insert kept up to date.
 _FROM_1: Final = (
@@ -132,11 +136,12 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_spill=OFF")
         if is_new:
             _create(connection)
-        elif _pragma(connection, "user_version") == 1:
-            logger.info("%s: upgraded from schema 1 to %d", path, SCHEMA_VERSION)
-            _change(connection, _FROM_1)
+        elif (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
+            logger.info("%s: upgraded from schema %d to %d", path, version, SCHEMA_VERSION)
+            _change(connection, _FROM_1 if version == 1 else ())
         check_objects(connection, path)
         connection.execute(_OPEN_UNITS)
+        connection.execute(_TOKENS)
         sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()
@@ -290,7 +295,7 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
     """
     if _check(connection, path):
         raise RunDirectoryError(f"{path} is empty: no run has been started there")
-    if (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
+    if (version := _pragma(connection, "user_version")) < _OLDEST_READ:
         raise OtherVersionError(
             f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
             f"recipe again: this upgrades it, keeps every outcome and requests what is missing"
@@ -385,6 +390,7 @@ def create(path: Path, page_bytes: int) -> None:
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
         _create(connection)
         connection.execute(_OPEN_UNITS)
+        connection.execute(_TOKENS)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()

@@ -4,7 +4,7 @@ What is put is visible at once, committed within 100 ms, and never overwritten. 
 committed in the order they came, so a unit's rows never precede the outcomes they rest on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
-from orchestrator.records import Failure, Outcome
+from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, compression, lookup, plans, reading
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.connections import Reader
@@ -38,6 +38,7 @@ from orchestrator.store.lending import Lent
 from orchestrator.store.owner import Check
 from orchestrator.store.rows import pack_rows
 from orchestrator.store.tables import Tables
+from orchestrator.store.vocabulary import Vocabulary, texts_of
 from orchestrator.store.writer import Entry, Writer
 
 MAX_PENDING_BYTES: Final = 64 << 20
@@ -60,6 +61,7 @@ class Store:
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
+        self._vocabulary = Vocabulary(self._query, self._submit)
         self._meta = reading.meta(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, recent)
@@ -178,6 +180,8 @@ class Store:
         Raises:
             StoreError: If it can't be stored, or an earlier write failed.
         """
+        if isinstance(outcome, Generation) and outcome.names:
+            outcome = self._vocabulary.numbered(outcome)
         number, packed = self._names.number, codec.pack(outcome)
         failure, content = None, compression.content(packed)
         if isinstance(outcome, Failure):
@@ -195,8 +199,13 @@ class Store:
         )  # fmt: skip
 
     def copy_outcome(self, key: bytes, ask_kind: str, model: str, lent: Lent, server: int) -> None:
-        """Keep an outcome of another run, byte for byte; otherwise as `put_outcome`."""
+        """Keep an outcome of another run, byte for byte; otherwise as `put_outcome`.
+
+        One whose tokens that run has numbered gets this run's numbers.
+        """
         number = self._names.number
+        if isinstance(lent.outcome, Generation) and lent.outcome.names:
+            lent = lent.as_new(self._vocabulary.numbered(lent.outcome), key)
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
@@ -215,7 +224,7 @@ class Store:
         """Failed requests by model and cause, the most frequent first."""
         return reading.failures(self._query)
 
-    # -- servers and values ------------------------------------------------------------------------
+    # -- servers -----------------------------------------------------------------------------------
 
     def server_id(self, model: str, provenance: Provenance, *, run: str = "") -> int:
         """Number of the server that answers for a model from now on, or that answered `run`.
@@ -243,6 +252,28 @@ class Store:
     def servers_used(self, model: str) -> list[ServerUse]:
         """The servers that answered for a model, and how often; one alone is not counted."""
         return reading.servers_used(self._flushed_query(), model)
+
+    # -- tokens ------------------------------------------------------------------------------------
+
+    def put_tokens(self, server: int, texts: Mapping[int, bytes]) -> None:
+        """Keep the texts of a server's tokens by id; those that are kept stay as they are.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
+        self._vocabulary.put(server, texts)
+
+    def known_tokens(self, server: int) -> frozenset[int]:
+        """The ids of a server's tokens whose texts are kept."""
+        return self._vocabulary.known(server)
+
+    def tokens(self, model: str) -> dict[int, bytes]:
+        """The texts of a model's tokens, by the numbers in its outcomes; see `store.vocabulary`."""
+        query = self._flushed_query()
+        found = reading.servers(query).items()
+        return texts_of(query, [number for number, server in found if server.model == model])
+
+    # -- values ------------------------------------------------------------------------------------
 
     def set_meta(self, key: str, value: str) -> None:
         """Keep a value of the run (seed, versions, …).

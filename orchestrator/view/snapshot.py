@@ -9,11 +9,10 @@ from typing import Any
 from orchestrator.errors import OrchestratorError
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
+from orchestrator.runner.results.replayed import Replay
 from orchestrator.view import overview
 from orchestrator.view.items import Items, build
-from orchestrator.view.replayed import Replay
 from orchestrator.view.searching import Texts, write_texts
-from orchestrator.view.spelling import Speller
 from orchestrator.view.traced import traced
 
 
@@ -76,14 +75,13 @@ class Snapshot:
             OrchestratorError: If the store can't be read.
         """
         try:
-            replay, speller = self._replay
+            replay = self._replay
         except OrchestratorError as error:
             return {"units": [], "asks": [], "why": safe_line(str(error))}
         # A plan keeps the last items that it read, and is used by one thread at a time.
         with self._replaying:
-            return traced(replay.units(index), speller)
+            return traced(replay.units(index), replay.speller)
 
     @cached_property
-    def _replay(self) -> tuple[Replay, Speller]:
-        found = Replay(self.result.path, self.result.frames, allow_code=self._allow_code)
-        return found, Speller(found.recipe, found.identities, allow_code=self._allow_code)
+    def _replay(self) -> Replay:
+        return Replay(self.result.path, self.result.frames, allow_code=self._allow_code)

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from orchestrator.ask import AnyAsk, ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.records import (
     TOKEN_FEATURES,
@@ -13,16 +11,16 @@ from orchestrator.records import (
     Failure,
     FloatArray,
     Generation,
-    IntArray,
     PairScores,
     Scored,
     TopLogprobs,
 )
 from orchestrator.report.html.untrusted import safe_block
 from orchestrator.report.text import safe_line
+from orchestrator.runner.results.replayed import Asked, Unit
+from orchestrator.runner.results.spelling import Speller
+from orchestrator.runner.results.tokens import alternatives, tokens_of
 from orchestrator.view.item import plain, text
-from orchestrator.view.replayed import Asked, Unit
-from orchestrator.view.spelling import Speller
 
 _MOST_TOKENS: Final = 3000
 _MAX_PIECE: Final = 200
@@ -65,7 +63,10 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
     drawn = {one.ask: one.outcome for unit in units for one in unit.asked}
     for number, ask in every.items():
         made = drawn[ask]
-        if not isinstance(made, Generation) or made.token_ids is None:
+        if not isinstance(made, Generation):
+            continue
+        asks[number]["scored"] = []
+        if made.token_ids is None:
             continue
         ids = tuple(made.token_ids.tolist())
         asks[number]["scored"] = [
@@ -124,14 +125,12 @@ def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
         "text": text(made.text),
         "thinking": text(made.thinking) if made.thinking else None,
         "finish_reason": safe_line(made.finish_reason),
-        "tokens": None
-        if made.token_ids is None
-        else _tokens(ask.model, made.token_ids, made.logprobs, made.top, made, speller),
+        **_tokens(ask, made, speller),
     }
 
 
 def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
-    tokens = _tokens(ask.model, made.token_ids, made.logprobs, made.top, ask, speller)
+    found = _tokens(ask, made, speller)
     n = len(made.token_ids)
     features = {
         name: _numbers(values[:_MOST_TOKENS])
@@ -142,43 +141,41 @@ def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
         "text": text(ask.text),
         "method": safe_line(made.method),
         "boundary": safe_line(made.boundary),
-        "tokens": {**tokens, "features": features},
+        "tokens": {**found["tokens"], "features": features},
+        "missing": found["missing"],
     }
 
 
-def _tokens(
-    model: str,
-    ids: IntArray,
-    logprobs: FloatArray | None,
-    top: TopLogprobs | None,
-    of: Generation | ScoreAsk,
-    speller: Speller,
-) -> Data:
-    """The tokens of a text with what was observed at each."""
-    kept = [int(one) for one in ids[:_MOST_TOKENS]]
-    offsets = of.offsets if isinstance(of, Generation) else None
-    pieces = speller.pieces(model, [int(one) for one in ids], of.text, offsets)
+def _tokens(ask: GenerateAsk | ScoreAsk, made: Generation | Scored, speller: Speller) -> Data:
+    """The tokens of a text with what was observed at each, and what was not."""
+    found = tokens_of(ask, made, speller)
+    missing = speller.missing(ask, made, is_spelled=found is None or found.pieces is not None)
+    if found is None:
+        return {"tokens": None, "missing": missing}
+    top = made.top
+    pieces = found.pieces
+    logprobs = made.logprobs
     return {
-        "n": len(ids),
-        "ids": kept,
-        "pieces": None if pieces is None else [_piece(one) for one in pieces[:_MOST_TOKENS]],
-        "logprobs": None if logprobs is None else _numbers(logprobs[:_MOST_TOKENS]),
-        "top": None if top is None else list(_alternatives(model, top, speller)),
+        "missing": missing,
+        "tokens": {
+            "n": found.n,
+            "ids": found.ids[:_MOST_TOKENS],
+            "pieces": None if pieces is None else [_piece(one) for one in pieces[:_MOST_TOKENS]],
+            "logprobs": None if logprobs is None else _numbers(logprobs[:_MOST_TOKENS]),
+            "top": None if top is None else list(_alternatives(ask.model, top, speller)),
+        },
     }
 
 
 def _alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[list[object]]]:
-    known: dict[int, str | None] = {}
-    rows = zip(top.token_ids[:_MOST_TOKENS].tolist(), top.logprobs.tolist(), strict=False)
-    for ids, logprobs in rows:
-        row = []
-        for token_id, logprob in zip(ids, logprobs, strict=True):
-            if token_id < 0 or not math.isfinite(logprob):
-                continue
-            if token_id not in known:
-                spelled = speller.one(model, token_id)
-                known[token_id] = None if spelled is None else _piece(spelled)
-            row.append([known[token_id], token_id, round(logprob, 4)])
+    shown: dict[int, str | None] = {}
+    kept = TopLogprobs(top.token_ids[:_MOST_TOKENS], top.logprobs[:_MOST_TOKENS])
+    for listed in alternatives(model, kept, speller):
+        row: list[list[object]] = []
+        for number, spelled, logprob in listed:
+            if number not in shown:
+                shown[number] = None if spelled is None else _piece(spelled)
+            row.append([shown[number], number if number >= 0 else None, round(logprob, 4)])
         yield row
 
 
@@ -187,5 +184,4 @@ def _piece(piece: str) -> str:
 
 
 def _numbers(values: FloatArray) -> list[float | None]:
-    found = np.asarray(values, dtype=np.float64)
-    return [round(one, 4) if math.isfinite(one) else None for one in found.tolist()]
+    return [round(value, 4) if math.isfinite(value) else None for value in values.tolist()]

@@ -8,7 +8,7 @@ which two arrays are made. vLLM and its like write all of them alike and without
 so that the quotes say where everything stands. What is written in another way is left to the
 decoder of objects, which reads the same. Lists that are read here are cut out of the reply, and the
 rest is decoded and checked as any other; of the lists all is checked but what they say of `bytes`,
-and the texts of tokens, neither of which is used.
+which is not used, and the texts of tokens, which may be any bytes.
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.records import IntArray
+from orchestrator.records import UNKNOWN_ID, IntArray
 from orchestrator.wire._digits import (
     WORD_BYTES,
     Bytes,
@@ -27,10 +27,9 @@ from orchestrator.wire._digits import (
     numbers_before,
     words_of,
 )
+from orchestrator.wire._names import named_between
 from orchestrator.wire._placeholders import PLACEHOLDER, ids_between
 
-UNKNOWN_ID: Final = -1
-"""Stands for an alternative's id where the server names it by its text only."""
 LEAST_BYTES: Final = 2**17
 """Shorter replies are decoded faster by objects."""
 
@@ -66,11 +65,13 @@ class Columns(NamedTuple):
     Attributes:
         logprobs: As the server writes them, float64 whose float32 is that of the number written;
             nan for null and for none.
-        ids: -1 where tokens are named by their texts.
+        ids: Below -1 where tokens are named by their texts: see `wire._names`.
+        names: The distinct texts of those.
     """
 
     logprobs: NDArray[np.float64]
     ids: IntArray
+    names: tuple[bytes, ...] = ()
 
 
 def cut(body: bytes) -> tuple[bytes, Columns] | None:
@@ -95,7 +96,7 @@ def cut(body: bytes) -> tuple[bytes, Columns] | None:
     drawn, listed = grid[:, :_N_DRAWN], grid[:, _N_DRAWN:].reshape(len(grid), n_listed, _N_LISTED)
     if not _well_formed(words, drawn, listed) or body[end - 1] not in b"]l":
         return None
-    found = _columns(text, words, np.moveaxis(listed, 2, 0))
+    found = _columns(body, text, words, np.moveaxis(listed, 2, 0))
     if found is None:
         return None
     opened = (drawn[:, 9] + len('":[')).tolist()
@@ -153,18 +154,22 @@ def _follows(words: Words, places: Places, endings: Words, n_bytes: int) -> bool
     return bool(((before == endings[0] << unused) | (before == endings[1] << unused)).all())
 
 
-def _columns(text: Bytes, words: Words, at: Places) -> Columns | None:
+def _columns(body: bytes, text: Bytes, words: Words, at: Places) -> Columns | None:
     shape = at.shape[1:]
     at = np.ascontiguousarray(at).reshape(_N_LISTED, -1)
     logprobs = _numbers(text, words, at[5] + len('":'), at[6] - len(","))
     begins, ends = at[2] + 1, at[3]
-    first = text[begins[0] : ends[0]].tobytes()
-    ids: IntArray | None = np.full(len(begins), UNKNOWN_ID, dtype=np.int32)
-    if first.startswith(PLACEHOLDER.encode()):
+    ids: IntArray | None
+    names: tuple[bytes, ...] = ()
+    if body.startswith(PLACEHOLDER.encode(), begins[0]):
         ids = ids_between(text, words, begins, ends)
+    else:
+        ids, names = named_between(body, words, begins, ends)
+        if logprobs is not None:
+            ids[np.isnan(logprobs)] = UNKNOWN_ID
     if logprobs is None or ids is None:
         return None
-    return Columns(logprobs.reshape(shape), ids.reshape(shape))
+    return Columns(logprobs.reshape(shape), ids.reshape(shape), names)
 
 
 def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray[np.float64] | None:

@@ -9,9 +9,16 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from orchestrator.records import Failure, FloatArray, Generation, IntArray, TopLogprobs
-from orchestrator.wire import failures
-from orchestrator.wire._columns import UNKNOWN_ID, Columns
+from orchestrator.records import (
+    UNKNOWN_ID,
+    Failure,
+    FloatArray,
+    Generation,
+    IntArray,
+    TopLogprobs,
+)
+from orchestrator.wire import _names, failures
+from orchestrator.wire._columns import Columns
 from orchestrator.wire._located import after, located
 from orchestrator.wire._parsing import (
     MAX_LISTED,
@@ -158,6 +165,8 @@ def drawn(
         reading.raw,
         usage.n_cached,
         offsets=observed.offsets,
+        named=observed.named,
+        names=observed.names,
         thinking=thinking,
         n_thinking_tokens=n_thinking if thinking or thought else None,
     )
@@ -204,6 +213,8 @@ class _Observed(msgspec.Struct, gc=False):
     top: TopLogprobs | None = None
     offsets: IntArray | None = None
     n_thinking: int | None = None
+    named: IntArray | None = None
+    names: tuple[bytes, ...] = ()
 
 
 _NOTHING: Final = _Observed()
@@ -212,13 +223,13 @@ _NOTHING: Final = _Observed()
 def _observe(
     answer: Answer[E], listed: Columns | None, reading: Reading, text: str, thought: str
 ) -> _Observed | Failure:
-    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
+    said = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
     message = answer.message or Message()
     said_something = message.content or message.refusal or message.reasoning
     # An answer of no tokens has no log-probabilities to give.
-    if not found and (said_something or answer.finish_reason != "stop"):
+    if not said and (said_something or answer.finish_reason != "stop"):
         return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
-    entries = found or []
+    entries = said or []
     span = _span(answer, entries, thought)
     if isinstance(span, Failure):
         return span
@@ -228,16 +239,33 @@ def _observe(
     ids = _ids(answer, entries, span.stop)
     if isinstance(ids, Failure):
         return ids
-    top = _top(entries, listed, reading.top) if reading.top else None
-    if isinstance(top, Failure):
-        return top
+    names: tuple[bytes, ...] = ()
+    top = None
+    if reading.top:
+        found = _top(entries, listed, reading.top)
+        if isinstance(found, Failure):
+            return found
+        top, names = found
     if span.start or span.stop < len(entries):
         kept = slice(span.start, span.stop)
         values = values[kept].copy()
         ids = None if ids is None else ids[kept].copy()
         top = top and TopLogprobs(top.token_ids[kept].copy(), top.logprobs[kept].copy())
-    offsets = _offsets(entries[span.start : span.stop], text) if reading.offsets else None
-    return _Observed(ids, values, top, offsets, span.start or None)
+    offsets = named = None
+    own = entries[span.start : span.stop]
+    # Where there are no ids, places say which token is which part of the text.
+    if reading.offsets or ids is None:
+        offsets = _offsets(own, text)
+    if ids is None and offsets is None:
+        named, names = _joined(own, names)
+    return _Observed(ids, values, top, offsets, span.start or None, named, names)
+
+
+def _joined(entries: list[E], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
+    """Name drawn tokens by their texts, added to those of alternatives."""
+    texts = [_token_bytes(entry) for entry in entries]
+    every = _names.named([*names, *texts])
+    return every.ids[len(names) :].copy(), every.names
 
 
 def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
@@ -283,9 +311,7 @@ def _offsets(entries: list[E], text: str) -> IntArray | None:
 
 
 def _token_bytes(entry: Entry) -> bytes:
-    if entry.utf8 is not None:
-        return bytes(entry.utf8)
-    return entry.token.encode("utf-8", "replace")
+    return _names.bytes_of(entry.token) if entry.utf8 is None else bytes(entry.utf8)
 
 
 def _ids(answer: Answer[E], entries: list[E], n_kept: int) -> IntArray | Failure | None:
@@ -314,8 +340,13 @@ def _id(entry: Entry | Alternative) -> int:
     return UNKNOWN_ID if found is None else found
 
 
-def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Failure:
-    """The k most likely tokens at each position, most likely first; nan and -1 where not listed."""
+def _top(
+    entries: list[Any], listed: Columns | None, k: int
+) -> tuple[TopLogprobs, tuple[bytes, ...]] | Failure:
+    """The k most likely tokens at each position, most likely first; nan and -1 where not listed.
+
+    With them the texts by which they are named, if they are.
+    """
     width = _widest(entries) if listed is None else listed.ids.shape[1]
     if len(entries) * max(k, width) > MAX_LISTED:
         return _TOO_MANY
@@ -339,7 +370,7 @@ def _top(entries: list[Any], listed: Columns | None, k: int) -> TopLogprobs | Fa
         room = ((0, 0), (0, k - values.shape[1]))
         values = np.pad(values, room, constant_values=np.nan)
         ids = np.pad(ids, room, constant_values=UNKNOWN_ID)
-    return TopLogprobs(ids, values)
+    return TopLogprobs(ids, values), listed.names
 
 
 def _widest(entries: list[Any]) -> int:
@@ -358,9 +389,12 @@ def _columns(entries: list[Any]) -> Columns | None:
         rows = [row + [filler] * (width - len(row)) for row in rows]
     values = wide_array([one.logprob for row in rows for one in row])
     sample = rows[0][0] if rows and rows[0] else Alternative()
+    names: tuple[bytes, ...] = ()
     if _id(sample) == UNKNOWN_ID:
-        ids = np.full(len(values), UNKNOWN_ID, dtype=np.int32)
+        ids, names = _names.named(_names.bytes_of(one.token) for row in rows for one in row)
+        # What fills rows up, or is no number, is no token.
+        ids[np.isnan(values)] = UNKNOWN_ID
     else:
         ids = _ids_of([listed for row in rows for listed in row])
     shape = len(rows), width
-    return Columns(values.reshape(shape), ids.reshape(shape))
+    return Columns(values.reshape(shape), ids.reshape(shape), names)

@@ -4,8 +4,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from orchestrator.records import Failure, Generation
-from orchestrator.wire._columns import LEAST_BYTES, UNKNOWN_ID, cut
+from orchestrator.records import UNKNOWN_ID, Failure, Generation
+from orchestrator.wire._columns import LEAST_BYTES, cut
 from orchestrator.wire._drawn import Answer, Entry, ListedEntry, Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (

@@ -6,7 +6,7 @@ the server (`/chat_tokenize`) and sent back as text.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,7 @@ NO_PREFILL: Final = Failure(
     permanent=True,
 )
 
+_MOST_SPELLED: Final = 2**20
 _NO_LOGPROBS: Final = Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
 
 
@@ -91,6 +92,24 @@ class Prefilled(msgspec.Struct, frozen=True):
 
     ids: Ids
     logprobs: FloatArray
+
+
+class Spelled(dict[int, bytes]):
+    """Texts of tokens by id, gathered from replies: no route gives them."""
+
+    def learn(self, tokens: Iterable[_Token], *, drawn: bool = False) -> None:
+        """Keep the texts of tokens.
+
+        A drawn token's is that which it adds to the answer, so a token that completes a character
+        is given all of it: what is known already, or is no text of one token, is kept out.
+        """
+        for one in tokens:
+            if len(self) < _MOST_SPELLED and not (drawn and (one.id in self or _is_part(one.text))):
+                self[one.id] = one.text.encode("utf-8", "replace")
+
+
+def _is_part(text: str) -> bool:
+    return not text.isascii() or not text
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -212,9 +231,15 @@ def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
 
 
 def generation(
-    body: bytes, reading: Reading, ask: GenerateAsk, n_prompt: int
+    body: bytes,
+    reading: Reading,
+    ask: GenerateAsk,
+    n_prompt: int,
+    spelled: Spelled | None = None,
 ) -> Generation | Failure:
     """A drawn text, without the stop string that the server leaves in it.
+
+    Texts of its tokens go to `spelled`.
 
     Failures: "no_logprobs" where details are missing, and those of
     `orchestrator.wire._drawn.drawn`.
@@ -232,6 +257,9 @@ def generation(
     if len(rows) != len(found.tokens):
         said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
         return Failure("unparseable", said, permanent=True)
+    if spelled is not None:
+        spelled.learn(one for row in rows for one in row)
+        spelled.learn(found.tokens, drawn=True)
     entries = [
         ListedEntry(
             one.text,
@@ -246,8 +274,8 @@ def generation(
     return drawn(Answer(Message(text), Logprobs(entries), reason), usage, reading)
 
 
-def prefilled(body: bytes, secret: str) -> Prefilled | Failure:
-    """A text's own tokens, from the reply to `prefill`.
+def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefilled | Failure:
+    """A text's own tokens, from the reply to `prefill`; their texts go to `spelled`.
 
     The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
     "unparseable" where another one lacks its number.
@@ -258,6 +286,8 @@ def prefilled(body: bytes, secret: str) -> Prefilled | Failure:
     tokens = details[1].prefill
     if not tokens:
         return NO_PREFILL
+    if spelled is not None:
+        spelled.learn(tokens)
     values = logprob_array([one.logprob for one in tokens])
     if isinstance(values, Failure):
         return values

@@ -18,8 +18,8 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.view.replayed import Asked, Unit
-from orchestrator.view.spelling import Speller
+from orchestrator.runner.results.replayed import Asked, Unit
+from orchestrator.runner.results.spelling import Speller
 from orchestrator.view.traced import traced
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from orchestrator.runner import api
+from orchestrator.runner.results.replayed import Replay, StoredItems
 from orchestrator.store import Store
-from orchestrator.view.replayed import Replay, StoredItems
 from orchestrator.view.snapshot import Snapshot
 from tests.e2e.runs import fake_server, run, write_recipe
 

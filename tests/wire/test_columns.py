@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from orchestrator.records import Failure, Generation
 from orchestrator.store import codec
 from orchestrator.wire import _columns, replies
-from orchestrator.wire._columns import UNKNOWN_ID
 from orchestrator.wire.replies import Reading
 
 Tokens = list[dict[str, Any]]
@@ -188,11 +187,15 @@ def test_lists_of_several_lengths_are_left_to_objects():
     assert_same(body)
 
 
-def test_texts_have_no_ids():
+def test_texts_are_numbered_in_the_order_they_come():
+    listed = [" the", "\n", " the", "a longer one", "𝄞", "", "a longer one", "\\xe2\\x80"]
     one = {"token": "a", "logprob": -1.0, "bytes": []}
-    found = _columns.cut(reply([{**one, "top_logprobs": [one]}]))
+    rows = [{**one, "token": text} for text in listed]
+    found = _columns.cut(reply([{**one, "top_logprobs": rows}]))
     assert found is not None
-    assert found[1].ids.tolist() == [[UNKNOWN_ID]]
+    assert found[1].ids.tolist() == [[-2, -3, -2, -4, -5, -6, -4, -7]]
+    expected = [b" the", b"\n", b"a longer one", "𝄞".encode(), b"", b"\xe2\x80"]
+    assert list(found[1].names) == expected
 
 
 def test_a_long_reply_is_read_at_once(recorded, monkeypatch):

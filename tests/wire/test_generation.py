@@ -66,11 +66,29 @@ def test_a_drawn_token_that_pushed_out_another_is_not_among_the_best():
     assert math.isnan(top.logprobs[0, 2])
 
 
-def test_ids_of_alternatives_are_unknown_where_the_server_names_texts_only():
+def test_alternatives_are_named_where_the_server_names_texts_only():
     body = chat("x", [entry("x", -0.5, [("x", -0.5), ("y", -2.0)])], "length")
-    top = read(body, top=1).top
-    assert top is not None
-    assert top.token_ids.tolist() == [[replies.UNKNOWN_ID]]
+    made = read(body, top=2)
+    assert made.top is not None
+    assert made.token_ids is None
+    assert [made.names[-2 - one] for one in made.top.token_ids[0].tolist()] == [b"x", b"y"]
+
+
+def test_tokens_that_are_named_by_texts_have_their_places():
+    body = chat("ab c", [entry("ab", -0.5), entry(" c", -0.5)], "length")
+    made = read(body)
+    assert made.offsets is not None
+    assert (made.offsets.tolist(), made.names) == ([0, 2], ())
+
+
+def test_tokens_that_do_not_spell_the_text_keep_their_own_texts():
+    tokens = [entry(text, -0.5) for text in ("bytes:\\xc3", "\ufffd", "!")]
+    body = chat("é!", [one | {"bytes": None} for one in tokens], "length")
+    made = read(body)
+    assert made.offsets is None
+    assert made.named is not None
+    texts = [made.names[-2 - one] for one in made.named.tolist()]
+    assert texts == [b"\xc3", "\ufffd".encode(), b"!"]
 
 
 def test_ids_written_as_placeholders_are_read():

@@ -20,8 +20,15 @@ def test_each_token_begins_where_the_text_has_it():
     assert [made.text[at:] for at in made.offsets] == ["so [[>]]", " [[>]]", ">]]", "]]"]
 
 
-def test_they_are_not_read_where_nobody_asks():
-    assert read("a b", ["a", " b"]).offsets is None
+def test_they_are_read_where_nothing_else_tells_tokens_apart():
+    assert read("a b", ["a", " b"]).offsets.tolist() == [0, 1]
+
+
+def test_they_are_not_read_where_nobody_asks_and_there_are_ids():
+    entries = [entry(token, -0.5) for token in ("a", " b")]
+    made = replies.generation(chat("a b", entries, "length", [1, 2]), Reading())
+    assert isinstance(made, Generation)
+    assert made.offsets is None
 
 
 def test_white_space_that_the_server_stripped_belongs_to_the_first_token():

@@ -317,6 +317,32 @@ class Result:
             raise UsageError(f"no frame {name!r} in this run{nearest(name, self.frames)}")
         return self.frames[name]
 
+    def tokens(self, item: str) -> "pl.DataFrame":
+        """Return the tokens of all texts that were generated or scored for an item.
+
+        They are found as the viewer finds them: by playing the item's units again over the store.
+
+        Args:
+            item: Key of the item, as in the frames.
+
+        Returns:
+            One row a token, in order: `method`, `model`, `request` (its number in the unit), `kind`
+            ("drawn" or "scored"), `turn` and `repeat` of a draw, `position` from 0, `token` (the
+            piece of the text that it adds), `id`, `logprob` (natural log), `alternatives` (most
+            likely first; null where none were requested) and `missing` (sentences on what was not
+            observed, and which setting observes it). One row without a token stands for a text of
+            whose tokens nothing is known.
+
+        Raises:
+            UsageError: If there is no such item.
+            OrchestratorError: If the units can't be played again here.
+
+        Example:
+            >>> result.tokens("q1").filter(kind="drawn")["token"].str.join("")  # doctest: +SKIP
+        """
+        found: pl.DataFrame = _module("tokens").tokens(self, item)
+        return found
+
     def cite(self) -> "Citation":
         """Return a methods paragraph and BibTeX of what this run used.
 

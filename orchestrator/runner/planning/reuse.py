@@ -167,6 +167,7 @@ class Copies:
         if server is not None:
             self._compare(model, opened, server, [])
             here = self._store.server_id(label, server.provenance, run=opened.run.path)
+            self._store.put_tokens(here, opened.lender.tokens(number))
             adopt_probe(self._store, label, opened.lender, server)
         self._numbers[model, opened.run.path, number] = here
         return here

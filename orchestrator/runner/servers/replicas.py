@@ -8,7 +8,7 @@ time. Only when none is left the model counts as out of reach. Which of them is 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Asked, Backend, Provenance, ServerLoad
+from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import UNREACHED, Choice, Failure, Generation, Scored
 from orchestrator.runner.servers.routing import Copy, Routes
@@ -204,6 +204,10 @@ class Replicas:
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Asked`."""
         return await self.send(lambda backend: backend.choose(ask))
+
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
+        """See `orchestrator.backend.SpellsTokens`."""
+        return await self.send(lambda backend: spell(backend, ids))
 
     async def provenance(self) -> Provenance | Failure:
         """Return that of one of them; they were compared when they were connected."""

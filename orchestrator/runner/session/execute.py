@@ -242,6 +242,7 @@ async def _to_end(told: "_Monitor", interrupts: Interrupts, dataset: Dataset) ->
                 group.create_task(told.fleet.mend(told.session.fail)),
                 group.create_task(told.session.adaptive.run()),
                 group.create_task(told.session.loads.run()),
+                group.create_task(told.session.spelling.run()),
                 group.create_task(keep_items(lambda: told.session.n_sent, dataset, told.run_dir)),
             ]
             interrupts.task = group.create_task(told.session.run())

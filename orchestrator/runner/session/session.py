@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from orchestrator.ask import Request
+from orchestrator.backend import Backend
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError, OrchestratorError
 from orchestrator.frames import pack_row
@@ -21,6 +22,7 @@ from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session.adaptive import META, Adaptive
 from orchestrator.runner.session.live_ranking import LiveRankings
 from orchestrator.runner.session.order import positions_left
+from orchestrator.runner.session.spelling import Spelling
 from orchestrator.runner.session.stages import Stages
 from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.admission import Admission
@@ -74,7 +76,10 @@ class Session:
         )
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
-        self._scheduler = Scheduler(wiring.core, wiring.connect, self, wiring.per_minute)
+        self._scheduler = Scheduler(
+            wiring.core, wiring.connect, self, wiring.per_minute, self._leave
+        )
+        self.spelling = Spelling(wiring.store, wiring.server_of, self._scheduler.backend)
         self._n_done = 0
         self._n_failed = 0
         self._n_sent = 0
@@ -202,6 +207,7 @@ class Session:
                 attempts=request.attempts,
                 latency_s=latency_s,
             )
+            self.spelling.note(model, outcome)
         prompt_tokens, completion_tokens = self._w.budget.receive(request, outcome)
         counts = self._tokens[model]
         counts[0] += prompt_tokens
@@ -251,6 +257,9 @@ class Session:
         if leaving is not None:
             _log.info("wave %d of %d: %s", waves.number, len(waves), ", ".join(waves.present))
         return leaving
+
+    async def _leave(self, model: str, backend: Backend) -> None:
+        await self.spelling.leave(model, backend)
 
     async def _rest(self, models: Collection[str]) -> None:
         if self._w.rest is not None and models:

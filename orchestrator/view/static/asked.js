@@ -1,7 +1,7 @@
 // What was asked for an item, and how to find in it what belongs to an answer or a judgment.
 import { h, name, s } from "./dom.js";
 import { count, fixed, share } from "./data.js";
-import { tokenView } from "./tokens.js";
+import { missing, tokenView } from "./tokens.js";
 
 /** The draw behind a model's answer to a turn. */
 export const drawOf = (trace, model, turn, method) => {
@@ -26,10 +26,10 @@ export const tokensOf = (trace, draw, messages = draw?.messages) => {
   const under = same(messages, draw.messages) ? draw.tokens : null;
   if (!under && !scored.length) return null;
   const first = under ?? scored[0].tokens;
-  const all = { ...first, pieces: draw.tokens.pieces ?? first.pieces, features: {} };
+  const all = { ...first, pieces: draw.tokens.pieces ?? first.pieces, features: {}, missing: (under ? draw : scored[0]).missing };
   for (const one of scored) {
     all.logprobs ??= one.tokens.logprobs;
-    all.top ??= one.tokens.top;
+    if (!all.top && one.tokens.top) { all.top = one.tokens.top; all.missing = one.missing; }
     Object.assign(all.features, one.tokens.features);
   }
   return all;
@@ -91,7 +91,7 @@ const details = (one) => [
   one.failed && h("p", { class: "bad" }, `failed: ${one.failed}`),
   one.sampling && h("p", { class: "basis" }, `${one.sampling} · ended by ${one.finish_reason}`),
   one.thinking && h("details", { class: "behind" }, h("summary", {}, "Thinking"), h("pre", { dir: "auto" }, one.thinking)),
-  one.tokens ? tokenView(one.tokens, "logprob", "Tokens") : one.text !== undefined && one.kind === "generate" ? h("pre", { dir: "auto" }, one.text) : null,
+  one.tokens ? tokenView(one.tokens, "logprob", "Tokens", one.missing) : one.text !== undefined && one.kind === "generate" ? [h("pre", { dir: "auto" }, one.text), missing(one.missing)] : null,
   one.labels && labels(one),
   one.precision && similarity(one),
 ];
@@ -115,5 +115,5 @@ export const profile = (tokens) => {
   const wide = 100 / tokens.logprobs.length;
   return s("svg", { class: "profile", viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": "Log-probability of each token" },
     tokens.logprobs.map((value, at) => s("rect", { x: at * wide + wide * 0.08, width: wide * 0.84, y: 0, height: value === null ? 0 : Math.min(24, (24 * -value) / most + 0.6), class: "part",
-      "data-tip": `${tokens.pieces?.[at] ?? `#${tokens.ids[at]}`}: log-probability ${fixed(value)}` })));
+      "data-tip": `${tokens.pieces?.[at] ?? `token ${at + 1}`}: log-probability ${fixed(value)}` })));
 };

@@ -3,7 +3,7 @@ import { h, name, s, segmented } from "./dom.js";
 import { count, fixed, get, runPath, share, signed } from "./data.js";
 import { compared, markdown } from "./text.js";
 import { selection } from "./items.js";
-import { colouring, legend, measures, tokenView } from "./tokens.js";
+import { colouring, legend, measures, missing, tokenView } from "./tokens.js";
 import { drawOf, everything, profile, promptsOf, read, roundsOf, tokensOf, unitOf } from "./asked.js";
 
 const LEVELS = { 5: ["A ≫ B", "A > B", "A = B", "A < B", "A ≪ B"], 3: ["A", "tie", "B"], 2: ["A", "B"] };
@@ -18,8 +18,9 @@ const verdict = (right) => (right === true ? h("b", { class: "good" }, "✓ equa
 
 const byTokens = (one, trace, by) => {
   if (!trace) return h("p", { class: "faint" }, "Reading …");
-  const tokens = tokensOf(trace, drawOf(trace, one.model, one.turn, one.method));
-  if (!tokens) return [h("p", { class: "note" }, trace.why ? "The requests of this answer cannot be traced here; see Requests." : "The tokens of this answer were not observed."), h("pre", { dir: "auto" }, one.text)];
+  const draw = drawOf(trace, one.model, one.turn, one.method);
+  const tokens = tokensOf(trace, draw);
+  if (!tokens) return [h("p", { class: "note" }, trace.why ? "The requests of this answer cannot be traced here; see Requests." : "The tokens of this answer were not observed."), missing(draw?.missing), h("pre", { dir: "auto" }, one.text)];
   const there = measures(tokens);
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };

@@ -13,7 +13,20 @@ const step = (value, steps) => {
   return at < 0 ? steps.length : at;
 };
 
-const quoted = (piece, id) => (piece === null || piece === undefined ? `#${id}` : `“${piece.replaceAll("\n", "↵")}”`);
+const nameless = (id) => (id === null || id === undefined ? "(text not recorded)" : `#${id}`);
+const quoted = (piece, id) => {
+  if (piece === null || piece === undefined) return nameless(id);
+  return piece === "" ? "(part of a character, or nothing)" : `“${piece.replaceAll("\n", "↵").replaceAll("\t", "⇥").replaceAll(" ", "␣")}”`;
+};
+
+/** A token as it stands in the text: white space that would not be seen is drawn. */
+const drawn = (piece) => (/^ +$|  /.test(piece) ? piece.replaceAll(" ", "␣") : piece).replaceAll("\t", "⇥\t").replaceAll("\n", "↵\n") || "·";
+
+/** Whether an alternative is the token itself; servers that give no ids name it by its text. */
+const isOwn = (tokens, at, piece, id) => (typeof tokens.ids[at] === "number" ? id === tokens.ids[at] : piece !== null && piece === tokens.pieces?.[at]);
+
+/** Sentences on what was not observed, and which setting observes it. */
+export const missing = (sentences) => (sentences?.length ? h("ul", { class: "missing" }, sentences.map((one) => h("li", {}, one.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part))))) : null);
 
 /** What the colours may stand for: what was observed of these tokens. */
 export const measures = (tokens) => [tokens.logprobs && "logprob", tokens.features?.entropy && "entropy"].filter(Boolean);
@@ -22,7 +35,7 @@ const alternatives = (tokens, at) => {
   const top = tokens.top?.[at];
   if (!top?.length) return null;
   const mass = top.reduce((sum, [, , logprob]) => sum + Math.exp(logprob), 0);
-  return h("table", {}, h("tbody", {}, top.slice(0, MOST_ALTERNATIVES).map(([piece, id, logprob]) => h("tr", { class: id === tokens.ids[at] ? "own" : null },
+  return h("table", {}, h("tbody", {}, top.slice(0, MOST_ALTERNATIVES).map(([piece, id, logprob]) => h("tr", { class: isOwn(tokens, at, piece, id) ? "own" : null },
     h("td", {}, h("bdi", {}, quoted(piece, id))), h("td", { class: "n" }, share(Math.exp(logprob))),
     h("td", {}, h("i", { class: "meter", style: { "--share": `${(100 * Math.exp(logprob)).toFixed(1)}%` } }))))),
   h("caption", {}, `the ${top.length} most likely tokens; ${share(mass)} in total`));
@@ -30,18 +43,18 @@ const alternatives = (tokens, at) => {
 
 const told = (tokens, at) => {
   const logprob = tokens.logprobs?.[at];
-  const place = tokens.top?.[at]?.findIndex(([, id]) => id === tokens.ids[at]) ?? -1;
+  const place = tokens.top?.[at]?.findIndex(([piece, id]) => isOwn(tokens, at, piece, id)) ?? -1;
   const lines = [
     typeof logprob === "number" ? `probability ${share(Math.exp(logprob))} · log-probability ${fixed(logprob)}` : "log-probability not observed",
     typeof tokens.features?.entropy?.[at] === "number" && `entropy ${fixed(tokens.features.entropy[at])} nats`,
     place >= 0 && `${place === 0 ? "the most likely" : `number ${place + 1}`} of the alternatives`,
   ].filter(Boolean);
-  return h("div", { class: "told" }, h("p", {}, h("b", {}, h("bdi", {}, quoted(tokens.pieces?.[at], tokens.ids[at]))), ` token ${at + 1}, id ${tokens.ids[at]}`),
+  return h("div", { class: "told" }, h("p", {}, h("b", {}, h("bdi", {}, quoted(tokens.pieces?.[at], tokens.ids[at]))), ` token ${at + 1}${typeof tokens.ids[at] === "number" ? `, id ${tokens.ids[at]}` : ""}`),
     lines.map((line) => h("p", {}, line)), tokens.top ? alternatives(tokens, at) : h("p", { class: "small" }, "alternatives not observed"));
 };
 
 /** The tokens of a text; `by` is "logprob" or "entropy". */
-export const tokenView = (tokens, by, label) => {
+export const tokenView = (tokens, by, label, sentences = tokens.missing) => {
   const values = by === "entropy" ? tokens.features?.entropy : tokens.logprobs?.map((value) => (value === null ? null : -value));
   const focus = (list, from, step) => {
     const next = list.children[from + step];
@@ -51,11 +64,11 @@ export const tokenView = (tokens, by, label) => {
     next.focus();
   };
   const spans = tokens.ids.map((id, at) => {
-    const piece = tokens.pieces?.[at] ?? `#${id}`;
+    const piece = tokens.pieces?.[at];
     return h("span", {
       class: `tok t-${step(values?.[at], STEPS[by])}`, data: { token: at }, role: "option", tabindex: at ? -1 : 0,
       "aria-label": `${quoted(tokens.pieces?.[at], id)}, ${typeof tokens.logprobs?.[at] === "number" ? share(Math.exp(tokens.logprobs[at])) : "not observed"}`,
-    }, piece.replaceAll("\n", "↵\n") || "·");
+    }, typeof piece === "string" ? drawn(piece) : `#${id ?? at + 1}`);
   });
   const at = (event) => Number(event.target.closest?.("[data-token]")?.dataset.token ?? -1);
   const list = h("div", {
@@ -76,7 +89,7 @@ export const tokenView = (tokens, by, label) => {
       focus(list, at(event), by);
     },
   }, spans);
-  return [list, tokens.n > tokens.ids.length && h("p", { class: "note" }, `and ${tokens.n - tokens.ids.length} more tokens`)];
+  return [list, tokens.n > tokens.ids.length && h("p", { class: "note" }, `and ${tokens.n - tokens.ids.length} more tokens`), missing(sentences)];
 };
 
 export const legend = (by) => h("p", { class: "legend" }, `${TITLES[by]}: `,

@@ -7,6 +7,7 @@ sent: a unit that asks what the store does not hold ends there.
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,14 +18,16 @@ import yaml
 from orchestrator.ask import AnyAsk
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.driver import Driver
-from orchestrator.errors import RunDirectoryError
+from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import ITEMS, FrameFiles
+from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Item, Message, Outcome
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.prepare import parts_of
 from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.runner.results.spelling import Speller, written_texts
 from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
 
@@ -84,7 +87,7 @@ class Replay:
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         self.recipe = loads(text.encode(), path / "recipe.yaml", allow_code=allow_code)
         self.identities: Mapping[str, Mapping[str, str]] = revision.get("identities") or {}
-        items = StoredItems(frames)
+        items = self._items = StoredItems(frames)
         specs = self.recipe.models
         given = open_given(specs, items)  # type: ignore[arg-type]
         keys = {name: identity_key(found) for name, found in self.identities.items()}
@@ -92,6 +95,25 @@ class Replay:
         finders = {name: answers.find for name, answers in given.items()}
         self._plan = Plan(parts, items, keys, self.recipe.seed, given=finders)
         self._systems = {name: spec.system for name, spec in specs.items() if spec.system}
+        self._allow_code = allow_code
+
+    @cached_property
+    def speller(self) -> Speller:
+        """Spells the tokens of the run, as far as it had written them down by now.
+
+        Raises:
+            OrchestratorError: If the store can't be read.
+        """
+        texts = written_texts(self._store_path, self.identities)
+        return Speller(self.recipe, self.identities, texts, allow_code=self._allow_code)
+
+    def index(self, item: str) -> int:
+        """Return the place of an item, by its key.
+
+        Raises:
+            UsageError: If there is no such item.
+        """
+        return self._items.index(item)
 
     def units(self, index: int) -> list[Unit]:
         """Return the units of an item with their requests, as far as the store holds them.
@@ -141,6 +163,18 @@ class StoredItems:
 
     def __len__(self) -> int:
         return self._n
+
+    def index(self, key: str) -> int:
+        """Return the 0-based index of an item.
+
+        Raises:
+            UsageError: If there is no such item.
+        """
+        keys = self._scan.select("item").collect().get_column("item")
+        found = keys.index_of(key)
+        if found is None:
+            raise UsageError(f"no item {key!r} in this run{nearest(key, keys)}")
+        return found
 
     def content(self, index: int) -> None:
         """Not known without reading the item."""

@@ -1,0 +1,135 @@
+"""Asks servers for the texts of the token ids that a run meets, and writes each down once.
+
+Outcomes hold ids. The texts are asked for while the server is there, a few hundred at a time beside
+the requests of the run, so that its tokens can be read on any machine and at any time afterwards.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.backend import Backend, answered, spell
+from orchestrator.records import Choice, Failure, Outcome
+from orchestrator.store import Store
+from orchestrator.store.vocabulary import ids_of
+
+# How often servers are asked, and how many texts in one request.
+_EVERY_S: Final = 2.0
+_AT_ONCE: Final = 256
+# Longest time to wait for texts: for those of one request, and when a connection is closed.
+_LAST_S: Final = 5.0
+_FIRST_SIZE: Final = 1 << 16
+_MOST_IDS: Final = 1 << 22
+
+_log = logging.getLogger(__name__)
+
+
+class _Met(msgspec.Struct, eq=False):
+    """Ids that a server has named: a mask of those that were met, and those to be asked for."""
+
+    seen: NDArray[np.bool_]
+    left: list[NDArray[np.int32]]
+    gives_none: bool = False
+
+
+class Spelling:
+    """The texts of the ids in a run's outcomes.
+
+    Args:
+        store: Keeps the texts.
+        server_of: Number in the store of the server that a model is connected to.
+        backend: Gives the connection to a model, None while there is none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        server_of: Mapping[str, int],
+        backend: Callable[[str], Backend | None],
+    ) -> None:
+        self._store = store
+        self._server_of = server_of
+        self._backend = backend
+        self._met: dict[int, _Met] = {}
+        self._model_of: dict[int, str] = {}
+        self._asking = asyncio.Lock()
+
+    def note(self, model: str, outcome: Outcome | Failure) -> None:
+        """Take down the ids of an outcome that are new. Called for each: it must be quick."""
+        if isinstance(outcome, Choice | Failure) or not (server := self._server_of.get(model, 0)):
+            return
+        met = self._met.get(server) or self._first(server, model)
+        if met.gives_none or (ids := ids_of(outcome)) is None:
+            return
+        if int(ids.max()) >= len(met.seen):
+            ids = ids[ids < _MOST_IDS]
+            _grow(met, int(ids.max(initial=0)))
+        # Ids below 0 are none; they count as id 0, which every vocabulary has.
+        new = ids[~met.seen[np.maximum(ids, 0)]]
+        if new.size:
+            new = np.unique(new[new >= 0])
+            met.seen[new] = True
+            met.left.append(new)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            for server, model in list(self._model_of.items()):
+                backend = self._backend(model)
+                if backend is not None and self._server_of.get(model) == server:
+                    await self._ask(server, backend)
+
+    async def leave(self, model: str, backend: Backend) -> None:
+        """Ask for what is left before a connection is closed, for some seconds at most."""
+        server = self._server_of.get(model, 0)
+        if server in self._met:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    await self._ask(server, backend)
+
+    def _first(self, server: int, model: str) -> _Met:
+        met = self._met[server] = _Met(np.zeros(_FIRST_SIZE, np.bool_), [])
+        self._model_of[server] = model
+        known = np.fromiter(self._store.known_tokens(server), np.int32)
+        _grow(met, int(known.max(initial=0)))
+        met.seen[known] = True
+        return met
+
+    async def _ask(self, server: int, backend: Backend) -> None:
+        """Ask for all that is left; what fails for the moment is left for the next time."""
+        met = self._met[server]
+        async with self._asking:
+            while met.left and not met.gives_none:
+                ids = np.concatenate(met.left)
+                met.left = [ids]
+                found = await _spelled(backend, ids[:_AT_ONCE].tolist())
+                if isinstance(found, Failure):
+                    met.gives_none = found.permanent
+                    said = "%s: no texts of tokens: %s"
+                    _log.debug(said, self._model_of[server], found.message)
+                    return
+                self._store.put_tokens(server, found)
+                met.left[0] = ids[_AT_ONCE:]
+                met.left = [some for some in met.left if some.size]
+
+
+async def _spelled(backend: Backend, ids: list[int]) -> Mapping[int, bytes] | Failure:
+    try:
+        async with asyncio.timeout(_LAST_S):
+            return await answered(spell(backend, ids))
+    except TimeoutError:
+        return Failure("timeout", f"no answer within {_LAST_S:g} s")
+
+
+def _grow(met: _Met, largest: int) -> None:
+    """Make room for an id."""
+    if largest >= len(met.seen):
+        room = np.zeros(largest + 1 - len(met.seen), np.bool_)
+        met.seen = np.concatenate((met.seen, room))
