@@ -56,7 +56,7 @@ def test_a_long_answer_is_read_by_columns_as_those_of_vllm(bodies, kind):
     assert (found.n_prompt_tokens, found.n_completion_tokens) == (7, 3)
     assert found.top is not None
     assert found.top.logprobs.tolist() == [[-0.5, -1.5]] * 3
-    assert found.top.token_ids.tolist() == ([[5, 9]] if kind == "reply" else [[-1, -1]]) * 3
+    assert found.top.token_ids.tolist() == ([[5, 9]] if kind == "reply" else [[-2, -3]]) * 3
 
 
 def test_a_judgment_lists_its_labels(bodies):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate, groupby
 from typing import Final
 
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
@@ -51,36 +52,71 @@ def pieces(tokens: Sequence[bytes | None], text: str) -> list[str]:
 
 
 def _cuts(tokens: Sequence[bytes | None], whole: bytes) -> list[int | None] | None:
-    """Return where each token ends in a text; None for special ones, None if they do not fit."""
+    """Return where each token ends in a text; None for special ones, None if they do not fit.
+
+    Tokens of known bytes are found as runs, between which those of unknown bytes take what is left:
+    the first place is right for every run but the last one, which ends with the text.
+    """
     cuts: list[int | None] = []
-    at, n_open = 0, 0
-    for token in tokens:
-        if token is None or _UNKNOWN in token:
-            n_open += 1
-            cuts.append(at)
+    at = 0
+    runs = [(known, list(run)) for known, run in groupby(tokens, _is_known)]
+    for number, (known, run) in enumerate(runs):
+        is_last = number == len(runs) - 1
+        if not known:
+            cuts += [at] * len(run)
+            if is_last:
+                cuts[-1] = len(whole)
             continue
-        begin = whole.find(token, at) if n_open else at
-        if begin < 0 or not whole.startswith(token, begin):
-            if _SPECIAL.fullmatch(token):
-                cuts.append(None)
-                continue
-            # Servers strip the white space at both ends of an answer.
-            stripped = token.lstrip() if not at else token
-            fits = whole.startswith(stripped, at) and not n_open
-            if not fits and whole[at:] != token[: len(whole) - at]:
-                return None
-            token, begin = (stripped, at) if fits else (whole[at:], at)
-        if n_open:
-            _give(cuts, begin)
-            n_open = 0
-        at = begin + len(token)
-        cuts.append(at)
-    if n_open:
-        _give(cuts, len(whole))
+        texts = [one or b"" for one in run]
+        found = _placed(texts, whole, at, floats=number > 0, is_last=is_last)
+        if found is None:
+            return None
+        begin, ends = found
+        if number:
+            # What is between is the last unknown one's.
+            cuts[-1] = begin
+        cuts += ends
+        at = max((end for end in ends if end is not None), default=begin)
     return cuts
 
 
-def _give(cuts: list[int | None], end: int) -> None:
-    """Let the last token with a place end there: what is between is of those of unknown bytes."""
-    place = max(place for place, cut in enumerate(cuts) if cut is not None)
-    cuts[place] = end
+def _is_known(token: bytes | None) -> bool:
+    return token is not None and _UNKNOWN not in token
+
+
+def _placed(
+    run: Sequence[bytes], whole: bytes, at: int, *, floats: bool, is_last: bool
+) -> tuple[int, list[int | None]] | None:
+    """Return where a run begins in a text, and where its tokens end; None if it is not there."""
+    all_of_it = [True] * len(run)
+    for is_part in (all_of_it, [_SPECIAL.fullmatch(one) is None for one in run]):
+        own = [one if part else b"" for one, part in zip(run, is_part, strict=True)]
+        joined = b"".join(own)
+        begin = _begin(joined, whole, at, floats=floats, is_last=is_last)
+        if begin is not None:
+            ends = [begin + length for length in accumulate(map(len, own))]
+            kept = [min(max(end, at), len(whole)) for end in ends]
+            fits = zip(kept, is_part, strict=True)
+            return max(begin, at), [end if part else None for end, part in fits]
+    return None
+
+
+def _begin(joined: bytes, whole: bytes, at: int, *, floats: bool, is_last: bool) -> int | None:
+    """Return where a run begins; before `at` if its first white space was stripped."""
+    stripped = len(joined) - len(joined.lstrip()) if not at and not floats else 0
+    left = len(whole) - at
+    if floats and not is_last:
+        found = whole.find(joined, at)
+        return None if found < 0 else found
+    if floats:
+        # The end may have been stripped, or cut off with a stop string.
+        for kept in (joined, joined.rstrip()):
+            if len(kept) <= left and whole.endswith(kept):
+                return len(whole) - len(kept)
+        return None
+    for begin, text in ((at, joined), (at - stripped, joined[stripped:])):
+        if whole.startswith(text, at) and (not is_last or len(text) == left):
+            return begin
+        if is_last and text.startswith(whole[at:]):
+            return begin
+    return None
