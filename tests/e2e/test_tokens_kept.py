@@ -15,7 +15,7 @@ from orchestrator.store import Store
 from orchestrator.view.snapshot import Snapshot
 from tests.conformance.servers import KINDS, MODEL, Running, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SPEAKS = {
     "dialect_sglang": "sglang",
