@@ -148,17 +148,24 @@ class Vocabulary:
                 stored, is_whole = _read(self._query, NUMBERED)
                 self._numbers = {text: number for number, text in stored.items()}
                 self._next = next_number(stored, is_whole=is_whole)
-            known, new = self._numbers, {}
-            for name in names:
-                # Without the limits a server could fill the disk with tokens that it makes up.
-                if name not in known and len(name) <= MOST_BYTES and len(known) < MOST_TOKENS:
-                    known[name] = self._next
-                    new[self._next] = name
-                    self._next -= 1
-            if new:
-                self._submit(TokensEntry(NUMBERED, packed(NUMBERED, new)))
+            known = self._numbers
             found = [known.get(name, UNKNOWN_ID) for name in names]
+            if UNKNOWN_ID in found:
+                self._number(names, known)
+                found = [known.get(name, UNKNOWN_ID) for name in names]
         return np.array([UNKNOWN_ID, UNKNOWN_ID, *found], dtype=np.int32)
+
+    def _number(self, names: Sequence[bytes], known: dict[bytes, int]) -> None:
+        """Give numbers to the texts that have none, and write them down."""
+        new: _Tokens = {}
+        for name in names:
+            # Without the limits a server could fill the disk with tokens that it makes up.
+            if name not in known and len(name) <= MOST_BYTES and len(known) < MOST_TOKENS:
+                known[name] = self._next
+                new[self._next] = name
+                self._next -= 1
+        if new:
+            self._submit(TokensEntry(NUMBERED, packed(NUMBERED, new)))
 
 
 def with_names(made: Generation, texts: Mapping[int, bytes]) -> Generation:

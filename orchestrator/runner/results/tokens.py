@@ -45,7 +45,13 @@ class Tokens(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """One of the most likely tokens at a position; `number` is below 0 where it has no id."""
+    """One of the most likely tokens at a position.
+
+    Attributes:
+        number: Its id; below 0 where it has none, -1 where its text is not known either.
+        token: As it stands alone; None where its text is not known.
+        logprob: Of this token.
+    """
 
     number: int
     token: str | None
@@ -80,13 +86,12 @@ def _is_as_long(offsets: Sequence[int] | Any, others: Sequence[object] | FloatAr
 
 
 def alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[Alternative]]:
-    """The alternatives that are known at each position, most likely first."""
+    """The alternatives that were listed at each position, most likely first."""
     known: dict[int, str | None] = {}
     for numbers, logprobs in zip(top.token_ids.tolist(), top.logprobs.tolist(), strict=True):
         row = []
         for number, logprob in zip(numbers, logprobs, strict=True):
-            # -1 stands for none, and for one whose text an earlier version did not keep.
-            if number == -1 or not math.isfinite(logprob):
+            if not math.isfinite(logprob):
                 continue
             if number not in known:
                 known[number] = speller.one(model, number)

@@ -49,7 +49,15 @@ _NO_TEXTS: Final = (
     "because the server gives none. They are shown if the weights are on this machine and "
     "`tokenizers` is installed."
 )
-_NO_PLACES: Final = "The server names neither ids nor texts of these tokens."
+_NO_PLACES: Final = (
+    "Neither the ids nor the texts of these tokens are in the run: its server gives none, or an "
+    "earlier version of this program did not keep them. In the second case a new run has them."
+)
+_NAMELESS: Final = (
+    "The texts of some alternatives are not in the run: an earlier version of this program kept "
+    "only their log-probabilities, or they are longer than what is kept. In the first case a new "
+    "run has them."
+)
 
 
 def unobserved(
@@ -88,10 +96,16 @@ def unobserved(
     if not is_spelled:
         has_ids = made.token_ids is not None
         said.append(_NO_TEXTS if has_ids else _NO_PLACES)
+    if made.top is not None and _has_nameless(made.top):
+        said.append(_NAMELESS)
     return said
 
 
 def _listed(top: TopLogprobs) -> int:
     """Return the most alternatives that are known at any position."""
-    known = np.isfinite(top.logprobs) & (top.token_ids != UNKNOWN_ID)
-    return int(known.sum(axis=1).max(initial=0))
+    return int(np.isfinite(top.logprobs).sum(axis=1).max(initial=0))
+
+
+def _has_nameless(top: TopLogprobs) -> bool:
+    """Return True if an alternative has a log-probability and neither an id nor a text."""
+    return bool((np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any())
