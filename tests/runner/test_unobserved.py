@@ -1,10 +1,12 @@
 """What was not observed of tokens, and which setting observes it."""
 
+import json
+
 import numpy as np
 import pytest
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.recipe.schema import Recipe
+from orchestrator.recipe.load import loads
 from orchestrator.records import UNKNOWN_ID, Generation, Message, Sampling, TopLogprobs
 from orchestrator.runner.results.spelling import Speller
 from orchestrator.runner.results.tokens import alternatives
@@ -26,10 +28,16 @@ def of_earlier_version(listed: int = 2, *, offsets: bool) -> Generation:
     )
 
 
-def test_alternatives_without_texts_are_listed_with_their_log_probabilities():
+def test_alternatives_without_texts_are_listed_with_their_log_probabilities(tmp_path):
+    text = {
+        "models": {"m": {"base_url": "http://127.0.0.1:1/v1"}},
+        "dataset": {"kind": "demo"},
+        "methods": [{"kind": "answers"}],
+    }
+    speller = Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"), {})
     made = of_earlier_version(offsets=True)
     assert made.top is not None
-    (row,) = alternatives("m", made.top, Speller(Recipe.model_construct(models={}), {}))
+    (row,) = alternatives("m", made.top, speller)
     assert row == [(UNKNOWN_ID, None, -1.0), (UNKNOWN_ID, None, -1.0)]
 
 
