@@ -67,13 +67,16 @@ class Spelling:
         met = self._met.get(server) or self._first(server, model)
         if met.gives_none or (ids := ids_of(outcome)) is None:
             return
-        if int(ids.max()) >= len(met.seen):
+        if (largest := int(ids.max())) < 0:
+            # Tokens without ids, which the run numbers itself.
+            return
+        if largest >= len(met.seen):
             ids = ids[ids < _MOST_IDS]
             _grow(met, int(ids.max(initial=0)))
-        # Ids below 0 are none; they count as id 0, which every vocabulary has.
-        new = ids[~met.seen[np.maximum(ids, 0)]]
+        # Below 0 are no ids.
+        new = ids[(ids >= 0) & ~met.seen[np.maximum(ids, 0)]]
         if new.size:
-            new = np.unique(new[new >= 0])
+            new = np.unique(new)
             met.seen[new] = True
             met.left.append(new)
 
