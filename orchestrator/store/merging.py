@@ -28,6 +28,7 @@ from orchestrator.store.batch import ADD_UP
 from orchestrator.store.ended import EndedStore, explained
 from orchestrator.store.entries import StoredServer
 from orchestrator.store.gc import drop_outcomes
+from orchestrator.store.merged_tokens import MergedTokens
 
 _AT_ONCE: Final = 20_000
 _DUPLICATES_AT_ONCE: Final = 1000
@@ -193,6 +194,7 @@ class _Merge:
         self._names: dict[str, int] = {}
         self._servers: dict[StoredServer, int] = {}
         self._turn = 0
+        self._tokens = MergedTokens(connection)
         # What is added to the numbers of a source, so that none is given twice.
         self._first_outcome = _firsts(source.last_outcome for source in sources)
         self._first_unit = _firsts(source.last_unit for source in sources)
@@ -313,6 +315,9 @@ class _Merge:
             self._execute(_ENTRIES, span)
             found.n_outcomes += n
             self._advance(n)
+        servers = dict(self._execute("SELECT old, new FROM work.server_of").fetchall())
+        last = offset + source.last_outcome
+        self._tokens.take(servers, offset, last, self._names.get("generate"))
         ((n_counted,),) = self._execute("SELECT coalesce(sum(n), 0) FROM source.tally").fetchall()
         if found.n_outcomes != n_counted:
             said = f"{found.n_outcomes:,} of {n_counted:,} outcomes can be read"

@@ -111,7 +111,8 @@ class Vocabulary:
 
     def numbered(self, made: Generation) -> Generation:
         """Return a draw whose tokens are named by the run's numbers instead of its own texts."""
-        numbers = self._numbers_of(made.names)
+        found = self.numbers_of(made.names)
+        numbers = np.array([UNKNOWN_ID, UNKNOWN_ID, *found], dtype=np.int32)
         top, named = made.top, made.named
         if top is not None:
             top = TopLogprobs(_renumbered(top.token_ids, numbers), top.logprobs)
@@ -142,7 +143,11 @@ class Vocabulary:
             self._known[server] = set(_of_server(self._query, server))
         return self._known[server]
 
-    def _numbers_of(self, names: Sequence[bytes]) -> IntArray:
+    def numbers_of(self, names: Sequence[bytes]) -> list[int]:
+        """The numbers of texts, which are written down if they are new.
+
+        -1 stands for a text that is longer than what is kept, or for which there is no room.
+        """
         with self._lock:
             if self._numbers is None:
                 stored, is_whole = _read(self._query, NUMBERED)
@@ -153,7 +158,7 @@ class Vocabulary:
             if UNKNOWN_ID in found:
                 self._number(names, known)
                 found = [known.get(name, UNKNOWN_ID) for name in names]
-        return np.array([UNKNOWN_ID, UNKNOWN_ID, *found], dtype=np.int32)
+        return found
 
     def _number(self, names: Sequence[bytes], known: dict[bytes, int]) -> None:
         """Give numbers to the texts that have none, and write them down."""
