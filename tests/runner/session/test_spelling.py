@@ -34,11 +34,12 @@ def drawn(*ids: int) -> Generation:
 
 
 def asked_for(*outcomes: Generation) -> list[list[int]]:
-    server: Any = Server()
-    spelling = Spelling(server, {"m": 1}, lambda _: server)
+    server = Server()
+    both: Any = server
+    spelling = Spelling(both, {"m": 1}, lambda _: both)
     for outcome in outcomes:
         spelling.note("m", outcome)
-    asyncio.run(spelling.leave("m", server))
+    asyncio.run(spelling.leave("m", both))
     return server.asked
 
 
