@@ -88,7 +88,7 @@ def test_a_run_without_texts_is_merged(tmp_path):
 def test_damaged_texts_refuse_the_merge(tmp_path):
     one = make(tmp_path / "one", {1: drawn("a")})
     spoil(one / "store.sqlite", 1)
-    with pytest.raises(StoreError, match="one.*checksum differs"):
+    with pytest.raises(StoreError, match="checksum differs"):
         merged(tmp_path, one, make(tmp_path / "two", {2: drawn("b")}))
 
 
