@@ -4,7 +4,8 @@ RewardBench (Lambert et al. 2024) counts a pair as right by the preference, ties
 are means over pairs with math weighted as its code, and the total is the mean of four sections.
 JudgeBench (Tan et al. 2024) judges in both orders and counts a pair as right where the two verdicts
 are right on balance: both, or one and a tie. LLMBar (Zeng et al. 2024) has the mean accuracy of
-both orders, and how often they agree.
+both orders, and how often they agree. RewardBench 2 (Malik et al. 2025) counts a prompt as right if
+its right answer beats all wrong ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ from orchestrator.summaries._preferences import SOFT, decided, judged_rows, pref
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 Floats = NDArray[np.float64]
-Rule = Literal["preference", "both_orders", "each_order"]
-LayoutName = Literal["reward_bench", "judge_bench", "llm_bar"]
+Rule = Literal["preference", "both_orders", "each_order", "best_of"]
+LayoutName = Literal["reward_bench", "reward_bench_2", "judge_bench", "llm_bar"]
 
 _ORDERS: Final = {"p_ab": "prefer_a_ab", "p_ba": "prefer_a_ba"}
 _KEYS: Final = ("item", "turn", "judge", "model_a", "model_b")
@@ -38,6 +39,8 @@ _RULES: Final[dict[Rule, str]] = {
     "both_orders": "accuracy: the likeliest verdicts are right on balance of both orders, in both "
     "or in one with a tie in the other; a tie on balance is not right",
     "each_order": "accuracy: mean of the likeliest verdicts of both orders, ties count half",
+    "best_of": "accuracy: prompts whose right answer is preferred to every wrong one; if it ties "
+    "with some of them, 1 / number of tied answers",
 }
 
 
@@ -76,6 +79,12 @@ LAYOUTS: Final[dict[LayoutName, Layout]] = {
         "preference",
         # 447 pairs of math count as the 984 of code.
         {"math-prm": 984 / 447},
+        is_mean_of_sections=True,
+    ),
+    "reward_bench_2": Layout(
+        {name: (name,) for name in ("Factuality", "Precise IF", "Math", "Safety", "Focus")},
+        "best_of",
+        {},
         is_mean_of_sections=True,
     ),
     "judge_bench": Layout(
@@ -127,9 +136,33 @@ class _Judged:
     orders: Floats
     n_missing: int
 
+    def by_prompt(self) -> "_Judged":
+        """The same with a row for each prompt, for the rule `best_of`.
+
+        Prompts of which a pair of the right answer was not judged are left out.
+        """
+        grouped = (
+            self.rows.with_columns(preference=pl.Series(self.preference))
+            .group_by("item", maintain_order=True)
+            .agg(
+                pl.col(CLUSTER, "category").first(),
+                n=pl.len(),
+                lost=(pl.col("preference") == 0.0).any(),
+                tied=(pl.col("preference") == 0.5).sum(),
+            )
+        )
+        whole = grouped.filter(pl.col("n") == pl.col("n").max())
+        won = pl.when("lost").then(0.0).otherwise(1.0 / (1.0 + pl.col("tied")))
+        credit = whole.select(won).to_series().to_numpy()
+        missing = len(grouped) - len(whole)
+        orders = np.full((len(whole), 2), np.nan)
+        return _Judged(
+            self.name, whole.select("item", CLUSTER, "category"), credit, orders, missing
+        )
+
     def credits(self, rule: Rule) -> Floats:
         """What each pair counts, shape (n,); without verdicts by order the preference counts."""
-        if rule == "preference" or np.isnan(self.orders).any():
+        if rule in {"preference", "best_of"} or np.isnan(self.orders).any():
             return self.preference
         mean: Floats = self.orders.mean(axis=1)
         return mean if rule == "each_order" else (mean > 0.5).astype(np.float64)
@@ -147,6 +180,8 @@ class JudgeBenchmarkAnalysis(Analysis[Config]):
         ]
         categories = sorted({name for one in judged for name in one.rows["category"].to_list()})
         layout = _layout(self.config.layout, categories)
+        if layout.rule == "best_of":
+            judged = [one.by_prompt() for one in judged]
         return [_sections(judged, layout, context), _subsets(judged, layout, context)]
 
 
@@ -205,7 +240,7 @@ def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Ta
     """A row for each judge, a column for each section of the paper."""
     total = "mean of sections" if layout.is_mean_of_sections else "all"
     columns = [Column("judge"), *(Column(name, "percent") for name in layout.sections)]
-    columns += [Column(total, "percent"), Column("pairs", "count")]
+    columns += [Column(total, "percent"), Column(_unit(layout), "count")]
     lines: list[list[Cell]] = []
     outside = set()
     for one in judged:
@@ -227,12 +262,14 @@ def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Ta
             overall = _share(credit, even, prompts, context)
         lines.append([one.name, *cells, overall, int((section != "").sum())])
     notes = [_RULES[layout.rule], "intervals over prompts, for this judge"]
-    if layout.rule != "preference":
+    if layout.rule in {"both_orders", "each_order"}:
         single = [one.name for one in judged if np.isnan(one.orders).any()]
         if single:
             notes.append(f"{', '.join(single)}: no verdict by order, the preference counts")
     notes += [
-        f"{one.name}: {one.n_missing:,} pairs were not judged" for one in judged if one.n_missing
+        f"{one.name}: {one.n_missing:,} {_unit(layout)} were not judged"
+        for one in judged
+        if one.n_missing
     ]
     if layout.weights:
         weighed = ", ".join(f"{name} {weight:.2f}" for name, weight in layout.weights.items())
@@ -260,7 +297,7 @@ def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Tab
     columns = (
         Column("judge"),
         Column("subset"),
-        Column("pairs", "count"),
+        Column(_unit(layout), "count"),
         Column("accuracy", "percent"),
         Column("right in both orders", "percent"),
         Column("orders agree", "percent"),
@@ -283,6 +320,10 @@ def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Tab
     return make_table(
         "judge_benchmark.subsets", "Accuracy of judges by subset", columns, lines, notes=notes
     )
+
+
+def _unit(layout: Layout) -> str:
+    return "prompts" if layout.rule == "best_of" else "pairs"
 
 
 def _place(layout: Layout, category: str) -> tuple[int, str]:

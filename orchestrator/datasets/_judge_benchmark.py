@@ -1,6 +1,6 @@
 """Parts of the benchmarks for judges: pairs of answers of which one is known to be better."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -57,6 +57,11 @@ def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
     subsets = [str(rows.row(index)[column]) for index in range(len(rows))]
     names = set(chosen_subsets(dict.fromkeys(subsets), wanted, rows.file))
     return KeptRows(rows, [index for index, name in enumerate(subsets) if name in names])
+
+
+def rows_where(rows: Rows, holds: Callable[[Mapping[str, Any]], bool]) -> Rows:
+    """The rows for which something holds."""
+    return KeptRows(rows, [index for index in range(len(rows)) if holds(rows.row(index))])
 
 
 def chosen_subsets(known: Iterable[str], wanted: Sequence[str], shown: str) -> list[str]:

@@ -109,3 +109,27 @@ def test_a_judge_of_single_answers_has_no_verdict_by_order():
     (row,) = lines(found["judge_benchmark"])
     assert row["GPTOut"].value == 1.0
     assert any("no verdict by order" in note for note in found["judge_benchmark"].notes)
+
+
+def test_reward_bench_2_counts_the_prompts_whose_right_answer_beats_every_wrong_one():
+    wrong = ("rejected_1", "rejected_2", "rejected_3")
+    cases = {
+        "all": (RIGHT, RIGHT, RIGHT),
+        "one lost": (RIGHT, WRONG, RIGHT),
+        "tied with two": (RIGHT, TIE, TIE),
+        "one missing": (RIGHT, RIGHT),
+    }
+    rows = [
+        {
+            **judged.pair_row(item, "chosen", other, said, list(reversed(said))),
+            "category": "Math",
+        }
+        for item, verdicts in cases.items()
+        for other, said in zip(wrong, verdicts, strict=False)
+    ]
+    among = judged.pair_row("all", "rejected_1", "rejected_2", WRONG, list(reversed(WRONG)))
+    table = tables([*rows, {**among, "category": "Math"}])["judge_benchmark"]
+    (row,) = lines(table)
+    assert row["Math"].value == pytest.approx((1 + 0 + 1 / 3) / 3)
+    assert row["prompts"] == 3
+    assert "pairwise_ranking: 1 prompts were not judged" in table.notes

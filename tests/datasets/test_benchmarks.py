@@ -266,6 +266,55 @@ def test_llm_bar_joins_its_subsets(data):
     assert manual.category == "Manual"
 
 
+def test_reward_bench_2_has_three_wrong_answers_and_no_ties(data):
+    row = {"id": "1", "prompt": "Do x.", "chosen": ["Done."], "rejected": ["a", "b", "c"],
+           "subset": "Math"}  # fmt: skip
+    tied = {**row, "id": "2", "subset": "Ties", "chosen": ["Done.", "Did."], "rejected": ["a"]}
+    others = [{**row, "id": name, "subset": name}
+              for name in ("Factuality", "Precise IF", "Safety", "Focus")]  # fmt: skip
+    data("reward_bench_2/test-00000-of-00001.parquet", pl.DataFrame([row, tied, *others]))
+    found = items(opened("reward_bench_2"))
+    assert {item.category for item in found} == {
+        "Math", "Factuality", "Precise IF", "Safety", "Focus"
+    }  # fmt: skip
+    (math,) = items(opened("reward_bench_2", subsets=("Math",)))
+    assert math.fields == {
+        "chosen": "Done.", "rejected_1": "a", "rejected_2": "b", "rejected_3": "c"
+    }  # fmt: skip
+
+
+def test_mt_bench_human_has_the_votes_on_first_turns(data):
+    def talk(*texts):
+        roles = ("user", "assistant") * 2
+        return [{"content": text, "role": role} for text, role in zip(texts, roles, strict=False)]
+
+    row = {"question_id": 95, "model_a": "x", "model_b": "y", "winner": "model_b", "judge": "p",
+           "conversation_a": talk("Q?", "one", "R?", "three"),
+           "conversation_b": talk("Q?", "two", "R?", "four"), "turn": 1}  # fmt: skip
+    second = {**row, "turn": 2, "winner": "model_a"}
+    tie = {**row, "question_id": 160, "winner": "tie"}
+    data("mt_bench_human/human.parquet", pl.DataFrame([row, second, tie]))
+    vote, other = items(opened("mt_bench_human"))
+    assert (vote.prompt, vote.category, vote.cluster) == ("Q?", "roleplay", "95")
+    assert [vote.fields[name] for name in ("first", "second", "better")] == ["one", "two", "second"]
+    assert (other.category, other.fields["better"]) == ("humanities", "tie")
+
+
+def test_help_steer_2_pairs_the_answers_of_a_prompt_that_are_not_rated_alike(data):
+    ratings = {"p": (1, 4), "q": (3, 3), "r": (4, 0)}
+    rows = [
+        {"prompt": prompt, "response": f"{prompt}{place}", "helpfulness": rating}
+        for prompt, pair in ratings.items()
+        for place, rating in enumerate(pair)
+    ]
+    lone = {"prompt": "o", "response": "o0", "helpfulness": 2}
+    data("help_steer_2/validation.parquet", pl.DataFrame([lone, *rows]))
+    found = items(opened("help_steer_2"))
+    pairs = [(item.prompt, item.fields["chosen"], item.fields["rejected"]) for item in found]
+    assert pairs == [("p", "p1", "p0"), ("r", "r0", "r1")]
+    assert found[0].fields["chosen_helpfulness"] == 4
+
+
 def wmt(n=20):
     pairs = [{"cs": f"věta {number}", "en": f"sentence {number}"} for number in range(n)]
     return pl.DataFrame({"translation": pairs})

@@ -1,0 +1,88 @@
+"""HelpSteer2: pairs of answers that people rated for helpfulness.
+
+Source: Wang et al. 2024, "HelpSteer2: Open-source dataset for training top-performing reward
+models" (arXiv 2406.08673). Each prompt has two rated answers. The better one by mean helpfulness is
+the column `chosen`, the other one `rejected`; pairs rated alike are left out.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from orchestrator.dataset import About, Dataset, DatasetKind, File
+from orchestrator.datasets._benchmark import located, shown_name
+from orchestrator.datasets._drawn import PickedRows
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import converted
+from orchestrator.datasets._judge_benchmark import pair_of
+from orchestrator.datasets._rows import Rows, from_rows
+from orchestrator.datasets.parquet import ParquetRows
+from orchestrator.settings import Settings
+
+_RATED: Final = "helpfulness"
+_FIELDS: Final = FieldNames.model_validate(
+    {"prompt": "prompt", "reference": None, "key": None, "category": None}
+)
+_COLUMNS: Final = ("prompt", "chosen", "rejected", "chosen_helpfulness", "rejected_helpfulness")
+
+
+class Config(Settings):
+    """Settings of `help_steer_2`."""
+
+    split: Literal["validation", "train"] = Field(
+        "validation", description="Split: 519 or 10,162 prompts, those rated alike included."
+    )
+
+
+def _file(split: str) -> File:
+    return converted("nvidia/HelpSteer2", "default", split, 0, f"{split}.parquet")
+
+
+class HelpSteer2Kind(DatasetKind[Config]):
+    """The prompts of HelpSteer2 with a more and a less helpful answer."""
+
+    cites = ("wang2024helpsteer2",)
+    about = About(
+        licence="CC BY 4.0",
+        size="about 1 MB; train 25 MB",
+        source="https://huggingface.co/datasets/nvidia/HelpSteer2",
+        files=(_file("validation"),),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The pairs; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
+        path = located("help_steer_2", _file(self.config.split))
+        rows = ParquetRows(path, shown_name("help_steer_2", path))
+
+        def make(first: int, _: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+            other = rows.row(first + 1)
+            is_first = row[_RATED] > other[_RATED]
+            ratings = pair_of(row[_RATED], other[_RATED], is_first_better=is_first)
+            return {
+                "prompt": row["prompt"],
+                **pair_of(row["response"], other["response"], is_first_better=is_first),
+                **{f"{name}_{_RATED}": value for name, value in ratings.items()},
+            }
+
+        picks = [(index, "") for index in _unlike(rows)]
+        return from_rows(PickedRows(rows, picks, make, _COLUMNS), _FIELDS)
+
+
+def _unlike(rows: Rows) -> list[int]:
+    """Places of the first of two rows of one prompt that are not rated alike."""
+    found, index = [], 0
+    while index + 1 < len(rows):
+        one, two = rows.row(index), rows.row(index + 1)
+        if one["prompt"] != two["prompt"]:
+            index += 1
+            continue
+        if one[_RATED] != two[_RATED]:
+            found.append(index)
+        index += 2
+    return found

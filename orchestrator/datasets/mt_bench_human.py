@@ -1,0 +1,81 @@
+"""MT-Bench human judgments: votes of experts on the answers of two models to the first turn.
+
+Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena" (arXiv
+2306.05685). The answers are the columns `first` and `second`, the vote is `better`: "first",
+"second" or "tie". Second turns are left out: their questions follow answers of the two models.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import converted
+from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets, rows_where
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.parquet import ParquetRows
+
+_FILE: Final = converted("lmsys/mt_bench_human_judgments", "default", "human", 0, "human.parquet")
+_CATEGORIES: Final = (
+    "writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities",
+)  # fmt: skip
+"""Of questions 81 to 160, ten each."""
+_FIRST_QUESTION: Final = 81
+_BETTER: Final = {"model_a": "first", "model_b": "second"}
+_FIELDS: Final = FieldNames.model_validate(
+    {
+        "prompt": "prompt",
+        "category": "category",
+        "cluster": "question_id",
+        "reference": None,
+        "key": None,
+    }
+)
+_COLUMNS: Final = (
+    "prompt", "category", "question_id", "first", "second", "better", "model_a", "model_b", "voter",
+)  # fmt: skip
+
+
+class Config(SubsetSettings):
+    """Settings of `mt_bench_human`."""
+
+
+class MtBenchHumanKind(DatasetKind[Config]):
+    """Pairs of answers to MT-Bench's first turns with the votes of people."""
+
+    cites = ("zheng2023judging",)
+    about = About(
+        licence="CC BY 4.0",
+        size="about 1 MB",
+        source="https://huggingface.co/datasets/lmsys/mt_bench_human_judgments",
+        files=(_FILE,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The votes on first turns; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such category.
+        """
+        path = located("mt_bench_human", _FILE)
+        votes = ParquetRows(path, shown_name("mt_bench_human", path))
+        first = rows_where(votes, lambda row: row["turn"] == 1)
+        rows = MappedRows(first, _item, _COLUMNS)
+        return from_rows(of_subsets(rows, "category", self.config.subsets), _FIELDS)
+
+
+def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
+    return {
+        "prompt": one[0]["content"],
+        "category": _CATEGORIES[(question - _FIRST_QUESTION) // 10],
+        "question_id": question,
+        "first": one[1]["content"],
+        "second": two[1]["content"],
+        "better": _BETTER.get(row["winner"], "tie"),
+        "model_a": row["model_a"],
+        "model_b": row["model_b"],
+        "voter": row["judge"],
+    }

@@ -1,0 +1,62 @@
+"""RewardBench 2: prompts with one right and three wrong answers, in five subsets.
+
+Source: Malik et al. 2025, "RewardBench 2: Advancing Reward Model Evaluation" (arXiv 2506.01937).
+The answers are the columns `chosen`, `rejected_1`, `rejected_2` and `rejected_3`. The subset Ties,
+whose prompts have up to 26 right answers and a score of their own, is not among them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.datasets._fields import FieldNames
+from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets
+from orchestrator.datasets._rows import from_rows
+from orchestrator.datasets.parquet import ParquetRows
+
+_FILE: Final = hub_file("allenai/reward-bench-2", "data/test-00000-of-00001.parquet")
+_SUBSETS: Final = ("Factuality", "Precise IF", "Math", "Safety", "Focus")
+_FIELDS: Final = FieldNames.model_validate(
+    {"prompt": "prompt", "category": "subset", "reference": None, "key": "id"}
+)
+_COLUMNS: Final = ("id", "prompt", "subset", "chosen", "rejected_1", "rejected_2", "rejected_3")
+
+
+class Config(SubsetSettings):
+    """Settings of `reward_bench_2`."""
+
+
+class RewardBench2Kind(DatasetKind[Config]):
+    """The prompts of RewardBench 2 with a right and three wrong answers."""
+
+    cites = ("malik2025rewardbench2",)
+    about = About(
+        licence="ODC-BY as the hub states",
+        size="about 15 MB",
+        source="https://huggingface.co/datasets/allenai/reward-bench-2",
+        files=(_FILE,),
+    )
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """The prompts; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
+        path = located("reward_bench_2", _FILE)
+        rows = ParquetRows(path, shown_name("reward_bench_2", path))
+        wanted = self.config.subsets or _SUBSETS
+        return from_rows(MappedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
+
+
+def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    (chosen,), wrong = row["chosen"], row["rejected"]
+    rejected = {f"rejected_{n}": wrong[n - 1] for n in (1, 2, 3)}
+    return {
+        **{name: row[name] for name in ("id", "prompt", "subset")},
+        "chosen": chosen,
+        **rejected,
+    }
