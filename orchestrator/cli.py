@@ -40,7 +40,7 @@ from orchestrator.runner.commands.options import (
     view_options,
     weights_options,
 )
-from orchestrator.runner.commands.parser import Parser
+from orchestrator.runner.commands.parser import CommandsHelp, Parser
 
 if TYPE_CHECKING:
     from orchestrator.runner.commands.messages import Said
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).complain(f"{where}{error.strerror or error}")
         return EXIT_FAILED
     except KeyboardInterrupt:
-        _said(options).complain("interrupted; resume with the same command")
+        _said(options).interrupted()
         return EXIT_INTERRUPTED
     except Exception as error:
         if not _is_told(error, options, guarded=guard.is_guarded()):
@@ -169,7 +169,7 @@ def _parser() -> Parser:
         prog="orchestrator",
         description=_ABOUT,
         epilog=_EXITS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=CommandsHelp,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

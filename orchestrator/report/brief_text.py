@@ -196,9 +196,7 @@ class _Shown:
         basis = page.words(" · ") if question.basis else Text("")
         basis.append(page.data(question.basis).plain)
         about = Text.assemble(self.phrase(question.subject), basis, style=FAINT)
-        if room.terse:
-            about.truncate(page.width, overflow="ellipsis" if not page.ascii_only else "crop")
-        yield about
+        yield self._cut(about, page.width) if room.terse else about
         if question.standings and question.state not in ("withheld", "empty"):
             yield Text("")
             yield self._standings(question, room.models)
@@ -264,7 +262,11 @@ class _Shown:
                 style = DOUBTFUL if check.is_doubtful else ""
                 mark = page.cell("! " if check.is_doubtful else "  ", f"{HEADING} {DOUBTFUL}")
                 label = Text.assemble(mark, page.cell("" if place else about, FAINT), no_wrap=True)
-                table.add_row(label, self.phrase(check.says, style))
+                said = self.phrase(check.says, style)
+                beside = page.width - label.cell_len - _GAP
+                table.add_row(
+                    label, said if room.spelt else self._cut(said, 2 * beside - beside // 5)
+                )
         if passed:
             names = ", ".join(dict.fromkeys(check.about for check in passed))
             table.add_row(page.cell("  passed", FAINT), page.words(names))
@@ -273,6 +275,11 @@ class _Shown:
             n_more = len(checks) - len(kept)
             what = "more" if room.spelt else "more doubt" if n_more == 1 else "more doubts"
             yield page.words(f"  and {n_more} {what}", FAINT)
+
+    def _cut(self, text: Text, width: int) -> Text:
+        """A text cut at its end, where it takes more columns."""
+        text.truncate(width, overflow="crop" if self._page.ascii_only else "ellipsis")
+        return text
 
     def _standings(self, question: Question, most: int) -> RenderableType:
         """The models with their numbers; of many the first and the last ones."""

@@ -29,6 +29,14 @@ def test_every_option_says_what_it_does(command):
                 assert said, (name, line)
 
 
+def test_every_command_stands_beside_what_it_does(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    _, out, _ = command("--help")
+    listed = out.partition("  COMMAND\n")[2].partition("\n\n")[0].splitlines()
+    assert all(len(line.split(maxsplit=1)) == 2 for line in listed), listed
+    assert len({line.index(line.split(maxsplit=1)[1]) for line in listed}) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

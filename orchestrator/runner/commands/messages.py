@@ -39,6 +39,12 @@ class Said(msgspec.Struct, frozen=True):
             text = Text(safe_line(f"orchestrator: {message}"))
             print_to(sys.stderr, text, wrap=sys.stderr.isatty())
 
+    def interrupted(self) -> None:
+        """Print that Ctrl-C ended the command, over the `^C` that the terminal has shown."""
+        if not self.as_json and sys.stderr.isatty():
+            write_to(sys.stderr, "\r")
+        self.complain("interrupted; resume with the same command")
+
     def faults(self, error: OrchestratorError) -> None:
         """Print what is wrong, where, and what to do."""
         if not self.as_json:

@@ -75,3 +75,17 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     difflib = importlib.import_module("difflib")
     found: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return found[0] if found else ""
+
+
+class CommandsHelp(argparse.RawDescriptionHelpFormatter):
+    """Help of a parser of commands, each with its text beside it."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument, and make room for the names of commands."""
+        super().add_argument(action)
+        if action.choices is not None and not action.option_strings:
+            # argparse does not count that commands are indented further, and breaks long ones.
+            longest = max(map(len, action.choices))
+            self._action_max_length = max(
+                self._action_max_length, longest + 2 * self._indent_increment
+            )

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             # Here, where one Ctrl-C more is kept off: what is said must be said whole.
             late.begin()
-            said.complain("interrupted; resume with the same command")
+            said.interrupted()
             return EXIT_INTERRUPTED
 
 
