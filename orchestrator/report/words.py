@@ -11,19 +11,18 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW
 UNTRUSTED: Final = "(untrusted)"
 """Stands behind the title of what rests on a judge that is not to be trusted."""
 
-_USUAL: Final = "pairwise_ranking"
 # Pairs that a sentence names; JSON has all.
 _MOST_PAIRS: Final = 8
 
 
 def subject(analysis: RankingAnalysis) -> str:
-    """Describe the ranking: its models, the judge, and the method if it is not the usual one."""
+    """Describe the ranking: its models, the judge, and the method where it is known."""
     what = f"Ranking of {numbers.count(len(analysis.ratings))} models"
     if analysis.judge is not None:
         what = f"{what} by {analysis.judge}"
     elif analysis.judges:
         what = f"{what} by all judges: {', '.join(analysis.judges)}"
-    if analysis.source not in ("", _USUAL):
+    if analysis.source:
         what = f"{what} ({analysis.source})"
     return f"{what} {UNTRUSTED}" if analysis.warning else what
 

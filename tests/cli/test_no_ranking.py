@@ -34,7 +34,9 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
     assert all(reason in first for reason in reasons)
     assert "rating " not in first
     whole = command("report", "made", "--full")[1]
-    before = " ".join(whole[: whole.index("No ranking of 2 models by judge\n")].split())
+    before = " ".join(
+        whole[: whole.index("No ranking of 2 models by judge (pairwise_ranking)\n")].split()
+    )
     assert all(reason in before for reason in reasons)
     assert [one for one in (FORM, ORDER) if one in before] == reasons
     assert "Try " in before

@@ -1,5 +1,7 @@
 """Several pairwise methods of one run are ranked apart."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -36,10 +38,12 @@ def test_the_heading_names_the_method(two_methods):
     ]
 
 
-def test_the_usual_method_alone_is_not_named(two_methods):
-    usual = two_methods.with_columns(method=pl.lit("pairwise_ranking"))
-    (analysis,) = ranked({"judgments": usual})
-    assert subject(analysis) == "Ranking of 2 models by judge"
+def test_a_method_of_any_name_is_named(two_methods):
+    only = two_methods.with_columns(method=pl.lit("pairwise_ranking"))
+    (analysis,) = ranked({"judgments": only})
+    assert subject(analysis) == "Ranking of 2 models by judge (pairwise_ranking)"
+    unknown = replace(analysis, source="")
+    assert subject(unknown) == "Ranking of 2 models by judge"
 
 
 def test_judges_are_pooled_within_a_method_only(two_methods):

@@ -101,7 +101,9 @@ def running_servers(reader: Reader) -> None:
     assert list(models) == ["judge", "novice", "expert"]
     assert recipe.settings["dataset"]["kind"] == "demo"
     assert {model["base_url"] for model in models.values()} == {f"http://127.0.0.1:{reader.port}"}
-    assert ranked(load(reader, "first")) == ["expert", "novice"]
+    result = load(reader, "first")
+    assert result.settings["methods"][0]["prompt"] == "compact"
+    assert ranked(result) == ["expert", "novice"]
 
 
 def mend_a_recipe(reader: Reader) -> None:
