@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,23 @@ def test_what_has_the_place_of_the_lock_is_to_be_removed(command, here):
     code, _, err = command("repair", "made")
     assert code == 2
     assert "remove" in err
+
+
+def test_the_list_of_runs_tells_the_damaged_ones(command, recipe):
+    assert command("run", recipe(methods=[{"kind": "answers"}]), "--display", "none")[0] == 0
+    runs = Path("runs")
+    for name in ("cut", "empty", "headless"):
+        shutil.copytree(runs / "made", runs / name)
+    cut(runs / "cut" / "store.sqlite")
+    os.truncate(runs / "empty" / "store.sqlite", 0)
+    with (runs / "headless" / "store.sqlite").open("r+b") as file:
+        file.write(b"\xa5" * 100)
+    before = sorted(runs.rglob("*"))
+    rows = json.loads(command("runs", "--json")[1])
+    # A list writes nothing into runs.
+    assert sorted(runs.rglob("*")) == before
+    assert [row["state"] for row in rows] == ["damaged", "damaged", "damaged", "complete"]
+    assert [row["units_done"] is None for row in rows] == [True, True, True, False]
+    assert ["fault" in row for row in rows] == [True, True, True, False]
+    code, out, _ = command("runs")
+    assert (code, out.count("damaged"), out.count("complete")) == (0, 3, 1)
