@@ -69,6 +69,19 @@ def test_the_table_of_layers_is_the_one_that_is_held():
     assert said == held
 
 
+def test_the_files_of_reports_that_are_named_exist_and_all_briefs_are_named():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("`report/` computes")[2].partition("`orchestrator/templates/`")[0]
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \| ", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
+    folder = ROOT / "orchestrator" / "report"
+    assert [name for name in sorted(named) if not (folder / name).exists()] == []
+    assert {path.name for path in folder.glob("brief*.py")} <= named
+
+
 def test_every_package_of_the_core_has_a_place_in_the_layers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
