@@ -19,6 +19,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.view.compared import compared
 from orchestrator.view.item import item_page
 from orchestrator.view.items import Rows, Wanted
+from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library, Run
 from orchestrator.view.selection import exported, selected
 from orchestrator.view.snapshot import Snapshot
@@ -33,15 +34,25 @@ _TYPES: Final = {
 }
 _STATIC: Final = "orchestrator.view.static"
 _MOST: Final = 500
+_MOST_BYTES: Final = 1000
+_JSON: Final = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def make_app(library: Library) -> Starlette:
-    """The application, to be put behind a `Guard`."""
-    api = Api(library)
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that writes a label."""
+
+    label: str
+
+
+def make_app(library: Library, desk: Desk | None = None) -> Starlette:
+    """The application, to be put behind a `Guard`; with a desk for labels where one is given."""
+    api = Api(library, desk)
     routes = [
         ("/api/runs", api.runs),
         ("/api/compare", api.compare),
+        ("/api/labels", api.labels),
+        ("/api/labels/{code}", api.labelled),
         ("/api/runs/{run}", api.overview),
         ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
@@ -53,6 +64,7 @@ def make_app(library: Library) -> Starlette:
     return Starlette(
         routes=[
             *(Route(path, _answered(answer)) for path, answer in routes),
+            Route("/api/labels/{code}", api.write_label, methods=["POST"]),
             Route("/static/{name}", _file),
             Route("/api/{rest:path}", _nothing),
             Route("/{rest:path}", _page),
@@ -63,12 +75,52 @@ def make_app(library: Library) -> Starlette:
 class Api:
     """The requests of the page; each is answered in a thread of its own."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, desk: Desk | None = None) -> None:
         self._library = library
+        self._desk = desk
 
     def runs(self, request: Request) -> object:  # noqa: ARG002 (JSON; one protocol for all)
         """The list of runs."""
-        return {"runs": self._library.listing(), "single": self._library.single}
+        return {
+            "runs": self._library.listing(),
+            "single": self._library.single,
+            "labels": self._desk is not None,
+        }
+
+    def labels(self, request: Request) -> object:  # noqa: ARG002 (JSON; one protocol for all)
+        """The rows of the sheet that is labelled."""
+        return self._sheet.listing()
+
+    def labelled(self, request: Request) -> object:
+        """A row of the sheet."""
+        return self._sheet.row(request.path_params["code"])
+
+    async def write_label(self, request: Request) -> Response:
+        """Save a label."""
+        content = bytearray()
+        async for part in request.stream():
+            content += part
+            if len(content) > _MOST_BYTES:
+                return Response(_written({"error": "too long"}), 413, media_type=_JSON)
+
+        def write(_: Request) -> object:
+            try:
+                said = msgspec.json.decode(bytes(content), type=_Said)
+            except (msgspec.MsgspecError, ValueError) as error:
+                raise UsageError("expected a JSON object with a text 'label'") from error
+            self._sheet.write(request.path_params["code"], said.label)
+            return {"label": said.label}
+
+        response: Response = await _answered(write)(request)
+        return response
+
+    @property
+    def _sheet(self) -> Desk:
+        if self._desk is None:
+            raise UsageError(
+                "no sheet is open; start the viewer with: orchestrator view --labels FILE.csv"
+            )
+        return self._desk
 
     def drawings(self, request: Request) -> object:
         """The charts of the report."""

@@ -5,7 +5,8 @@ requests there, and any name can be made to resolve to 127.0.0.1. So the Host an
 what the browser says about where a request comes from are checked before anything else. The port
 of the Host header may be any: it is another one behind `ssh -L`, and no attacker gains by it. The
 token of the link is good once; what is kept is a cookie that scripts can't read and that other
-sites' requests don't carry.
+sites' requests don't carry. All is read-only but labels of the sheet that `--labels` names, which
+take the cookie, an Origin that is ours and a content type that no form of another site can send.
 """
 
 import re
@@ -20,6 +21,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN: Final = "token"  # noqa: S105 (the name of a parameter)
+WRITABLE: Final = "/api/labels/"
+"""Addresses below which labels are written, if a sheet was named on the command line."""
 POLICY: Final = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
@@ -91,11 +94,13 @@ class Guard:
     Args:
         app: What answers them.
         door: Tokens and session.
+        writes: Whether labels may be posted.
     """
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door, *, writes: bool = False) -> None:
         self._app = app
         self._door = door
+        self._writes = writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Called by the server for each request."""
@@ -121,8 +126,11 @@ class Guard:
         port = _port_of(host)
         if port is None:
             return _refused(421, "unknown host name for this server")
-        if scope["method"] not in {"GET", "HEAD"}:
+        is_write = self._writes and scope["method"] == "POST" and scope["path"].startswith(WRITABLE)
+        if not is_write and scope["method"] not in {"GET", "HEAD"}:
             return _refused(405, "this server is read-only")
+        if is_write and not _is_own_write(headers, host):
+            return _refused(403, "requests from other pages are refused")
         is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
         if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
             return _refused(403, "requests from other pages are refused")
@@ -158,6 +166,15 @@ class Guard:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
         return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
+
+
+def _is_own_write(headers: Mapping[str, str], host: str) -> bool:
+    """Return True if our own page sent it: a form or script of another one can't send all this."""
+    return (
+        headers.get("origin") == f"http://{host}"
+        and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        and headers.get("content-type") == "application/json"
+    )
 
 
 def _port_of(host: str) -> int | None:

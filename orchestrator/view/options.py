@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import EXIT_COMPLETE, UsageError
@@ -19,7 +20,9 @@ def view(options: argparse.Namespace) -> int:
         UsageError: If the extra `[view]` is not installed, there are no runs, or the port is taken.
     """
     need("the viewer", "view", _NEEDED)
-    paths = [run_path(name) for name in options.runs or [str(api.RUNS)]]
+    # Who labels must not see the models: no runs but those that are named.
+    usual = [] if options.labels else [str(api.RUNS)]
+    paths = [run_path(name) for name in options.runs or usual]
     for path in paths:
         if not path.is_dir() and path != api.RUNS:
             raise UsageError(f"{path}: no such folder")
@@ -29,5 +32,6 @@ def view(options: argparse.Namespace) -> int:
         port=options.port,
         open_browser=options.open,
         allow_code=options.allow_code,
+        labels=None if options.labels is None else Path(options.labels),
     )
     return EXIT_COMPLETE

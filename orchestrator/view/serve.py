@@ -22,6 +22,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
 from orchestrator.view.guard import TOKEN, Door, Guard
+from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library
 
 HOST: Final = "127.0.0.1"
@@ -31,7 +32,14 @@ _KEEP_ALIVE_S: Final = 30
 _DRAIN_S: Final = 2
 
 
-def serve(paths: Sequence[Path], *, port: int | None, open_browser: bool, allow_code: bool) -> None:
+def serve(
+    paths: Sequence[Path],
+    *,
+    port: int | None,
+    open_browser: bool,
+    allow_code: bool,
+    labels: Path | None = None,
+) -> None:
     """Serve the pages of runs until a signal comes.
 
     Args:
@@ -39,10 +47,13 @@ def serve(paths: Sequence[Path], *, port: int | None, open_browser: bool, allow_
         port: To listen on; 0 takes any, None the usual one where it is free.
         open_browser: Whether to open the first link.
         allow_code: Import kinds from outside this project.
+        labels: A sheet of labels to fill in; the only file that is written.
 
     Raises:
         UsageError: If the port is taken.
+        DatasetError: If a row of the sheet is wrong.
     """
+    desk = None if labels is None else Desk(labels)
     listening = _listen(port)
     taken = listening.getsockname()[1]
 
@@ -54,12 +65,14 @@ def serve(paths: Sequence[Path], *, port: int | None, open_browser: bool, allow_
     with _side_folder() as folder, contextlib.closing(listening):
         library = Library(paths, folder, allow_code=allow_code)
         places = ", ".join(safe_line(str(path)) for path in paths)
-        write_to(sys.stderr, f"runs in {places}; press Ctrl-C to stop\n")
+        shown = f"runs in {places}" if places else "no runs"
+        shown += "" if labels is None else f"; labels go to {safe_line(str(labels))}"
+        write_to(sys.stderr, f"{shown}; press Ctrl-C to stop\n")
         door.begin()
         if open_browser:
             webbrowser.open(f"http://{HOST}:{taken}/?{TOKEN}={door.token}")
         config = uvicorn.Config(
-            Guard(make_app(library), door),
+            Guard(make_app(library, desk), door, writes=desk is not None),
             log_level="warning",
             access_log=False,
             lifespan="off",

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 @contextmanager
 def served(
-    path: Path,
+    path: Path | str,
     state: Path,
     program: Sequence[str | Path] = (sys.executable, "-m", "orchestrator"),
     folder: Path = ROOT,

@@ -380,6 +380,9 @@ def view_options(command: argparse.ArgumentParser) -> None:
         "--port", type=int, metavar="N", help="port (default: 8765 if free, else any; 0 picks any)"
     )
     command.add_argument("--open", action="store_true", help="open the page in the browser")
+    command.add_argument(
+        "--labels", metavar="FILE.csv", help="fill in a sheet of orchestrator labels; shows no run"
+    )
     allow_code_option(command)
 
 

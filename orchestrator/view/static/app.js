@@ -6,6 +6,7 @@ import { overview } from "./overview.js";
 import { items } from "./items.js";
 import { item } from "./item.js";
 import { compared } from "./compared.js";
+import { label } from "./label.js";
 
 const LIVE_MS = 2000;
 const IDLE_MS = 15000;
@@ -19,6 +20,7 @@ let waiting = null; // a key that was pressed while the next page was on its way
 const ROUTES = [
   [/^\/$/, runs],
   [/^\/compare$/, compared],
+  [/^\/label$/, label],
   [/^\/run\/([^/]+)$/, overview],
   [/^\/run\/([^/]+)\/items$/, items],
   [/^\/run\/([^/]+)\/item\/(\d+)$/, item],
@@ -75,7 +77,8 @@ const show = async () => {
 const drawBar = (made, run) => {
   const trail = [["/", "Runs"], ...(made.trail ?? [])];
   bar.replaceChildren(
-    h("nav", { "aria-label": "Breadcrumb" }, h("ol", {}, trail.map(([href, text], index) =>
+    // Who labels must not see names of runs or models.
+    made.blind ? "" : h("nav", { "aria-label": "Breadcrumb" }, h("ol", {}, trail.map(([href, text], index) =>
       h("li", {}, index === trail.length - 1 && made.trail?.length ? h("span", { "aria-current": "page" }, name(text)) : h("a", { href }, name(text)))))),
     run ? h("span", { id: "state", role: "status" }) : "",
     h("span", { class: "gap" }),
@@ -123,6 +126,7 @@ const KEYS = [
   ["j, ↓, →", "next row, or next item"], ["k, ↑, ←", "previous row, or previous item"], ["Enter", "open the row"],
   ["/", "search"], ["u, Esc", "one level up"], ["g", "first row"], ["G", "last row"], ["s", "swap the orders of a judgment"],
   ["d", "answers with differences"], ["t", "answers by tokens"], ["m", "answers as Markdown"], ["p", "answers as plain text"],
+  ["1, 2, 0", "label a row: answer 1, answer 2, tie"], ["Backspace", "remove the label"],
   ["?", "these keys"],
 ];
 

@@ -2,10 +2,17 @@
 
 export class Fault extends Error {}
 
-export const get = async (path, signal) => {
+export const get = (path, signal) => ask(path, { signal, headers: { Accept: "application/json" } });
+
+/** Send a value to the one thing that the server writes: labels. */
+export const post = (path, value) => ask(path, {
+  method: "POST", headers: { Accept: "application/json", "Content-Type": "application/json" }, body: JSON.stringify(value),
+});
+
+const ask = async (path, options) => {
   let reply;
   try {
-    reply = await fetch(path, { signal, headers: { Accept: "application/json" } });
+    reply = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Fault("No connection to the viewer. Is `orchestrator view` still running?");

@@ -6,6 +6,10 @@ const WORDS = { complete: "complete", running: "running", stopped: "stopped", fo
 
 export const runs = async ({ go, query }) => {
   const found = await get("/api/runs");
+  if (found.labels && !found.runs.length) {
+    await go("/label", null, { replace: true });
+    throw new DOMException("gone on", "AbortError");
+  }
   if (found.single && !query.has("list")) {
     await go(`/run/${encodeURIComponent(found.single)}`, null, { replace: true });
     throw new DOMException("gone on", "AbortError");
