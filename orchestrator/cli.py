@@ -18,6 +18,7 @@ from orchestrator.runner.commands.options import (
     allow_options,
     charts_option,
     cite_options,
+    clients_option,
     compare_options,
     export_options,
     full_option,
@@ -381,6 +382,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="exit with 3 if a judge can't be trusted, so that there is no ranking",
     )
     _place_option(run)
+    clients_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )

@@ -79,6 +79,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     keep_servers: bool = False,
     on_end: str | None = None,
     on: On = "local",
+    clients: int = 1,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe, or continue where it stopped.
@@ -101,6 +102,8 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             instead of the recipe's `on_end`. It gets all environment variables, and needs no
             permission.
         on: Start servers on this machine ("local") or as steps of this Slurm job ("slurm").
+        clients: Processes of this machine that share the run by blocks of items; their results
+            are merged at the end.
         allow_code: Run code and programs that the recipe names.
 
     Returns:
@@ -126,6 +129,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         keep_servers=keep_servers,
         on_end=on_end,
         on=on,
+        clients=clients,
         allow_code=allow_code,
     )
     return call(Stop())
@@ -143,6 +147,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
     keep_servers: bool = False,
     on_end: str | None = None,
     on: On = "local",
+    clients: int = 1,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe without blocking the event loop; see `run`.
@@ -162,6 +167,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         keep_servers: As in `run`.
         on_end: As in `run`.
         on: As in `run`.
+        clients: As in `run`.
         allow_code: As in `run`.
 
     Returns:
@@ -186,6 +192,7 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         keep_servers=keep_servers,
         on_end=on_end,
         on=on,
+        clients=clients,
         allow_code=allow_code,
     )
     return await in_thread(call)
@@ -204,6 +211,7 @@ def _run(  # noqa: PLR0913 (what `run` was given)
     keep_servers: bool,
     on_end: str | None,
     on: On,
+    clients: int,
     allow_code: bool,
 ) -> Result:
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
@@ -216,6 +224,7 @@ def _run(  # noqa: PLR0913 (what `run` was given)
         accept_change=accept_server_change,
         keep_servers=keep_servers,
         on=on,
+        clients=clients,
         stop=stop,
     )
     return run_prepared(prepared, given, make_display(display, sys.stderr), how, hold)

@@ -10,7 +10,7 @@ from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
-from orchestrator.runner.session.execute import _unwrapped
+from orchestrator.runner.session.execute import unwrapped
 from orchestrator.runner.session.session import Session
 from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
@@ -83,7 +83,7 @@ async def error_of(session):
     try:
         await session.run()
     except BaseExceptionGroup as group:
-        return _unwrapped(group)
+        return unwrapped(group)
     except (StoreError, MethodError) as error:
         return error
     return None

@@ -299,6 +299,14 @@ def limit_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("n", metavar="N", type=int, help="maximum number of concurrent requests")
 
 
+def clients_option(command: argparse.ArgumentParser) -> None:
+    """Add the number of processes that share a run."""
+    command.add_argument(
+        "--clients", type=int, default=1, metavar="N",
+        help="share the run among N processes of this machine (default: 1)",
+    )  # fmt: skip
+
+
 def merge_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator merge`."""
     command.add_argument(

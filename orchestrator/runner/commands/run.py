@@ -67,6 +67,7 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         display=options.display or ("none" if options.quiet else None),
         accept_server_change=options.accept_server_change,
         keep_servers=options.keep_servers,
+        clients=options.clients,
         on_end=options.on_end,
         on=options.on,
         allow_code=options.allow_code,

@@ -122,18 +122,40 @@ def merge(
             raise UsageError(f"{path} is merged into itself; name the other runs only")
         if any(path.samefile(other) for other in paths[:at]):
             raise UsageError(f"{path} is named twice")
-    with RunDirectory.lock(target) as directory, ExitStack() as stack:
+    with RunDirectory.lock(target) as directory:
+        return merge_into(directory, paths, accept_change=accept_server_change, advance=advance)
+
+
+def merge_into(
+    directory: RunDirectory,
+    paths: Sequence[Path],
+    *,
+    accept_change: bool,
+    advance: Callable[[int], None] | None = None,
+) -> Merged:
+    """As `merge`, into a run directory that is held for writing.
+
+    Args:
+        directory: Of the result.
+        paths: Runs that nobody writes.
+        accept_change: Merge also what different servers answered for one model.
+        advance: As in `merge`.
+
+    Raises:
+        OrchestratorError: As `merge`.
+    """
+    with ExitStack() as stack:
         if directory.store_path.exists():
             # What a killed run left in the log comes into the file.
             Store.open(directory.store_path, check_owned=directory.check_owned).close()
-            paths.insert(0, directory.path)
+            paths = [directory.path, *paths]
         folder = directory.path / _FOLDER
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stores = [stack.enter_context(opened(path, folder)) for path in paths]
         _check_recipes(stores)
-        if not accept_server_change:
+        if not accept_change:
             _check_servers(stores)
         plan = _plan_of(stores, directory)
         found = merge_stores(stores, folder, plan, advance or (lambda _: None))

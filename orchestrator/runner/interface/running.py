@@ -1,7 +1,10 @@
 """A run of a prepared recipe in a directory that is locked for it."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Final
 
 import msgspec
 
@@ -36,6 +39,9 @@ from orchestrator.runner.session.execute import Ended, Opened, execute, open_pla
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.trackers.base import Began, State
 
+FOLDER: Final = "clients"
+"""In a run directory: where its clients work."""
+
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one run of a prepared recipe.
@@ -47,6 +53,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
         keep_servers: Leave the servers that were launched running for a later run.
         stop: Asked from another thread to stop the run.
         on: Machines that launched servers run on.
+        clients: Processes that share the run.
     """
 
     where: Path
@@ -55,6 +62,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     keep_servers: bool = False
     stop: Stop
     on: On = "local"
+    clients: int = 1
 
 
 def run_prepared(
@@ -77,6 +85,8 @@ def run_prepared(
         OrchestratorError: If the run can't continue.
     """
     recipe = prepared.recipe
+    if how.clients != 1:
+        _clients().check(prepared, how.clients, how.on)
     needed(recipe.log_to)
     with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
         # After the lock is gone: the command may read the run.
@@ -125,13 +135,46 @@ def _locked(prepared: Prepared, given: Recipe | None, shown: Display, how: How) 
         if given is not None:
             recipe = given.keep(prepared.recipe, directory)
             prepared = msgspec.structs.replace(prepared, recipe=recipe)
-        return _run(prepared, directory, shown, how, late)
+        ended = _shared(prepared, directory, shown, how)
+        return _run(prepared, directory, shown, how, late, ended)
+
+
+def _shared(prepared: Prepared, directory: RunDirectory, shown: Display, how: How) -> Ended | None:
+    """Have several clients evaluate units, if that is wanted, and merge what they recorded."""
+    if how.clients == 1 and not (directory.path / FOLDER).exists():
+        return None
+    _clients().merge_left(directory)
+    if how.clients == 1:
+        return None
+    ended: Ended | None = _clients().share(
+        prepared, directory, shown, how.clients, accept=how.accept_change, stop=how.stop
+    )
+    return ended
+
+
+def _clients() -> ModuleType:
+    # What it needs is imported by nothing else.
+    return importlib.import_module("orchestrator.runner.interface.clients")
 
 
 def _run(
-    prepared: Prepared, directory: RunDirectory, shown: Display, how: How, late: DeferredInterrupts
+    prepared: Prepared,
+    directory: RunDirectory,
+    shown: Display,
+    how: How,
+    late: DeferredInterrupts,
+    shared: Ended | None,
 ) -> Result:
-    """Run the remaining units of a run in the directory that is held for it; return its frames."""
+    """Run the remaining units of a run in the directory that is held for it; return its frames.
+
+    Args:
+        prepared: The run.
+        directory: Held for writing.
+        shown: Display of the progress.
+        how: Options.
+        late: Interrupts of the call.
+        shared: The end of the clients that shared the run; None if there were none.
+    """
     with (
         logged(directory.log_path, shown),
         Store.open(directory.store_path, check_owned=directory.check_owned) as store,
@@ -144,7 +187,7 @@ def _run(
         for line in (*announce(prepared, opened, store), *alike):
             shown.note(line)
         told = _models_told(directory)
-        ended = _finish(prepared, opened, directory, store, shown, how)
+        ended = _finish(prepared, opened, directory, store, shown, how, shared)
         late.begin()
         export_items(prepared.dataset, directory, late)
         export(store, directory.results, late)
@@ -194,15 +237,18 @@ def _models_told(directory: RunDirectory) -> tuple[ModelProgress, ...]:
         return ()
 
 
-def _finish(
+def _finish(  # noqa: PLR0913 (the parts of a run)
     prepared: Prepared,
     opened: Opened,
     directory: RunDirectory,
     store: Store,
     shown: Display,
     how: How,
+    shared: Ended | None,
 ) -> Ended:
     left = opened.done.count(0)
+    if shared is not None and (left == 0 or shared.stopping):
+        return shared
     if left == 0:
         n_stored = len(prepared.plan) - opened.n_not_needed
         shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")

@@ -132,6 +132,11 @@ class Fleet:
         """Say now which keys will be missed, not when the first request of a judge needs one."""
         warn_of_missing_keys(self._specs.values())
 
+    @property
+    def launched(self) -> list[Launched]:
+        """Every server that is launched, once."""
+        return list(_each(self._servers.values()))
+
     def n_servers(self, model: str) -> int:
         """Servers that a model has, replicas included."""
         spec = self._specs[model]

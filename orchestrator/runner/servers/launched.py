@@ -31,6 +31,9 @@ from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, Se
 # A server on another machine that has accepted no connection for so long is started elsewhere.
 _LOST_S: Final = 5.0
 _CONNECT_S: Final = 2.0
+# How long a client waits for a server that its run starts again, and how often it looks.
+_STARTED_ELSEWHERE_S: Final = 300.0
+_LOOK_S: Final = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -65,11 +68,15 @@ class Keep(msgspec.Struct, frozen=True):
         shelf: Where kept servers are remembered.
         identities: Of the models.
         wanted: Whether servers are kept when the run ends.
+        among_clients: Whether the shelf is that of one run's clients.
+        elsewhere: Whether another process of this run starts the servers, and puts them there.
     """
 
     shelf: ServerRegistry
     identities: Mapping[str, bytes]
     wanted: bool
+    among_clients: bool = False
+    elsewhere: bool = False
 
 
 class Keeping(msgspec.Struct):
@@ -81,6 +88,7 @@ class Keeping(msgspec.Struct):
         kind: Of the launch module.
         models: Names that it answers to.
         wanted: Whether it is kept when the run ends.
+        elsewhere: Whether another process of this run starts it.
     """
 
     shelf: ServerRegistry
@@ -88,10 +96,25 @@ class Keeping(msgspec.Struct):
     kind: str
     models: tuple[str, ...]
     wanted: bool
+    elsewhere: bool = False
 
     def find(self) -> KeptServer | None:
         """The server, where an earlier run kept it and no other part of this run has it."""
         return self.shelf.find(self.key)
+
+    async def awaited(self) -> KeptServer:
+        """The server that another process of this run starts, once it is there.
+
+        Raises:
+            LaunchError: If it does not come.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _STARTED_ELSEWHERE_S
+        while loop.time() < end:
+            if (found := self.find()) is not None:
+                return found
+            await asyncio.sleep(_LOOK_S)
+        raise LaunchError(f"the server of {self.models[0]} did not start again")
 
     def keep(self, server: RunningServer) -> bool:
         """Keep a server when the run ends; return False if it ends with the run."""
@@ -214,6 +237,10 @@ class Launched:
         """
         names = tuple(model.name for model in self.models)
         served = [(name, keep.identities[name]) for name in sorted(names)]
+        if keep.among_clients:
+            # Their places are those that the parent gave them.
+            own = digest(self.kind, names, number).hex()
+            return Keeping(keep.shelf, own, self.kind, names, keep.wanted, elsewhere=keep.elsewhere)
         settings = self.launch.config.model_dump_json()
         key = digest(__version__, self.kind, settings, served, number).hex()
         return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
@@ -232,7 +259,10 @@ class Launched:
 
     async def _start(self) -> None:
         _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
-        server = await self.launch.start(self.models, self._log_path)
+        if self.keeping is not None and self.keeping.elsewhere:
+            server: RunningServer = await self.keeping.awaited()
+        else:
+            server = await self.launch.start(self.models, self._log_path)
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})

@@ -5,7 +5,6 @@ import logging
 
 import msgspec
 
-from orchestrator.dataset import Dataset
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress
@@ -24,10 +23,12 @@ from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import ServerRegistry
 from orchestrator.runner.servers.slurm import On, carriers, places_on
+from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session import adaptive
 from orchestrator.runner.session.event_loop import Stop
 from orchestrator.runner.session.order import unfinished_before
 from orchestrator.runner.session.session import Session, Watch
+from orchestrator.runner.session.sharing import Sharing
 from orchestrator.runner.session.steering import Interrupts, obey
 from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
@@ -142,6 +143,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     on: On = "local",
     watch: Watch | None = None,
     stop: Stop | None = None,
+    sharing: Sharing | None = None,
 ) -> Ended:
     """Evaluate the units that are not done.
 
@@ -155,30 +157,30 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         on: Machines that launched servers run on.
         watch: Called with the progress about once a second.
         stop: Requested by another thread, where signals don't come here.
+        sharing: The part of this process, where several clients share the run.
 
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
     """
-    carrier_of = carriers(prepared, on, keep_servers=keep_servers)
-    placed = find_places(prepared) if on == "local" else places_on(prepared)
-    shelf = ServerRegistry()
-    if keep_servers:
-        shelf.prepare()
-    keep = Keep(shelf, prepared.plan.identities, keep_servers)
-    places = msgspec.structs.replace(placed.places, carrier_of=carrier_of)
-    fleet = _fleet(prepared, run_dir, store, places, keep, accept_change=accept_change)
+    waves: Waves | None = None
+    if sharing is None:
+        places, waves, keep = _own_servers(prepared, on, keep_servers=keep_servers)
+    else:
+        places, keep = sharing.places, sharing.keep(prepared.plan.identities)
+    fleet = make_fleet(prepared, run_dir, store, places, keep, accept_change=accept_change)
     budget = budget_of(prepared, store)
-    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
-    session = Session(msgspec.structs.replace(wiring, waves=placed.turns(), rest=fleet.rest))
+    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget, sharing)
+    session = Session(msgspec.structs.replace(wiring, waves=waves, rest=fleet.rest))
     _listen(fleet, session, wiring.core)
-    fleet.warn_of_missing_keys()
+    if sharing is None:
+        fleet.warn_of_missing_keys()
     raise_file_limit()
     told = _Monitor(session, fleet, run_dir, store, budget, watch)
     interrupts = Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
-            await _to_end(told, interrupts, prepared.dataset)
+            await _to_end(told, interrupts, prepared, sharing)
         finally:
             await fleet.stop()
             keep_spent(store, budget)
@@ -208,7 +210,21 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.restarted = lambda model: core.restarted(model, now())
 
 
-def _fleet(
+def _own_servers(
+    prepared: Prepared, on: On, *, keep_servers: bool
+) -> tuple[Places, Waves | None, Keep]:
+    """Return the places of a run's servers, their waves, and how they are found and kept."""
+    carrier_of = carriers(prepared, on, keep_servers=keep_servers)
+    placed = find_places(prepared) if on == "local" else places_on(prepared)
+    shelf = ServerRegistry()
+    if keep_servers:
+        shelf.prepare()
+    keep = Keep(shelf, prepared.plan.identities, keep_servers)
+    places = msgspec.structs.replace(placed.places, carrier_of=carrier_of)
+    return places, placed.turns(), keep
+
+
+def make_fleet(
     prepared: Prepared,
     run_dir: RunDirectory,
     store: Store,
@@ -217,6 +233,7 @@ def _fleet(
     *,
     accept_change: bool,
 ) -> Fleet:
+    """Return the servers of a run, none of which is started or connected to yet."""
     needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
     probes = Probes(store, needs, accept_change=accept_change, enabled=enabled)
     return Fleet(
@@ -233,7 +250,10 @@ def _fleet(
     )
 
 
-async def _to_end(told: "_Monitor", interrupts: Interrupts, dataset: Dataset) -> None:
+async def _to_end(
+    told: "_Monitor", interrupts: Interrupts, prepared: Prepared, sharing: Sharing | None
+) -> None:
+    session = told.session
     try:
         async with asyncio.TaskGroup() as group:
             watchers = [
@@ -243,23 +263,39 @@ async def _to_end(told: "_Monitor", interrupts: Interrupts, dataset: Dataset) ->
                 group.create_task(told.session.adaptive.run()),
                 group.create_task(told.session.loads.run()),
                 group.create_task(told.session.spelling.run()),
-                group.create_task(keep_items(lambda: told.session.n_sent, dataset, told.run_dir)),
             ]
+            if sharing is None:
+                items = keep_items(lambda: session.n_sent, prepared.dataset, told.run_dir)
+                watchers.append(group.create_task(items))
+            else:
+                watchers.append(group.create_task(_share_limits(session, sharing, prepared)))
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()
             for watcher in watchers:
                 watcher.cancel()
     except BaseExceptionGroup as errors:
-        raise _unwrapped(errors) from None
+        raise unwrapped(errors) from None
 
 
-def _wiring(
+async def _share_limits(session: Session, sharing: Sharing, prepared: Prepared) -> None:
+    """Follow clients that come and go: each has its part of the limits that are fixed."""
+    specs = [prepared.models[name] for name in session.models]
+    totals = {spec.name: spec.max_in_flight for spec in specs if not spec.is_adaptive}
+    while True:
+        await asyncio.sleep(_WATCH_S)
+        if sharing.look():
+            for model, n in totals.items():
+                session.set_limit(model, sharing.portion(n * session.n_servers(model)))
+
+
+def _wiring(  # noqa: PLR0913 (the parts of a run)
     prepared: Prepared,
     opened: Opened,
     run_dir: RunDirectory,
     store: Store,
     fleet: Fleet,
     budget: Budget,
+    sharing: Sharing | None,
 ) -> Wiring:
     recipe = prepared.recipe
     specs = {name: prepared.models[name] for name in prepared.identities}
@@ -267,6 +303,10 @@ def _wiring(
     kept = adaptive.decoded(store.get_meta(adaptive.META))
     n_servers = {name: fleet.n_servers(name) for name in specs}
     controllers, limits = adaptive.first_limits(specs, n_servers, labels, kept)
+    n_clients = 1
+    if sharing is not None:
+        n_clients = sharing.share[1]
+        controllers, limits = adaptive.parts(controllers, limits, sharing.share, n_servers)
     core = Core(limits, RetryPolicy())
     return Wiring(
         plan=prepared.plan,
@@ -280,7 +320,7 @@ def _wiring(
         server_of=fleet.server_of,
         systems={name: spec.system for name, spec in specs.items() if spec.system},
         per_minute={
-            name: spec.limits.requests_per_minute
+            name: spec.limits.requests_per_minute / n_clients
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None
         },
@@ -297,6 +337,7 @@ def _wiring(
         copies=fleet.copies,
         thresholds=Thresholds(**recipe.statistics.trust.model_dump()),
         confidence_level=recipe.statistics.confidence_level,
+        sharing=sharing,
     )
 
 
@@ -330,7 +371,7 @@ async def _watch(told: _Monitor, interrupts: Interrupts) -> None:
         await asyncio.sleep(_WATCH_S)
 
 
-def _unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error that ended the run, out of its groups of tasks: ours before others."""
     leaves: list[BaseException] = []
 

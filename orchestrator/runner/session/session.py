@@ -59,15 +59,16 @@ class Session:
             self._look_up,
             wiring.systems,
             reuse=None if copies is None else copies.find,
-            epoch_of=wiring.store.server_epoch,
+            epoch_of=self._epoch,
         )
         self._n_stored = wiring.done.count(1)
         self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
-        if wiring.blocks is None:
+        if wiring.sharing is not None:
             ended = bytearray(wiring.done)
-            left: Iterator[int | None] = positions_left(
-                wiring.done, wiring.first, wiring.plan.n_per_item
-            )
+            left: Iterator[int | None] = wiring.sharing.positions()
+        elif wiring.blocks is None:
+            ended = bytearray(wiring.done)
+            left = positions_left(wiring.done, wiring.first, wiring.plan.n_per_item)
         else:
             ended, left = wiring.blocks.ended, wiring.blocks.positions()
             self._n_stored -= wiring.blocks.n_not_needed
@@ -157,6 +158,14 @@ class Session:
         """Fix how many requests a model may have at a time; how many it was before."""
         return self.adaptive.by_hand(model, n)
 
+    def set_limit(self, model: str, n: int) -> None:
+        """Change how many requests a model may have at a time, as other clients come and go."""
+        self._scheduler.set_limit(model, n)
+
+    def n_servers(self, model: str) -> int:
+        """Servers of a model."""
+        return self._w.n_servers.get(model, 1)
+
     @property
     def models(self) -> tuple[str, ...]:
         """The models of the run."""
@@ -221,7 +230,15 @@ class Session:
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
-        return self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
+        found = self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
+        if found is None and self._w.sharing is not None:
+            return self._w.sharing.find(key)
+        return found
+
+    def _epoch(self, key: bytes) -> int:
+        if self._w.sharing is None:
+            return self._w.store.server_epoch(key)
+        return self._w.store.server_epoch(key, self._w.sharing.server)
 
     # -- the pump ---------------------------------------------------------------------------------
 
@@ -321,6 +338,8 @@ class Session:
         )
         if self._w.blocks is not None:
             self._w.blocks.end(end.position, end.status, rows)
+        if self._w.sharing is not None:
+            self._w.sharing.end(end.position)
         self._n_done += 1
         # A method may say of single rows that they failed.
         cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)

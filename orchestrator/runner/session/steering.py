@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
@@ -21,6 +22,14 @@ _GRACE_S = 15.0
 _log = logging.getLogger(__name__)
 
 
+class Stoppable(Protocol):
+    """What interrupts stop."""
+
+    def stop(self, why: str) -> None:
+        """Send nothing more; what is in flight is still recorded."""
+        ...
+
+
 class Interrupts:
     """SIGINT and SIGTERM: the first stops sending, the second stops waiting too.
 
@@ -30,7 +39,7 @@ class Interrupts:
     Python gives signals to the main thread only; elsewhere `stop` is looked at.
     """
 
-    def __init__(self, session: Session, stop: Stop | None) -> None:
+    def __init__(self, session: Stoppable, stop: Stop | None) -> None:
         self._session = session
         self._stop = stop
         self._loop = asyncio.get_running_loop()

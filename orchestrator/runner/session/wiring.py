@@ -12,6 +12,7 @@ from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.servers.fleet import Hold
 from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session.adaptive import KeptLimit
+from orchestrator.runner.session.sharing import Sharing
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Controller
@@ -53,6 +54,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         blocks: Which units are needed, where asking may stop early; `done` is theirs.
         thresholds: Of the rule on judges, which displays show.
         confidence_level: Of the rule on judges.
+        sharing: The part of this client, where several share the run.
     """
 
     plan: Plan
@@ -81,6 +83,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     first: Sequence[int] = ()
     thresholds: Thresholds = DEFAULTS
     confidence_level: float = 0.95
+    sharing: Sharing | None = None
 
     @property
     def not_needed(self) -> NDArray[np.int64]:

@@ -1,0 +1,131 @@
+"""One of several clients of a run: the blocks it leases, and what others recorded for them."""
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from orchestrator.disk.paths import STORE_NAME
+from orchestrator.records import Failure, Outcome
+from orchestrator.runner.servers.launched import Keep, Places
+from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.session.leases import Block, Leases, portion
+from orchestrator.store import Store
+
+
+class Sharing:
+    """A client's part in a run.
+
+    Args:
+        number: Of the client, from 1.
+        leases: The table that all clients share.
+        run_dir: Of the run; its store is only read.
+        folder: Of the clients' own run directories.
+        done: One byte a position of the plan, 1 where it was done before.
+        n_per_item: Units of one item.
+        registry: Where the parent publishes the servers that it launched.
+        places: How many there are of each.
+
+    Attributes:
+        share: Rank among the clients that live, and how many do.
+    """
+
+    def __init__(  # noqa: PLR0913 (what a client is made of)
+        self,
+        number: int,
+        leases: Leases,
+        run_dir: Path,
+        folder: Path,
+        done: bytearray,
+        n_per_item: int,
+        registry: ServerRegistry,
+        places: Places,
+    ) -> None:
+        self.number = number
+        self.registry = registry
+        self.places = places
+        self.share = (0, 1)
+        self._leases = leases
+        self._folder = folder
+        self._done = done
+        self._n_per_item = n_per_item
+        self._stack = contextlib.ExitStack()
+        self._base = self._stack.enter_context(Store.open(run_dir / STORE_NAME, read_only=True))
+        self._earlier: dict[int, Store] = {}
+        # Blocks that were begun: how many of their units have not ended.
+        self._left: dict[Block, int] = {}
+        self.look()
+
+    def close(self) -> None:
+        """Close the stores of others."""
+        self._stack.close()
+
+    def look(self) -> bool:
+        """Look how many clients live; return whether that changed."""
+        before, live = self.share, self._leases.live()
+        if self.number in live:
+            self.share = live.index(self.number), len(live)
+        return self.share != before
+
+    def portion(self, limit: int) -> int:
+        """This client's part of a limit."""
+        return portion(limit, *self.share)
+
+    def keep(self, identities: Mapping[str, bytes]) -> Keep:
+        """Return how this client finds the servers that the parent launched."""
+        return Keep(self.registry, identities, wanted=False, among_clients=True, elsewhere=True)
+
+    def positions(self) -> Iterator[int | None]:
+        """The positions of this client, as it leases blocks.
+
+        Raises:
+            StoreError: If this client was revoked.
+        """
+        while (block := self._leases.lease(self.number)) is not None:
+            for earlier in block.earlier:
+                self._read_also(earlier)
+            n = self._n_per_item
+            left = [at for at in range(block.first * n, block.last * n) if not self._done[at]]
+            self._left[block] = len(left)
+            yield from left
+
+    def end(self, position: int) -> None:
+        """Count a unit that ended."""
+        item = position // self._n_per_item
+        for block in self._left:
+            if block.first <= item < block.last:
+                self._left[block] -= 1
+                if not self._left[block]:
+                    del self._left[block]
+                    self._leases.end(self.number, block)
+                return
+
+    def find(self, key: bytes) -> Outcome | Failure | None:
+        """What the run held before, or a client that had one of these blocks."""
+        found = self._base.get(key)
+        for store in self._earlier.values():
+            if found is not None:
+                break
+            found = store.get(key)
+        return found
+
+    def server(self, key: bytes) -> int:
+        """Number of the server that gave such an outcome; 0 where it is not known."""
+        for store in (self._base, *self._earlier.values()):
+            origin = store.origin(key)
+            if origin is not None:
+                return origin.server
+        return 0
+
+    def begin(self, store: Store, left_out: Collection[str]) -> None:
+        """Put what the run knows into a new client's store: values, and servers numbered alike."""
+        for key, value in self._base.all_meta().items():
+            if key not in left_out:
+                store.set_meta(key, value)
+        for server in self._base.servers():
+            store.server_id(server.model, server.provenance, run=server.run)
+
+    def _read_also(self, client: int) -> None:
+        path = self._folder / str(client) / STORE_NAME
+        if client not in self._earlier and path.exists():
+            opened = Store.open(path, read_only=True)
+            self._earlier[client] = self._stack.enter_context(opened)
