@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MIN_LABELLED: Final = 10
-"""Labelled prompts of a model under which it has no interval: see `benchmarks/human_labels.py`."""
+"""Labelled prompts of a model under which it has no interval: fewer are not simulated."""
 
 _MAX_STEPS: Final = 100
 _MAX_STEP: Final = 2.0
