@@ -45,7 +45,7 @@ cluster-test: setup ## servers on the nodes of a real Slurm, which is installed 
 	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
 		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
-	$(BIN)/python -m pytest -m cluster -o timeout=600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
 	@$(BIN)/orchestrator weights get smollm2 --yes

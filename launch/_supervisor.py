@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import IO, Final, Protocol, Self
 from launch import _environment, _readiness, _watchdog
 from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
 from launch._log import ServerLog
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, SchedulerError
 from orchestrator.serving import Carrier
 
 HOST: Final = "127.0.0.1"
@@ -31,6 +32,13 @@ KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 PORT_TRIES: Final = 5
 
 _STOP_MARGIN_S: Final = 5.0
+# A watchdog on another machine that hears nothing for so long ends its server: it is cut off.
+LEASE_S: Final = 30.0
+_BEAT_S: Final = 5.0
+# Between two looks at the queue of a cluster.
+_QUEUE_S: Final = 60.0
+# Of a carrier's command between SIGTERM and SIGKILL.
+_CARRIER_S: Final = 3.0
 
 
 class Argv(Protocol):
@@ -134,9 +142,10 @@ class Server:
 
     Attributes:
         node: Name of the machine that a carrier has chosen; empty on this one.
+        was_told: True if that machine told it to end; known once it is stopped.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a server is made of, by keyword)
         self,
         process: subprocess.Popen[bytes],
         *,
@@ -145,10 +154,13 @@ class Server:
         log: ServerLog,
         stop_grace_s: float,
         clean_up: tuple[str, ...] = (),
+        carrier: Carrier | None = None,
     ) -> None:
         self.base_url = f"http://{HOST}:{port}"
-        self._is_here = port != 0
+        self._carrier = carrier
         self.node = ""
+        self.was_told = False
+        self._ended = threading.Event()
         self.api_key = api_key
         self.pid = 0
         self.log_path = log.path
@@ -193,31 +205,63 @@ class Server:
 
     async def read_pid(self) -> None:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
-        line = await asyncio.to_thread(_pipe(self._process.stdout).readline)
+        line = await _line(_pipe(self._process.stdout))
         self.pid = int(line or b"0")
 
-    async def settle(self, spec: ServerSpec, env: Mapping[str, str]) -> bool:
+    async def settle(
+        self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
+    ) -> bool:
         """Tell a watchdog elsewhere what to run; False if it has ended, or did not come up in time.
 
         Args:
             spec: Of the server.
             env: Its environment, key included.
+            here: Variables that the carrier's command has from this program's environment.
         """
+        carrier = self._carrier
+        names = ", ".join(spec.names)
+        waits = carrier is not None and carrier.queues
+        reading = asyncio.ensure_future(_line(_pipe(self._process.stdout)))
+        said = ""
         try:
-            async with asyncio.timeout(spec.start_timeout_s):
-                line = await asyncio.to_thread(_pipe(self._process.stdout).readline)
-        except TimeoutError:
-            return False
+            while not (
+                await asyncio.wait([reading], timeout=_QUEUE_S if waits else spec.start_timeout_s)
+            )[0]:
+                if carrier is None or not waits:
+                    return False
+                state = await asyncio.to_thread(carrier.waiting)
+                if state != said:
+                    said = state
+                    logger.info("server for %s waits for a machine: %s", names, state or "unknown")
+            line = reading.result()
+        finally:
+            # Before the pipe is closed.
+            reading.cancel()
+            await asyncio.wait([reading])
         host, port, self.node = (line.decode().split() or ["", "0", ""])[:3]
         if not host:
             return False
-        arguments = _arguments(spec.argv(int(port), host), spec.stop_grace_s)
-        told = json.dumps({"arguments": arguments, "env": {**env}}) + "\n"
+        argv = spec.argv(int(port), host)
+        told = {
+            "arguments": _arguments(
+                argv if carrier is None else (*carrier.inside(argv),), spec.stop_grace_s
+            ),
+            "env": {**env},
+            "here": {**here},
+            "lease_s": LEASE_S,
+        }
         with contextlib.suppress(BrokenPipeError):
-            self._tell(told.encode())
+            self._tell(json.dumps(told).encode() + b"\n")
+        # A thread, so that a busy event loop ends no server.
+        threading.Thread(target=self._beat, name="server-lease", daemon=True).start()
         self.base_url = f"http://{host}:{port}"
-        logger.info("server for %s is placed on %s (%s)", ", ".join(spec.names), self.node, host)
+        logger.info("server for %s is placed on %s (%s)", names, self.node, host)
         return True
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while not self._ended.wait(_BEAT_S):
+                self._tell(_watchdog.BEAT)
 
     def _tell(self, words: bytes) -> None:
         stdin = _pipe(self._process.stdin)
@@ -225,7 +269,7 @@ class Server:
         stdin.flush()
 
     def _ask_to_end(self) -> None:
-        if self._is_here:
+        if self._carrier is None:
             self._process.send_signal(signal.SIGTERM)
         else:
             # srun answers SIGTERM by killing at once.
@@ -237,7 +281,7 @@ class Server:
 
         Cancelling it kills the group at once.
         """
-        is_somewhere = self._is_here or self.node
+        is_somewhere = self._carrier is None or self.node
         if is_somewhere and self._process.poll() is None:
             self._ask_to_end()
             timeout_s = self._stop_grace_s + _STOP_MARGIN_S
@@ -263,16 +307,19 @@ class Server:
 
     def kill(self) -> None:
         """End the process group with SIGKILL, reap it, close its pipes. May be called twice."""
+        self._ended.set()
         if self._process.poll() is None:
+            if self._carrier is not None:
+                self._kill_carried(self._carrier)
             # The watchdog lives and has not reaped the server, so the number is still its group's.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if not self._is_here:
-                    # The carrier's command may have started others, which hold its pipes.
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                elif self.pid:
+            elif self.pid:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+        if self._carrier is not None and not _pipe(self._process.stdout).closed:
+            told = _watchdog.TOLD in (_pipe(self._process.stdout).read() or b"")
+            self.was_told = told or self._carrier.ended_it(self.log_text())
         if self._process.returncode == -signal.SIGKILL:
             # Perhaps it was the watchdog that was killed, before it could.
             _watchdog.clean_up(self._clean_up)
@@ -281,11 +328,43 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 _pipe(pipe).close()
 
+    def _kill_carried(self, carrier: Carrier) -> None:
+        # On SIGTERM it gives back what it waits for; cut off from the cluster, it hangs.
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CARRIER_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # It may have started others, which hold its pipes.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        carrier.give_back()
+
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise ValueError("the process was started without a pipe")
     return pipe
+
+
+async def _line(pipe: IO[bytes]) -> bytes:
+    """Read a line without a thread, which a wait in a queue would hold; empty at the end."""
+    loop, descriptor = asyncio.get_running_loop(), pipe.fileno()
+    os.set_blocking(descriptor, False)
+    readable, found = asyncio.Event(), b""
+    loop.add_reader(descriptor, readable.set)
+    try:
+        while not found.endswith(b"\n"):
+            try:
+                part = os.read(descriptor, 1)
+            except BlockingIOError:
+                readable.clear()
+                await readable.wait()
+                continue
+            if not part:
+                return b""
+            found += part
+    finally:
+        loop.remove_reader(descriptor)
+    return found
 
 
 async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None = None) -> Server:
@@ -322,9 +401,9 @@ class _NotReady:
 
 async def _attempt(spec: ServerSpec, log_path: Path, carrier: Carrier | None) -> Server | _NotReady:
     was_choosy = carrier is not None and bool(carrier.avoid)
-    server, env = _spawn(spec, log_path, carrier)
+    server, env, here = _spawn(spec, log_path, carrier)
     try:
-        if carrier is None or await server.settle(spec, env):
+        if carrier is None or await server.settle(spec, env, here):
             was_choosy = False
             fault = await _wait_ready(server, spec)
         else:
@@ -338,10 +417,13 @@ async def _attempt(spec: ServerSpec, log_path: Path, carrier: Carrier | None) ->
         return server
     exit_code = server.exit_code()
     await server.stop()
+    log = server.log_text()
     if carrier is not None:
+        if not server.node and not was_choosy and carrier.was_silent(log):
+            last = server.log_tail(1)
+            raise SchedulerError(f"the cluster does not answer for {', '.join(spec.names)}: {last}")
         # Another machine may do better. Where none was free at once, any will do.
         carrier.avoid = server.node
-    log = server.log_text()
     return _NotReady(
         cause=likely_cause(log, exit_code) + fault,
         log_tail=server.log_tail(),
@@ -352,8 +434,8 @@ async def _attempt(spec: ServerSpec, log_path: Path, carrier: Carrier | None) ->
 
 def _spawn(
     spec: ServerSpec, log_path: Path, carrier: Carrier | None
-) -> tuple[Server, Mapping[str, str]]:
-    """Start a process; the server, and the environment that it has or gets."""
+) -> tuple[Server, Mapping[str, str], Mapping[str, str]]:
+    """Start a process; the server, the environment it has or gets, and what of it is ours."""
     port = free_port() if carrier is None else 0
     api_key = secrets.token_urlsafe(32)
     env, hidden = server_env(os.environ, spec, api_key)
@@ -362,10 +444,13 @@ def _spawn(
     clean_up = () if spec.clean_up is None or carrier else spec.clean_up(port)
     if carrier is None:
         command, here = watched(spec.argv(port), spec.stop_grace_s, clean_up), env
+        inherited = env
     else:
         # Its environment may be listed on other machines, so it holds neither key nor secret.
-        command = [*carrier.command(CARRIED)]
-        here = {**_environment.inherited(os.environ), **carrier.environment()}
+        alone = (_watchdog.WITH_PARENT, str(os.getpid()))
+        command = [*_WATCHDOG, *alone, *carrier.command(CARRIED)]
+        inherited = _environment.inherited(os.environ)
+        here = {**inherited, **carrier.environment()}
     try:
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
@@ -385,8 +470,9 @@ def _spawn(
         log=log,
         stop_grace_s=spec.stop_grace_s,
         clean_up=clean_up,
+        carrier=carrier,
     )
-    return server, env
+    return server, env, inherited
 
 
 async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:

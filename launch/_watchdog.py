@@ -9,7 +9,13 @@ here); it is run when the server is gone.
 On another machine, where a carrier has started it, it is run as `_watchdog.py --elsewhere`. Then
 it first writes the address by which this machine is reached, a free port there, and its name; and
 gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
-no key stands on a command line.
+no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
+seconds, because it is cut off from a client that has replaced it. It writes `told` if the machine
+asks it to end. Variables that the way there has changed win over the client's; `here` holds those
+that it began with.
+
+`_watchdog.py --with-parent PID COMMAND…` becomes the command, which gets SIGTERM when its parent
+ends (Linux only).
 
 Its stdin closes when the orchestrator ends in whatever way, `kill -9` included. It ends the
 server's process group on that, on SIGTERM, told so on stdin, and when the server itself ends; told
@@ -41,18 +47,22 @@ _CLEAN_UP_S = 10.0
 KEEP = b"keep\n"
 STOP = b"stop\n"
 ELSEWHERE = "--elsewhere"
-# What a scheduler sets for the processes of a step, and the node's folder for temporary files.
-_OF_THE_NODE = (
-    "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-    "TMPDIR", "ZE_AFFINITY_MASK",
-)  # fmt: skip
+BEAT = b"beat\n"
+TOLD = b"told\n"
+WITH_PARENT = "--with-parent"
+# Of a shell, not of what it was told to set.
+_OF_A_SHELL = frozenset(("_", "OLDPWD", "PWD", "SHLVL"))
+_LONGEST_WORD = 8
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
+    lease_s: float | None = None
+    if arguments[:1] == [WITH_PARENT]:
+        _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
-        arguments, env = _received()
+        arguments, env, lease_s = _received()
     grace_s, n_words = float(arguments[0]), int(arguments[1])
     last, command = arguments[2 : 2 + n_words], arguments[2 + n_words :]
     # Readable when a signal comes; each byte is a signal number.
@@ -77,7 +87,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         sys.exit(_NOT_STARTED)
     os.write(sys.stdout.fileno(), f"{server.pid}\n".encode())
-    _watch(server.pid, wakeup, parent, grace_s)
+    _watch(server.pid, wakeup, _Owner(parent, lease_s), grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
@@ -92,8 +102,20 @@ def main(arguments: list[str]) -> NoReturn:
     sys.exit(128 - code)
 
 
-def _received() -> tuple[list[str], dict[str, str]]:
-    """Tell where this is, and return what to run here: the arguments, and the environment."""
+def _become(parent: int, command: list[str]) -> NoReturn:
+    """Run a command in place of this program, and no longer than its parent runs."""
+    _with_parent(signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(0)  # it has ended before
+    try:
+        os.execvp(command[0], command)  # noqa: S606 (no shell; it is built by a carrier)
+    except OSError as error:
+        sys.stderr.write(f"can't start {command[0]}: {error}\n")
+        sys.exit(_NOT_STARTED)
+
+
+def _received() -> tuple[list[str], dict[str, str], float | None]:
+    """Tell where this is, and return what to run here: arguments, environment, and lease."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Sends nothing: it asks for the address by which the way to the client begins.
         client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
@@ -111,12 +133,13 @@ def _received() -> tuple[list[str], dict[str, str]]:
             sys.exit(0)  # the client is gone
         line += part
     told = json.loads(line)
+    here = told.get("here", {})
     own = {
         name: value
         for name, value in os.environ.items()
-        if name in _OF_THE_NODE or name.startswith("SLURM")
+        if name not in _OF_A_SHELL and here.get(name) != value
     }
-    return told["arguments"], {**told["env"], **own}
+    return told["arguments"], {**told["env"], **own}, told.get("lease_s")
 
 
 def clean_up(command: Sequence[str]) -> None:
@@ -135,15 +158,20 @@ def clean_up(command: Sequence[str]) -> None:
 
 def _die_with_parent() -> None:
     """Have the kernel kill the server if the watchdog itself is killed (Linux only)."""
+    _with_parent(signal.SIGKILL)
+
+
+def _with_parent(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent ends (Linux only)."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415 (needed only here, and slow to import)
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
-def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
+def _watch(pid: int, wakeup: int, asks: "_Owner", grace_s: float) -> None:
     """Return when the server has ended, by itself or because it was time."""
-    owner: _Owner | None = _Owner(parent)
+    owner: _Owner | None = asks
     deadline: float | None = None
     # Looks at the server without reaping it.
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -156,6 +184,8 @@ def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
         told = wakeup in readable and any(
             number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
         )
+        if told and deadline is None:
+            asks.report()
         is_gone = owner is not None and owner.is_gone()
         told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
@@ -169,12 +199,21 @@ def _watch(pid: int, wakeup: int, parent: int, grace_s: float) -> None:
 class _Owner:
     """The program that asked for the server, as it is seen from here."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, lease_s: float | None = None) -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
         self._pid = pid
+        self._lease_s = lease_s
+        self._heard_at = time.monotonic()
+        self._said = b""
         os.set_blocking(self.pipe, False)
+
+    def report(self) -> None:
+        """Tell an owner on another machine that this one asks the server to end."""
+        if self._lease_s is not None:
+            with contextlib.suppress(OSError):
+                os.write(sys.stdout.fileno(), TOLD)
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""
@@ -183,10 +222,14 @@ class _Owner:
         try:
             said = os.read(self.pipe, 4096)
         except BlockingIOError:
-            return has_ended
-        if said.startswith(KEEP):
+            silent_s = time.monotonic() - self._heard_at
+            return has_ended or (self._lease_s is not None and silent_s > self._lease_s)
+        self._heard_at = time.monotonic()
+        # A word may come in two parts.
+        self._said = self._said[-_LONGEST_WORD:] + said
+        if KEEP in self._said:
             self.lets_go = True
-        if said.startswith(STOP):
+        if STOP in self._said:
             self.stops = True
         return not self.lets_go and (has_ended or not said)
 

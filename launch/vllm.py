@@ -5,6 +5,7 @@ was started (`make vllm` makes one for machines without a GPU).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -293,7 +294,9 @@ class VllmLaunch(LaunchKind[Config]):
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
         )
-        async with _turn(self.config.max_starting):
+        # Servers on other machines load in memory of their own, and may wait for it for hours.
+        alone = self.carrier is None
+        async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():
             return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)

@@ -403,7 +403,7 @@ def _place_option(command: argparse.ArgumentParser) -> None:
         "--on",
         choices=["local", "slurm"],
         default="local",
-        help="start servers on this machine, or as steps of this Slurm job",
+        help="start servers on this machine, or on the nodes of a Slurm cluster",
     )
 
 

@@ -86,6 +86,10 @@ class LaunchError(OrchestratorError):
     """A server did not become ready, or died for good."""
 
 
+class SchedulerError(LaunchError):
+    """A cluster's scheduler gave no answer, so that nothing is known of a server."""
+
+
 class StoreError(OrchestratorError):
     """The store can't be written or read."""
 

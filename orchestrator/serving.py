@@ -91,6 +91,11 @@ class Carried(Protocol):
 
     node: str
 
+    @property
+    def was_told(self) -> bool:
+        """True if its machine told it to end, as for a preemption; known once it is stopped."""
+        ...
+
     def kill(self) -> None:
         """End what stands for it on this machine, at once; it is not waited for where it is."""
         ...
@@ -116,9 +121,12 @@ class Carrier(Protocol):
     Attributes:
         avoid: Name of a machine where the server has failed, which is not chosen next if another
             one is free at once; empty for none.
+        queues: If true, a machine is waited for as long as it takes; else the time to start
+            includes the wait.
     """
 
     avoid: str
+    queues: bool = False
 
     def command(self, words: Sequence[str]) -> Sequence[str]:
         """Return the command line that runs `words` on a machine of the carrier's choice.
@@ -128,9 +136,37 @@ class Carrier(Protocol):
         """
         ...
 
+    def inside(self, words: Sequence[str]) -> Sequence[str]:
+        """Return a server's command line as it is run there, such as in a container."""
+        return words
+
     def environment(self) -> Mapping[str, str]:
         """Return the variables that this command needs beside those of every server."""
         ...
+
+    def waiting(self) -> str:
+        """Tell the state of a wait for a machine; empty if it is not known. May block."""
+        return ""
+
+    def was_silent(self, said: str) -> bool:  # noqa: ARG002 (a default)
+        """Return True if the command failed because the cluster did not answer.
+
+        Args:
+            said: What the command wrote.
+        """
+        return False
+
+    def ended_it(self, said: str) -> bool:  # noqa: ARG002 (a default)
+        """Return True if the cluster ended the server, as for a preemption.
+
+        Args:
+            said: What the command wrote.
+        """
+        return False
+
+    def give_back(self) -> None:
+        """Free what is reserved for the last command, which had to be killed. May block."""
+        return
 
 
 class Program(NamedTuple):

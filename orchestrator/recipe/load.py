@@ -175,6 +175,8 @@ class _Loading:
         self._check_gates([] if checked is None else checked.gates, models, methods)
         if checked is not None and checked.on_end is not None:
             self._plugs.need_permission(("on_end",), "on_end: a command of the recipe's choice")
+        for path, what in () if checked is None else checked.cluster.programs():
+            self._plugs.need_permission(("cluster", *path), what)
         said = set(self._faults)
         self._faults += [one for one in refuse_infinite(self._written) if one not in said]
         if self._faults or checked is None or dataset is None:

@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         on_end: Command for the shell when the call ends, with the result in its environment,
             instead of the recipe's `on_end`. It gets all environment variables, and needs no
             permission.
-        on: Start servers on this machine ("local") or as steps of this Slurm job ("slurm").
+        on: Start servers on this machine ("local") or on the nodes of a Slurm cluster ("slurm").
         clients: Processes of this machine that share the run by blocks of items; their results
             are merged at the end.
         allow_code: Run code and programs that the recipe names.

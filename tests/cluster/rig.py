@@ -29,7 +29,6 @@ PROGRAMS: Final = ("slurmctld", "slurmd", "srun", "salloc", "munged", "ip", "nse
 CPUS: Final = 2
 _UP_S: Final = 60.0
 _NODE_PORT: Final = 6818
-_CONTROLLER_PORT: Final = 6817
 # Programs of a node keep its name in their environment, also those that Slurm has lost sight of.
 _NODE_NAME: Final = "SLURMD_NODENAME"
 
@@ -47,6 +46,8 @@ class Rig:
         self._net = f"10.79.{os.getpid() % 250}"
         self._bridge = f"orchbr{os.getpid()}"
         self.nodes = [f"n{number}" for number in range(1, n_nodes + 1)]
+        self._port = _free_port()
+        self._controller: subprocess.Popen[bytes] | None = None
         self._slurmds: dict[str, subprocess.Popen[bytes]] = {}
         self._stack = contextlib.ExitStack()
         self.env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
@@ -57,7 +58,7 @@ class Rig:
             self._write_settings()
             self._make_network()
             self._start_munge()
-            self._start("slurmctld", "-D", "-c", name="slurmctld")
+            self.start_controller("-c")
             for node in self.nodes:
                 self.start_node(node)
             self.until_idle()
@@ -81,10 +82,38 @@ class Rig:
         words = ["nsenter", network, "slurmd", "-D", "-N", node]
         self._slurmds[node] = self._start(*words, name=f"slurmd.{node}")
 
-    def kill_node(self, node: str) -> int:
-        """Kill all that runs on a node, as a power cut does; how many processes that were."""
+    def start_controller(self, *options: str) -> None:
+        """Start slurmctld, for the first time or after it was killed."""
+        self._controller = self._start("slurmctld", "-D", *options, name="slurmctld")
+
+    def kill_controller(self) -> None:
+        """Kill slurmctld."""
+        assert self._controller is not None
+        self._controller.kill()
+        self._controller.wait()
+
+    def kill_slurmd(self, node: str) -> None:
+        """Kill the slurmd of a node; what runs there goes on."""
         self._slurmds[node].kill()
         self._slurmds[node].wait()
+
+    def silence(self, node: str) -> None:
+        """Have no packet reach or leave a node, and nothing tell anybody so."""
+        link = _ip("-n", self._namespace(node), "-o", "link", "show", "eth0")
+        hardware = link.partition("link/ether ")[2].split()[0]
+        # Else this machine soon answers itself that nobody knows the address.
+        where = (self.address(node), "lladdr", hardware, "nud", "permanent", "dev", self._bridge)
+        _ip("neigh", "replace", *where)
+        _ip("link", "set", self._cable(node), "nomaster")
+
+    def hear(self, node: str) -> None:
+        """Connect a silent node again."""
+        _ip("link", "set", self._cable(node), "master", self._bridge)
+        _ip("neigh", "del", self.address(node), "dev", self._bridge)
+
+    def kill_node(self, node: str) -> int:
+        """Kill all that runs on a node, as a power cut does; how many processes that were."""
+        self.kill_slurmd(node)
         found = self.processes(node)
         for process in found:
             with contextlib.suppress(psutil.Error):
@@ -102,6 +131,18 @@ class Rig:
                 if process.pid not in slurmds and _net_of(process.pid) in namespaces:
                     found.append(process)
         return found
+
+    def owns(self, process: psutil.Process) -> bool:
+        """Return True if a process uses this cluster."""
+        return bool(process.environ().get("SLURM_CONF") == self.env["SLURM_CONF"])
+
+    def revive(self, node: str) -> None:
+        """Bring a node back that was killed, and wait until all are free."""
+        self.start_node(node)
+        # Else Slurm waits minutes for the end of jobs that ended with the node.
+        for state in ("DOWN", "RESUME"):
+            self.run("scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=killed")
+        self.until_idle()
 
     def until_idle(self) -> None:
         """Wait until every node is there and free."""
@@ -132,6 +173,9 @@ class Rig:
 
     def _namespace(self, node: str) -> str:
         return f"orch{os.getpid()}{node}"
+
+    def _cable(self, node: str) -> str:
+        return f"o{os.getpid()}{node}"
 
     def _namespace_id(self, node: str) -> int:
         return Path("/run/netns", self._namespace(node)).stat().st_ino
@@ -170,7 +214,7 @@ class Rig:
         _ip("addr", "add", f"{self._net}.1/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for node in self.nodes:
-            namespace, cable = self._namespace(node), f"o{os.getpid()}{node}"
+            namespace, cable = self._namespace(node), self._cable(node)
             _ip("netns", "add", namespace)
             self._stack.callback(_ip, "netns", "del", namespace)
             _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", namespace)
@@ -194,7 +238,7 @@ class Rig:
         settings = f"""
             ClusterName=rig
             SlurmctldHost={host}({self._net}.1)
-            SlurmctldPort={_CONTROLLER_PORT + 1000}
+            SlurmctldPort={self._port}
             SlurmUser=root
             SlurmdUser=root
             AuthType=auth/munge
@@ -216,14 +260,22 @@ class Rig:
             SlurmdTimeout=10
             InactiveLimit=0
             KillWait=5
+            PreemptType=preempt/partition_prio
+            PreemptMode=REQUEUE
+            SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0
             SelectType=select/cons_tres
             SelectTypeParameters=CR_Core_Memory
             DefMemPerCPU=500
             SlurmdParameters=config_overrides
             """
-        partition = f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES State=UP"
+        everywhere = f"Nodes={','.join(self.nodes)} State=UP MaxTime=INFINITE"
+        partitions = [
+            f"PartitionName=main Default=YES PriorityTier=10 PreemptMode=OFF {everywhere}",
+            # Its jobs give way to those of the other.
+            f"PartitionName=spare PriorityTier=1 GraceTime=5 {everywhere}",
+        ]
         lines = [line.strip() for line in settings.strip().splitlines()]
-        text = "\n".join([*lines, *nodes, partition, ""])
+        text = "\n".join([*lines, *nodes, *partitions, ""])
         (folder / "slurm.conf").write_text(text, encoding="utf-8")
 
 
@@ -255,8 +307,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(("ip", *words), check=True, capture_output=True, timeout=10)
+def _ip(*words: str) -> str:
+    ended = subprocess.run(("ip", *words), check=True, capture_output=True, text=True, timeout=10)
+    return ended.stdout
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -4,21 +4,26 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import psutil
 import pytest
 
+from launch import _supervisor
 from launch._supervisor import CARRIED, Server, ServerSpec, start_server
 from launch.fake import Config, FakeLaunch
-from orchestrator.errors import LaunchError
-from orchestrator.serving import Carried, ServedModel
+from orchestrator.errors import LaunchError, SchedulerError
+from orchestrator.serving import Carried, Carrier, ServedModel
 from tests.launch.test_supervisor import wait_gone
 
+ROOT = Path(__file__).parents[2]
 MODELS = (ServedModel("m", "fake:0.5"),)
 
 
-class Near:
+class Near(Carrier):
     """Runs everything here, and says what it was asked."""
 
     def __init__(self, *before):
@@ -83,6 +88,103 @@ async def test_it_ends_when_what_stands_for_it_here_is_killed(tmp_path):
     assert wait_gone(server.pid, 10)
 
 
+async def test_it_tells_that_its_machine_ended_it(tmp_path):
+    server = await started(Near(), tmp_path / "m.log")
+    watchdog = psutil.Process(server.pid).parent()
+    assert watchdog is not None
+    watchdog.terminate()
+    assert wait_gone(server.pid, 10)
+    await server.stop()
+    assert server.was_told
+
+
+async def test_it_does_not_tell_so_where_we_ended_it(tmp_path):
+    server = await started(Near(), tmp_path / "m.log")
+    await server.stop()
+    assert not server.was_told
+
+
+async def test_it_ends_when_it_is_cut_off_from_its_client(tmp_path, monkeypatch):
+    monkeypatch.setattr(_supervisor, "LEASE_S", 1.0)
+    server = await started(Near(), tmp_path / "m.log")
+    try:
+        assert wait_gone(server.pid, 15)
+    finally:
+        await server.stop()
+
+
+async def test_it_lives_while_its_client_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(_supervisor, "LEASE_S", 1.0)
+    monkeypatch.setattr(_supervisor, "_BEAT_S", 0.1)
+    server = await started(Near(), tmp_path / "m.log")
+    await asyncio.sleep(4)
+    assert server.exit_code() is None
+    await server.stop()
+
+
+def test_what_brings_it_ends_with_this_process(tmp_path):
+    """Also while it waits in a queue and reads nothing: a job must not wait for a dead client."""
+    code = (
+        "import asyncio, sys; from pathlib import Path; from tests.launch.test_carried import *;"
+        "asyncio.run(launch(Near('sh', '-c', 'echo $$ >&2; exec sleep 60'))"
+        ".start(MODELS, Path(sys.argv[1])))"
+    )
+    log = tmp_path / "m.log"
+    with subprocess.Popen([sys.executable, "-c", code, log], cwd=ROOT) as process:
+        end = time.monotonic() + 30
+        while not (log.exists() and log.read_text().strip()):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        process.kill()
+    assert wait_gone(int(log.read_text().split()[-1]), 10)
+
+
+class Queue(Near):
+    """Gets its machine later than a server may take to start."""
+
+    queues = True
+
+    def __init__(self):
+        super().__init__("sh", "-c", 'sleep 1; exec "$@"', "sh")
+
+    def waiting(self):
+        return "job 3 is pending (Resources)"
+
+
+async def test_a_wait_in_a_queue_is_not_part_of_the_start(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(_supervisor, "_QUEUE_S", 0.2)
+    caplog.set_level("INFO")
+    spec = launch(None).spec(MODELS)
+    server = await start_server(replace(spec, start_timeout_s=20.0), tmp_path / "m.log", Queue())
+    await server.stop()
+    assert caplog.text.count("job 3 is pending (Resources)") == 1
+
+
+class Silent(Near):
+    """A cluster whose scheduler is down."""
+
+    def __init__(self):
+        super().__init__("sh", "-c", "echo no answer >&2; exit 1")
+
+    def was_silent(self, said):
+        return "no answer" in said
+
+
+async def test_a_scheduler_that_is_silent_says_nothing_of_the_server(tmp_path):
+    with pytest.raises(SchedulerError, match="no answer"):
+        await launch(Silent()).start(MODELS, tmp_path / "m.log")
+
+
+async def test_a_container_is_put_around_the_server_only(tmp_path):
+    class Contained(Near):
+        def inside(self, words):
+            return ("env", "INSIDE=1", *words)
+
+    server = await started(Contained(), tmp_path / "m.log")
+    assert psutil.Process(server.pid).environ()["INSIDE"] == "1"
+    await server.stop()
+
+
 async def test_a_carrier_that_fails_at_once_is_an_error_with_what_it_said(tmp_path):
     carrier = Near("sh", "-c", "echo no such partition >&2; exit 1")
     with pytest.raises(LaunchError, match="no such partition"):
@@ -133,10 +235,13 @@ def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     told = {
         "arguments": ["1", "0", sys.executable, "-c", code],
-        "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C"},
+        "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C", "PATH": "/client"},
+        "here": {"PATH": "/client", "CUDA_VISIBLE_DEVICES": "0,1,2,3", "OTHER": "1"},
     }
     pipe = subprocess.PIPE
-    own = {"CUDA_VISIBLE_DEVICES": "2", "SLURM_STEP_ID": "5", "OTHER": "1"}
+    # As the scheduler and `module load` have changed what the client gave.
+    changed = {"CUDA_VISIBLE_DEVICES": "2", "SLURM_STEP_ID": "5", "PATH": "/cuda:/client"}
+    own = {"OTHER": "1", "PWD": "/", **changed}
     with subprocess.Popen(
         CARRIED, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=own
     ) as process:
@@ -147,4 +252,5 @@ def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
         found = json.loads(process.stderr.readline())
     assert (found["CUDA_VISIBLE_DEVICES"], found["LANG"]) == ("2", "C")
     assert found["SLURM_STEP_ID"] == "5"
-    assert "OTHER" not in found
+    assert found["PATH"] == "/cuda:/client"
+    assert not {"OTHER", "PWD"} & found.keys()

@@ -18,14 +18,21 @@ import msgspec
 
 from orchestrator import __version__
 from orchestrator.ask import digest
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, SchedulerError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.launch_kinds import launch_of
 from orchestrator.runner.servers.gpu_memory import wait_until_given_back
 from orchestrator.runner.servers.registry import KeptServer, ServerRegistry, let_go
-from orchestrator.runner.servers.restarts import End, Restarts, ended, out_of_reach, start_failed
+from orchestrator.runner.servers.restarts import (
+    End,
+    Restarts,
+    ended,
+    out_of_reach,
+    start_failed,
+    told_to_end,
+)
 from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, ServedModel
 
 # A server on another machine that has accepted no connection for so long is started elsewhere.
@@ -34,6 +41,8 @@ _CONNECT_S: Final = 2.0
 # How long a client waits for a server that its run starts again, and how often it looks.
 _STARTED_ELSEWHERE_S: Final = 300.0
 _LOOK_S: Final = 0.25
+# Between two questions to a cluster's scheduler that gave no answer.
+_SILENT_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -278,18 +287,18 @@ class Launched:
             if asyncio.get_running_loop().time() - self._started_at >= self._restarts.steady_s:
                 self._n_crashes, self._last_end = 0, None
             await server.stop()
-            if self.launch.carrier is not None and isinstance(server, Carried):
+            was_told = isinstance(server, Carried) and server.was_told and not is_lost
+            if self.launch.carrier is not None and isinstance(server, Carried) and not was_told:
                 # Its machine may be what ended it.
                 self.launch.carrier.avoid = server.node
             await wait_until_given_back()
-            end = (
-                out_of_reach(self.name) if is_lost else ended(self.name, code, server.first_error())
-            )
-            repeats = end.is_like(self._last_end) and not self.has_answered()
-            self._last_end = end
-            given_up = self._count(end, repeats=repeats)
-            if given_up is not None:
-                return given_up
+            if was_told:
+                # No fault of its own, so it counts as no crash.
+                self._last_end = told_to_end(self.name)
+            else:
+                given_up = self._count_end(server, code, is_lost=is_lost)
+                if given_up is not None:
+                    return given_up
         elif self._last_end is not None and not self._n_crashes:
             self._n_crashes = 1  # its first start failed
         wait_s = self._restarts.wait_s(self._n_crashes) or 0.0
@@ -304,12 +313,25 @@ class Launched:
         await asyncio.sleep(wait_s)
         try:
             await self._start()
+        except SchedulerError as error:
+            # A scheduler that does not answer says nothing about the server.
+            _log.warning("%s; asking again in %g s", error, _SILENT_S)
+            await asyncio.sleep(_SILENT_S)
         except LaunchError as error:
             end = start_failed(error)
             repeats = end.is_like(self._last_end) and not self.has_answered()
             self._last_end = end
             return self._count(end, repeats=repeats)
         return None
+
+    def _count_end(
+        self, server: RunningServer, code: int | None, *, is_lost: bool
+    ) -> Failure | None:
+        """Count the end of a server; a `Failure` where it was the last."""
+        end = out_of_reach(self.name) if is_lost else ended(self.name, code, server.first_error())
+        repeats = end.is_like(self._last_end) and not self.has_answered()
+        self._last_end = end
+        return self._count(end, repeats=repeats)
 
     def _count(self, end: End, *, repeats: bool) -> Failure | None:
         """Count a failure more; a `Failure` where it was the last."""

@@ -80,6 +80,12 @@ def out_of_reach(name: str) -> End:
     return End(f"the server {name!r} {how}", how)
 
 
+def told_to_end(name: str) -> End:
+    """Return the end of a server that its machine told to end."""
+    how = "was told to end by its machine (preempted, cancelled, or at its time limit)"
+    return End(f"the server {name!r} {how}", how)
+
+
 def start_failed(error: LaunchError) -> End:
     """Return the end of a server that never became ready."""
     said = str(error).partition("\n")[0]

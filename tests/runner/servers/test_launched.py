@@ -192,6 +192,7 @@ def test_a_request_that_ends_its_server_runs_out_of_attempts_first():
 
 
 class Far(Process):
+    was_told = False
     """A server on a node; what stands for it here does not notice its end."""
 
     node = "n3"

@@ -1,15 +1,16 @@
 """The command of a server's step, and what is refused before one is started."""
 
 import json
+import os
 
 import pytest
 
 from orchestrator.errors import RecipeError, UsageError
-from orchestrator.recipe.cluster import ServerSize
+from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.servers.slurm import SlurmStep, carriers, check, commands
+from orchestrator.runner.servers.slurm import SlurmServer, carriers, check, commands
 
 SERVER = {"kind": "fake"}
 RECIPE = {
@@ -36,24 +37,24 @@ def prepared(tmp_path):
 
 
 def test_a_step_asks_for_what_the_recipe_says():
-    command = SlurmStep(ServerSize(cpus=8, gpus=4, memory="64G")).command(("python", "x"))
+    command = SlurmServer(Cluster(cpus=8, gpus=4, memory="64G"), ("m",)).command(("python", "x"))
     assert command[0] == "srun"
     assert {"--cpus-per-task=8", "--gres=gpu:4", "--mem=64G", "--exact"} <= set(command)
     assert command[-2:] == ("python", "x")
 
 
 def test_without_memory_steps_share_that_of_the_job_and_without_gpus_none_is_asked_for():
-    command = SlurmStep(ServerSize()).command(())
+    command = SlurmServer(Cluster(), ("m",)).command(())
     assert "--mem=0" in command
     assert not any("gres" in word for word in command)
 
 
 def test_a_node_is_avoided_once_and_only_where_there_are_others():
-    step = SlurmStep(ServerSize(), n_nodes=2)
+    step = SlurmServer(Cluster(), ("m",), n_nodes=2)
     step.avoid = "n3"
     assert {"--exclude=n3", "--immediate=3"} <= set(step.command(()))
     assert "--exclude=n3" not in step.command(())
-    alone = SlurmStep(ServerSize(), n_nodes=1)
+    alone = SlurmServer(Cluster(), ("m",), n_nodes=1)
     alone.avoid = "n3"
     assert "--exclude=n3" not in alone.command(())
 
@@ -61,8 +62,8 @@ def test_a_node_is_avoided_once_and_only_where_there_are_others():
 def test_srun_gets_no_options_from_the_variables_of_the_job(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_GPUS", "8")
-    assert SlurmStep(ServerSize()).environment()["SLURM_JOB_ID"] == "12"
-    assert "SLURM_GPUS" not in SlurmStep(ServerSize()).environment()
+    assert SlurmServer(Cluster(), ("m",)).environment()["SLURM_JOB_ID"] == "12"
+    assert "SLURM_GPUS" not in SlurmServer(Cluster(), ("m",)).environment()
 
 
 def test_the_plan_has_a_line_for_each_server(prepared):
@@ -81,11 +82,109 @@ def test_a_plan_for_slurm_needs_no_slurm(tmp_path, monkeypatch):
     assert api.plan(path, run_dir=tmp_path / "run").servers == ()
 
 
-def test_outside_an_allocation_nothing_is_started(prepared, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+def test_outside_an_allocation_steps_are_refused(prepared, monkeypatch, slurm):
     with pytest.raises(UsageError, match="salloc"):
-        carriers(prepared(), "slurm")
+        carriers(prepared(cluster={"jobs": False}), "slurm")
     assert carriers(prepared(), "local") is None
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Commands of a Slurm that answer with what the environment variable of their name says."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("srun", "squeue", "scancel"):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nprintf "%s" "${{{name}}}"; exit ${{code:-0}}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return monkeypatch
+
+
+def test_outside_an_allocation_a_server_is_a_job_of_its_own(prepared, slurm):
+    settings = {"partition": "gpu", "time": "4h", "options": {"account": "x", "exclusive": ""}}
+    carrier_of = carriers(prepared(cluster=settings), "slurm")
+    assert carrier_of is not None
+    carrier = carrier_of(("judge",))
+    assert carrier.queues
+    command = carrier.command(("python", "x"))
+    assert {"--partition=gpu", "--time=240", "--account=x", "--exclusive"} <= set(command)
+    assert "--exact" not in command
+    assert "SLURM_JOB_ID" not in carrier.environment()
+    # Two of them are told apart by name.
+    assert named(command) != named(carrier.command(("python", "x")))
+
+
+def named(command):
+    (name,) = [word for word in command if word.startswith("--job-name=")]
+    return name
+
+
+def test_inside_an_allocation_a_server_is_a_job_of_its_own_if_the_recipe_says_so(prepared, slurm):
+    slurm.setenv("SLURM_JOB_ID", "12")
+    carrier_of = carriers(prepared(cluster={"jobs": True}), "slurm")
+    assert carrier_of is not None
+    assert "SLURM_JOB_ID" not in carrier_of(("a",)).environment()
+
+
+def test_what_squeue_does_not_tell_is_not_known(slurm):
+    carrier = SlurmServer(Cluster(), ("m",), 0)
+    carrier.command(())
+    slurm.setenv("squeue", "12 PENDING Resources\n")
+    assert carrier.waiting() == "job 12 is pending (Resources)"
+    slurm.setenv("code", "1")
+    assert carrier.waiting() == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "is_silent"),
+    [
+        ("srun: error: Unable to contact slurm controller (connect failure)", True),
+        ("srun: error: Unable to allocate resources: Socket timed out on send/recv", True),
+        ("srun: error: invalid partition specified: gpuu", False),
+    ],
+)
+def test_a_controller_that_is_down_is_told_from_a_wrong_option(said, is_silent):
+    assert SlurmServer(Cluster(), ("m",)).was_silent(said) is is_silent
+
+
+@pytest.mark.parametrize(
+    ("said", "ended_it"),
+    [
+        ("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T10:00:00 ***", True),
+        ("*** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO PREEMPTION ***", True),
+        ("*** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO NODE FAILURE ***", False),
+        ("srun: error: n1: task 0: Killed", False),
+    ],
+)
+def test_a_cancelled_server_is_told_from_one_that_failed(said, ended_it):
+    assert SlurmServer(Cluster(), ("m",)).ended_it(said) is ended_it
+
+
+def test_lines_of_set_up_come_before_the_server_and_its_container_around_it():
+    cluster = Cluster(
+        setup=("module load cuda", "export A=1"), container=("apptainer", "exec", "x.sif")
+    )
+    server = SlurmServer(cluster, ("m",))
+    command = server.command(("python", "watchdog"))
+    lines = '{\nmodule load cuda\nexport A=1\n} >&2 && exec "$@"'
+    assert command[-6:] == ("bash", "-lc", lines, "bash", "python", "watchdog")
+    assert server.inside(("vllm", "serve")) == ("apptainer", "exec", "x.sif", "vllm", "serve")
+
+
+def test_a_program_of_the_recipes_choice_needs_permission(prepared):
+    for settings in (
+        {"setup": ["module load cuda"]},
+        {"container": ["apptainer"]},
+        {"python": "python3"},
+        {"options": {"prolog": "x"}},
+    ):
+        with pytest.raises(RecipeError, match="--allow-code"):
+            prepared(cluster=settings)
+    with pytest.raises(RecipeError, match="'gres' is decided by"):
+        prepared(cluster={"options": {"gres": "gpu:1"}})
+    prepared(cluster={"options": {"account": "x"}})
 
 
 def test_what_can_not_be_a_step_is_refused(prepared):

@@ -1,0 +1,24 @@
+"""One cluster for the tests of a module."""
+
+import pytest
+
+from tests.cluster.rig import Rig
+from tests.cluster.runs import Cluster, complete_here
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory):
+    with Rig(tmp_path_factory.mktemp("rig")) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(rig, tmp_path):
+    yield Cluster(rig, tmp_path)
+    rig.run("scancel", "--user=root")
+
+
+@pytest.fixture(scope="module")
+def expected(rig, tmp_path_factory):
+    """The frames of a run on this machine."""
+    return complete_here(Cluster(rig, tmp_path_factory.mktemp("local")))
