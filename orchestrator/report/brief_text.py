@@ -267,14 +267,15 @@ class _Shown:
                 table.add_row(
                     label, said if room.spelt else self._cut(said, 2 * beside - beside // 5)
                 )
+        left = [check for check in checks if check not in kept]
+        if left and not room.spelt:
+            label = page.cell("! doubtful", DOUBTFUL)
+            table.add_row(label, page.words(_subjects(left), DOUBTFUL))
         if passed:
-            names = ", ".join(dict.fromkeys(check.about for check in passed))
-            table.add_row(page.cell("  passed", FAINT), page.words(names))
+            table.add_row(page.cell("  passed", FAINT), page.words(_subjects(passed)))
         yield table
-        if len(kept) < len(checks):
-            n_more = len(checks) - len(kept)
-            what = "more" if room.spelt else "more doubt" if n_more == 1 else "more doubts"
-            yield page.words(f"  and {n_more} {what}", FAINT)
+        if left and room.spelt:
+            yield page.words(f"  and {len(left)} more", FAINT)
 
     def _cut(self, text: Text, width: int) -> Text:
         """A text cut at its end, where it takes more columns."""
@@ -328,6 +329,10 @@ def _clipped(table: Table) -> Table:
     more = (f"{numbers.counted(left, 'more row')}",) if left > 0 else ()
     notes = (*more, *table.notes[:1])
     return msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
+
+
+def _subjects(checks: Sequence[Check]) -> str:
+    return ", ".join(dict.fromkeys(check.about for check in checks))
 
 
 def _advice(detail: str) -> str:

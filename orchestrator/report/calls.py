@@ -47,7 +47,8 @@ def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[
     else:
         ended = page.words("Complete", f"{HEADING} {GOOD}")
     whole = Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
-    yield from page.flow([whole, *_unit_parts(page, progress, n_left)])
+    # What is left has just been said.
+    yield from page.flow([whole, *_unit_parts(page, progress, 0)])
     yield from page.flow(_request_parts(page, progress))
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))

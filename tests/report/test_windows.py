@@ -128,6 +128,16 @@ def test_a_small_window_names_the_checks_that_nothing_speaks_against():
     assert any(line.startswith("  passed  form, order, missing") for line in lines)
 
 
+def test_a_small_window_names_the_doubts_that_it_cannot_spell_out(thirty):
+    lines = in_window(brief_text(thirty, MORE, taken=5), 80, 24)
+    (doubtful,) = [line for line in lines if line.startswith("! doubtful")]
+    spelt = {line[2:].split()[0] for line in lines if line.startswith("! ")} - {"doubtful"}
+    named = set(doubtful.removeprefix("! doubtful").strip().split(", "))
+    (first,) = thirty.questions
+    checks = (*first.checks, *thirty.checks)
+    assert spelt | named == {check.about for check in checks if check.is_doubtful}
+
+
 def test_a_small_window_keeps_the_advice_about_a_judge_that_is_not_trusted():
     found = brief(rankings=[an_analysis(coverage=0.1)])
     (first,) = found.questions
