@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.ranking.trust import Trusts
 from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.completeness import Completeness
@@ -20,6 +21,8 @@ from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
 
 FORMAT: Final = 1
+_TABLES_ALONE: Final = "No method of this run ranks models; its tables are below."
+_NO_RESULTS: Final = "No results yet: no unit of a method that compares or scores answers is done."
 _SECONDS_PER_HOUR: Final = 3600
 
 
@@ -46,11 +49,15 @@ class Cost(msgspec.Struct, frozen=True):
             return ()
         return (
             numbers.counted(self.requests, "request"),
-            f"{numbers.compact(self.prompt_tokens)} tokens in",
-            f"{numbers.compact(self.completion_tokens)} tokens out",
+            f"{_tokens(self.prompt_tokens)} in",
+            f"{_tokens(self.completion_tokens)} out",
             numbers.duration(self.hours * _SECONDS_PER_HOUR),
             *(() if self.money is None else (f"{numbers.money(self.money)} spent",)),
         )
+
+
+def _tokens(n: int) -> str:
+    return f"{numbers.compact(n)} {'token' if n == 1 else 'tokens'}"
 
 
 class Brief(msgspec.Struct, frozen=True):
@@ -60,6 +67,7 @@ class Brief(msgspec.Struct, frozen=True):
         name: Of the recipe.
         incomplete: Warning to show before anything else; empty for a complete run.
         questions: What the run answers, the most important first.
+        silence: Why there is no question; empty where there is one.
         checks: Of the whole run: its units, and what readers were told of its data and servers.
         cautions: What not to conclude, a sentence each.
         cost: Resources used; None where that is not known.
@@ -68,6 +76,7 @@ class Brief(msgspec.Struct, frozen=True):
     name: str = ""
     incomplete: str = ""
     questions: tuple[Question, ...] = ()
+    silence: str = ""
     checks: tuple[Check, ...] = ()
     cautions: tuple[Phrase, ...] = ()
     cost: Cost | None = None
@@ -86,6 +95,7 @@ class Brief(msgspec.Struct, frozen=True):
                 "name": self.name,
                 "incomplete": self.incomplete,
                 "questions": [question.as_json() for question in self.questions],
+                "silence": self.silence,
                 "checks": [check.as_json() for check in self.checks],
                 "cautions": [caution.text() for caution in self.cautions],
                 "cost": None if self.cost is None else plain(msgspec.to_builtins(self.cost)),
@@ -102,6 +112,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     completeness: Completeness | None = None,
     notes: Sequence[str] = (),
     cost: Cost | None = None,
+    trust: Trusts | None = None,
 ) -> Brief:
     """Put a run in brief.
 
@@ -113,12 +124,17 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         completeness: How far the run is; None where that is not known.
         notes: What a reader must know of its data and servers.
         cost: Resources used.
+        trust: Verdicts on the judges of each method, by its name.
     """
-    questions = (*of_rankings(rankings, exact_match or {}), *of_tables(tables))
+    questions = (*of_rankings(rankings, exact_match or {}), *of_tables(tables, trust or {}))
+    has_results = bool(rankings or tables)
+    incomplete = "" if completeness is None else completeness.words(has_results=has_results)
+    silence = _TABLES_ALONE if has_results else _NO_RESULTS
     return Brief(
         name=name,
-        incomplete="" if completeness is None else completeness.words(),
+        incomplete=incomplete,
         questions=questions,
+        silence="" if questions else silence,
         checks=tuple(_checks(completeness, [*notes, *_failed(tables)])),
         cautions=tuple(dict.fromkeys(line for one in questions for line in one.cautions)),
         cost=cost,

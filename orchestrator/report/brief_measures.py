@@ -5,9 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+import msgspec
+
+from orchestrator.ranking.trust import Trusts
+from orchestrator.report.brief_judges import of_judge
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.report.questions import Question, Standing, State
 from orchestrator.report.words import Tested, pairs_apart
+from orchestrator.statistics.trust import Trust
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text
 
 _MODEL = "model"
@@ -19,25 +24,26 @@ class _Row(NamedTuple):
     cell: Measured
 
 
-def of_tables(tables: Sequence[Table]) -> list[Question]:
+def of_tables(tables: Sequence[Table], trust: Trusts) -> list[Question]:
     """One question for each method, and judge, whose table has a measure with intervals by model.
 
     Args:
         tables: Of summaries and analyses, the most important one of each source first.
+        trust: Verdicts on the judges of each method, by its name.
     """
     found: list[Question] = []
     done: set[str] = set()
     for table in tables:
         if table.source in done:
             continue
-        questions = list(_questions(table))
+        questions = list(_questions(table, trust.get(table.source, ())))
         if questions:
             done.add(table.source)
         found += questions
     return sorted(found, key=lambda one: one.state == "withheld")
 
 
-def _questions(table: Table) -> Iterator[Question]:
+def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     if not table.rows or table.columns[0].name != _MODEL:
         return
     place = next((i for i in range(1, len(table.columns)) if _has_intervals(table, i)), None)
@@ -55,7 +61,11 @@ def _questions(table: Table) -> Iterator[Question]:
         # Several rows a model are about several measures.
         if len(known) == len(rows) == len({row.model for row in known}) > 1:
             pairs = _pairs(known, compared.get(judge if judged else ""))
-            yield _question(table, table.columns[place], judge, known, pairs)
+            found = _question(table, table.columns[place], judge, known, pairs)
+            # Where rows name no judge, the method has one.
+            mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
+            checks = tuple(check for one in mine for check in of_judge(one))
+            yield msgspec.structs.replace(found, checks=checks)
 
 
 def _has_intervals(table: Table, place: int) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from orchestrator import numbers
+from orchestrator.report.brief_judges import of_coverage
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.report.picture import MIN_SPAN
 from orchestrator.report.questions import Check, Question, Standing, State
@@ -24,8 +25,6 @@ from orchestrator.statistics.trust import SHORT
 from orchestrator.tables import counted_words
 
 MEASURE: Final = "rating (Elo scale)"
-# A share of judgments with little mass on the labels that deserves a mark.
-_MUCH_LOW_MASS: Final = 0.05
 _ONE: Final = "the judge"
 _MAX_MESSAGE: Final = 160
 
@@ -256,14 +255,7 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
         reasons = f": {'; '.join(trust.reasons)}" if trust.reasons else ""
         doubtful = trust.verdict != "trusted"
         yield Check("judge", phrase(Name(trust.judge), f" {said}{reasons}."), doubtful)
-    coverage = analysis.coverage
-    if coverage.n:
-        low = numbers.percent(coverage.share_low)
-        text = (
-            f"{numbers.probability(coverage.mean)} of the judge's probability is on the labels "
-            f"(mean); {low} of readings have less than half there."
-        )
-        yield Check("form", phrase(text), coverage.share_low > _MUCH_LOW_MASS)
+    yield from of_coverage(analysis.coverage)
     if (position := analysis.position) is not None:
         same, bias = position.consistency, position.bias
         shown = numbers.percent_with_interval(same.value, *numbers.ends(same))

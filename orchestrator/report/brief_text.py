@@ -134,6 +134,8 @@ def _laid_out(
         yield page.words(brief.incomplete, f"{HEADING} {DOUBTFUL}")
     if brief.questions:
         yield from shown.first(brief.questions[0], room)
+    elif brief.silence and not tables:
+        yield page.words(brief.silence)
     yield from shown.others(brief.questions[1:], room.questions)
     few = tables[: room.tables if brief.questions else max(1, room.tables)]
     for place, table in enumerate(few):

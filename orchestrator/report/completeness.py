@@ -29,16 +29,20 @@ class Completeness(msgspec.Struct, frozen=True):
         """Units that have no row yet and need one."""
         return max(0, self.total - self.ended - self.not_needed)
 
-    def words(self) -> str:
-        """Return the warning to show before the results; empty for a run that is complete."""
+    def words(self, *, has_results: bool = True) -> str:
+        """Return the warning to show before the results; empty for a run that is complete.
+
+        Args:
+            has_results: Whether results follow.
+        """
         if not self.left:
             return ""
         needed = self.total - self.not_needed
         failed = f", {numbers.count(self.failed)} of them failed" if self.failed else ""
-        return (
-            f"Incomplete: {numbers.count(self.left)} of {numbers.counted(needed, 'unit')} "
-            f"remain; these results use the {numbers.count(self.ended)} completed ones{failed}."
-        )
+        left = f"Incomplete: {numbers.count(self.left)} of {numbers.counted(needed, 'unit')} remain"
+        if not has_results:
+            return f"{left}{failed}."
+        return f"{left}; these results use the {numbers.count(self.ended)} completed ones{failed}."
 
     def as_json(self) -> dict[str, object]:
         """The counts as JSON values."""

@@ -72,6 +72,8 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
 def brief_markdown(brief: Brief) -> str:
     """A run in brief as Markdown: answers, how far to trust them, what not to conclude, cost."""
     lines = [f"> **{brief.incomplete}**", ""] if brief.incomplete else []
+    if brief.silence:
+        lines += [brief.silence, ""]
     for place, question in enumerate(brief.questions):
         level = "#" if not place else "##"
         lines += [f"{level} {question.answer.text(escaped)}", ""]

@@ -86,7 +86,9 @@ def pairs_apart(pairs: Sequence[Tested], confidence_level: float) -> Phrase:
         return phrase(f"All {numbers.count(n_pairs)} pairs of models can be told apart.")
     counted = f"{numbers.count(len(apart))} of {numbers.count(n_pairs)}"
     start = f"{counted} pairs of models can be told apart"
-    # The shorter list says it all.
+    # The shorter list says it all, as long as it can be read.
+    if min(len(apart), n_pairs - len(apart)) > _MOST_PAIRS:
+        return phrase(f"{start}.")
     if 2 * len(apart) > n_pairs:
         rest = [pair for pair in pairs if not pair.resolvable]
         return phrase(f"{start}; these cannot: ", _listed(rest, "and"), ".")

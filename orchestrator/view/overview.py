@@ -105,6 +105,7 @@ def _brief(brief: Brief) -> dict[str, object]:
     return {
         "incomplete": safe_line(brief.incomplete),
         "questions": questions,
+        "silence": brief.silence,
         "checks": checks(brief.checks),
         "cautions": [said(one) for one in brief.cautions],
         "cost": [] if brief.cost is None else list(brief.cost.words()),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_names
 from orchestrator.report.words import verdict
 from orchestrator.statistics.ranking import Pair
+from orchestrator.statistics.trust import Judgments, assess
 from orchestrator.tables import Column, Measured, make_table
 from tests.report.samples import an_analysis, printed
 
@@ -319,4 +321,45 @@ def test_a_cut_name_keeps_what_differs(form):
 
 
 def test_nothing_found_is_an_empty_brief():
-    assert brief() == Brief()
+    silence = "No results yet: no unit of a method that compares or scores answers is done."
+    assert brief() == Brief(silence=silence)
+
+
+def test_a_run_without_results_says_so_and_speaks_of_none():
+    found = brief(completeness=Completeness(360, 33))
+    assert found.incomplete == "Incomplete: 327 of 360 units remain."
+    shown = printed(brief_text(found), width=100), brief_markdown(found)
+    assert all("No results yet: " in one for one in shown)
+    assert found.as_json()["brief"]["silence"] == found.silence
+
+
+def test_tables_alone_are_no_question():
+    table = make_table("t", "t", [Column("feature")], [["a"]])
+    found = brief(tables=[table], completeness=Completeness(360, 33))
+    assert found.silence == "No method of this run ranks models; its tables are below."
+    assert "these results use the 33" in found.incomplete
+
+
+def test_a_measure_by_a_judge_says_how_far_to_trust_the_judge():
+    table = make_table(
+        "pointwise.scores", "Scores", [Column("model"), Column("judge"), Column("mean score")],
+        [("a", "j", Measured(5.0, 4.0, 6.0)), ("b", "j", Measured(7.0, 6.5, 7.5))],
+    )  # fmt: skip
+    table = msgspec.structs.replace(table, source="pointwise")
+    judgments = Judgments(
+        masses=np.array([[0.9]] * 9 + [[0.1]]), decision_ab=np.empty(0), decision_ba=np.empty(0),
+        clusters=np.empty(0, np.int64), n_units=12, n_missing=2,
+    )  # fmt: skip
+    trust = {"pointwise": (assess("j", judgments), assess("other", judgments))}
+    (found,) = brief(tables=[table], trust=trust).questions
+    assert {check.about: (check.says.text(), check.is_doubtful) for check in found.checks} == {
+        "form": (
+            "0.82 of the judge's probability is on the labels (mean); 10.0 % of readings have "
+            "less than half there.", True,
+        ),
+        "missing": ("2 of 12 judgments missing.", True),
+    }  # fmt: skip
+
+
+def test_one_token_is_one():
+    assert Cost(requests=1, completion_tokens=1).words()[1:3] == ("0 tokens in", "1 token out")

@@ -5,11 +5,12 @@ from itertools import pairwise
 import jsonschema
 import pytest
 
+from orchestrator.report import words
 from orchestrator.report.html import ranked
 from orchestrator.report.markdown import escaped, ranking_markdown
 from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import headline
-from orchestrator.report.words import verdict
+from orchestrator.report.words import pairs_apart, verdict
 from tests.report.samples import an_analysis, printed
 
 
@@ -78,9 +79,19 @@ def test_every_format_says_which_models_can_be_told_apart(close):
 def test_the_sentence_stays_short_with_thirty_models():
     strengths = {f"model-number-{i}": 0.1 * i for i in range(30)}
     said = verdict(an_analysis(strengths, n_items=20))
-    assert re.match(r"\d+ of 435 pairs of models can be told apart", said)
-    assert re.search(r"; and \d+ pairs more\.$", said)
-    assert len(said) < 450
+    assert re.fullmatch(r"\d+ of 435 pairs of models can be told apart\.", said)
+
+
+@pytest.mark.parametrize("n_apart", [8, 9, 426, 427, 435])
+def test_pairs_are_named_where_they_are_few(n_apart):
+    """Nine pairs of models with long names are a paragraph that nobody reads."""
+    pairs = [words.Tested(f"a{i}", f"b{i}", 0.001, resolvable=i < n_apart) for i in range(435)]
+    said = pairs_apart(pairs, 0.95).text()
+    count = "All 435" if n_apart == 435 else f"{n_apart} of 435"
+    start = f"{count} pairs of models can be told apart"
+    rests = {8: ": a0 over b0; ", 427: "; these cannot: a427 and b427; "}
+    assert said.startswith(start + rests.get(n_apart, "."))
+    assert ("a434" in said) == (n_apart == 427)
 
 
 def test_where_all_can_be_told_apart_one_sentence_says_so(analysis):

@@ -116,9 +116,10 @@ def _code(result: api.Result, options: argparse.Namespace, said: Said) -> int:
 def _elsewhere(result: api.Result) -> list[str]:
     """Say where the rest of the results is."""
     run = paths.shown(result.path)
-    n_tables = numbers.counted(len(result.tables) + len(result.rankings), "table")
+    n_tables = len(result.tables) + len(result.rankings)
+    full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
     return [
-        f"In full ({n_tables}): orchestrator report {run} --full",
+        *([full] if n_tables else []),
         f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
     ]
 

@@ -209,6 +209,7 @@ class Result:
             completeness=self.completeness,
             notes=self.notes,
             cost=self._cost,
+            trust=self.trust,
         )
 
     @property

@@ -53,7 +53,7 @@ const nothing = () => h("div", { class: "panel" }, h("p", {}, h("b", {}, "Nothin
 
 export const brief = (found) => [
   found.incomplete && h("p", { class: "incomplete", role: "note" }, sentence(found.incomplete)),
-  found.questions.length === 0 && [h("h2", { id: "h-glance" }, "In short"), found.is_empty ? nothing() : h("p", {}, "No method of this run ranks models; its tables are below."), checks(found.checks)],
+  found.questions.length === 0 && [h("h2", { id: "h-glance" }, "In short"), found.is_empty ? nothing() : h("p", {}, found.silence), checks(found.checks)],
   found.questions.map(question(found)),
   found.questions.length !== 1 && limits(found),
 ];
