@@ -12,13 +12,12 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
-from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.report.progress import TROUBLED, ModelProgress, Progress
 
 _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8
 _WIDE: Final = 80
 _GAP: Final = 2
-_TROUBLED: Final = ("down", "dead")
 # Lines of a window that what stands beside the models of a call takes: the results, above all.
 _BESIDE: Final = 36
 
@@ -130,7 +129,7 @@ def _noted(page: Page, models: Sequence[ModelProgress]) -> Sequence[ModelProgres
     """The models to show: all where there is room, else those that had trouble."""
     if page.height is None or len(models) <= page.height - _BESIDE:
         return models
-    troubled = [one for one in models if one.failed or one.retried or one.state in _TROUBLED]
+    troubled = [one for one in models if one.failed or one.retried or one.state in TROUBLED]
     return troubled[: max(1, page.height // 4)]
 
 
@@ -139,7 +138,7 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
     columns = [Column("answered"), Column("failed"), Column("retried")]
     if wide:
         columns += [Column("tokens in"), Column("tokens out")]
-    if wide and any(model.state in _TROUBLED for model in models):
+    if wide and any(model.state in TROUBLED for model in models):
         columns.append(Column("", "left"))
     rows = []
     for model in models:
@@ -149,7 +148,7 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
             page.cell(numbers.count(model.retried), DOUBTFUL if model.retried else FAINT),
             page.cell(numbers.count(model.prompt_tokens)),
             page.cell(numbers.count(model.completion_tokens)),
-            page.cell(model.state if model.state in _TROUBLED else "", BAD),
+            page.cell(model.state if model.state in TROUBLED else "", BAD),
         ]
         rows.append(row[: len(columns)])
     return _named(page, "model", [model.name for model in models], columns, rows)

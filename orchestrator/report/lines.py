@@ -13,6 +13,7 @@ from orchestrator.report.progress import (
     Progress,
     RankingProgress,
     StandingProgress,
+    foremost,
 )
 from orchestrator.report.text import isolated, own_words, safe_line, safe_name
 from orchestrator.tables import counted_words
@@ -22,6 +23,8 @@ _LINE_S: Final = 10.0
 # And one for the ranking that forms.
 _RANKING_S: Final = 60.0
 _NAME_WIDTH: Final = 40
+# Models in a line.
+_MAX_MODELS: Final = 8
 _SEPARATOR: Final = " · "
 
 
@@ -93,7 +96,11 @@ class PlainPainter:
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
         parts += spent_parts(progress)
-        parts += [self._model(model) for model in progress.models if model.state != "idle"]
+        asked = [model for model in progress.models if model.state != "idle"]
+        shown = foremost(asked, _MAX_MODELS)
+        parts += map(self._model, shown)
+        if left := len(asked) - len(shown):
+            parts.append(f"and {numbers.counted(left, 'more model')}")
         at = f"[{numbers.clock(progress.elapsed_s)}] "
         self._write(at + _SEPARATOR.join(parts))
         if progress.elapsed_s - self._last_ranking_s >= _RANKING_S:

@@ -23,7 +23,7 @@ from orchestrator.report.page import (
     make_console,
     paged,
 )
-from orchestrator.report.progress import ModelProgress, Progress, RankingProgress
+from orchestrator.report.progress import ModelProgress, Progress, RankingProgress, foremost
 from orchestrator.report.text import safe_line
 
 _MIN_GAP_S: Final = 0.25
@@ -46,7 +46,6 @@ _STOPPING: Final = "Press Ctrl-C again to abandon requests in flight. Resume wit
 
 _PAUSED: Final = "Paused. Continue with `orchestrator resume`."
 
-_TROUBLED: Final = ("down", "dead")
 # Columns of the state: a mark, its longest word, and the gaps around it.
 _STATE: Final = 14
 _GAP: Final = 2
@@ -239,7 +238,7 @@ def _models(
     if page.width >= _WIDEST:
         headings += ["at server", "cached"]
     columns += [Column(heading.rjust(_FIGURES)) for heading in headings]
-    shown = models if len(models) <= most else _foremost(models, max(1, most - 1))
+    shown = models if len(models) <= most else foremost(models, max(1, most - 1))
     others = _STATE + sum(len(column.heading) + _GAP for column in columns[2:])
     longest = max((page.name(model.name).cell_len for model in models), default=0)
     width = max(_MIN_NAME, min(longest, _MAX_NAME, page.width - others))
@@ -251,20 +250,6 @@ def _models(
         counts = ", ".join(f"{n} {state}" for state, n in states.items())
         words = f"and {numbers.counted(len(left), 'more model')}: {counts}"
         yield page.data(words, page.width, FAINT)
-
-
-def _foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
-    """Of many models, those in trouble and those with work left, in the recipe's order.
-
-    They change seldom, so that lines do not jump.
-    """
-
-    def late(place: int) -> tuple[bool, bool, int]:
-        model = models[place]
-        return model.state not in _TROUBLED, model.units_left == 0, place
-
-    chosen = sorted(range(len(models)), key=late)[:most]
-    return [models[place] for place in sorted(chosen)]
 
 
 def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[RenderableType]:

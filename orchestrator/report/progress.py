@@ -1,8 +1,14 @@
 """Progress of a running run at one moment: the record that displays and `status` show."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from orchestrator.records import Failure
+
+TROUBLED: Final = ("down", "dead")
+"""States of a model that is out of reach."""
 
 
 class LimitProgress(msgspec.Struct, frozen=True):
@@ -190,3 +196,21 @@ def connection_state(connection: str, *, down: float | None, dead: Failure | Non
     if dead is not None:
         return "dead"
     return "down" if down is not None else connection
+
+
+def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
+    """Of many models, those out of reach and those with work left first, in the recipe's order.
+
+    They change seldom, so that lines do not jump.
+
+    Args:
+        models: In the recipe's order.
+        most: How many to return.
+    """
+
+    def late(place: int) -> tuple[bool, bool, int]:
+        model = models[place]
+        return model.state not in TROUBLED, model.units_left == 0, place
+
+    chosen = sorted(range(len(models)), key=late)[:most]
+    return [models[place] for place in sorted(chosen)]

@@ -10,6 +10,7 @@ from orchestrator.report import tables
 from orchestrator.report.brief import brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.completeness import Completeness
+from orchestrator.report.lines import PlainPainter
 from orchestrator.report.live import LivePainter, frame
 from orchestrator.report.pace import Pace
 from orchestrator.report.planned import Duration, Plan, StageCount
@@ -103,6 +104,15 @@ def test_the_live_display_leaves_nothing_but_its_notes(width, height, monkeypatc
     left = [line for line in (*window.scrolled, *window.lines) if line.strip()]
     assert " ".join(" ".join(left).split()) == f"{'a server said no ' * 8}at last"
     assert not window.is_hidden
+
+
+def test_a_line_of_a_log_names_the_first_of_many_models():
+    stream = Stream()
+    painter = PlainPainter(stream)
+    painter.update(a_crowd())
+    (line,) = [line for line in stream.getvalue().splitlines() if "in flight" in line]
+    assert line.count("in flight") == 8
+    assert line.endswith(", down · and 22 more models")
 
 
 @pytest.fixture(scope="module")
