@@ -1,0 +1,255 @@
+"""Do judges favour their own answers, or those of their family?
+
+A judge that is also a candidate may prefer its own answers because they are good. What the other
+judges make of the same models tells the two apart: all judges are fitted together, each with its
+own sharpness and its own favour (`orchestrator.statistics.judge_aware`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from orchestrator.clusters import CLUSTER, prompt_words
+from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.summary import Analysis
+from orchestrator.errors import UsageError
+from orchestrator.settings import Settings
+from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
+from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware
+from orchestrator.statistics.ratings import holm, rate
+from orchestrator.statistics.results import Interval
+from orchestrator.statistics.trust import no_ranking
+from orchestrator.summaries._points import source_of
+from orchestrator.summaries._preferences import SOFT, Preferences, judged_rows, preferences
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, untrusted, with_interval
+
+Floats = NDArray[np.float64]
+
+_TRAITS: Final = ("itself", "its family")
+
+
+class Config(Settings):
+    """Settings of `self_preference`."""
+
+    method: str | None = Field(
+        None, description="Name of a judging method with several judges. Default: the first."
+    )
+    families: dict[str, tuple[str, ...]] = Field(
+        {},
+        description="Families of models, such as those of one maker: name to models, judges "
+        "among them. A judge's own answers do not count for its family.",
+    )
+
+    @field_validator("families")
+    @classmethod
+    def _one_family(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        members = [model for family in value.values() for model in family]
+        twice = sorted({model for model in members if members.count(model) > 1})
+        if twice:
+            raise ValueError(f"a model has one family: {', '.join(twice)}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """All judgments of a method.
+
+    Attributes:
+        found: Its preferences.
+        judges: J names.
+        models: M names.
+        pairs: The same as numbers, with the traits `_TRAITS`.
+    """
+
+    found: Preferences
+    judges: tuple[str, ...]
+    models: tuple[str, ...]
+    pairs: JudgedPairs
+
+
+class SelfPreferenceAnalysis(Analysis[Config]):
+    """Favour of judges for themselves and their families, told apart from quality."""
+
+    cites = ("panickssery2024selfpreference", "chen2013crowdbt")
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The favours, then how sharply each judge tells models apart, then ratings without favour.
+
+        Raises:
+            UsageError: If no judge of a method with several judges is a candidate or of a family.
+        """
+        source = _source(context, self.config)
+        judged = _judged(context, source, self.config.families)
+        fit = fit_judge_aware(judged.pairs)
+        if fit is None:
+            raise UsageError(
+                f"{context.name}: favour and quality can't be told apart: fewer than two judges "
+                "have rows, there are too few models and judges for so many favours, models are "
+                "not connected by wins and losses, or judges and models decide every pair"
+            )
+        tables = [
+            _favours(judged, fit, context),
+            _sharpness(judged, fit, context),
+            _ratings(judged, fit, context),
+        ]
+        trust = context.trust.get(source.name, ())
+        warnings = {one.judge: no_ranking([one]) for one in trust if one.judge in judged.judges}
+        return [untrusted(table, warnings) for table in tables]
+
+
+def _source(context: Context, config: Config) -> Source:
+    if config.method is not None:
+        source = source_of(context, config.method)
+        if not is_judging(source.method) or len(source.method.judges) < 2:
+            raise UsageError(f"{context.name}: {source.name!r} does not have several judges")
+        return source
+    for source in context.sources:
+        if is_judging(source.method) and len(source.method.judges) > 1:
+            return source
+    raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
+
+
+def _judged(context: Context, source: Source, families: Mapping[str, tuple[str, ...]]) -> _Judged:
+    found = preferences(judged_rows(context, source))
+    rows = found.rows
+    if rows.is_empty():
+        raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
+    judges = tuple(sorted(rows["judge"].unique().to_list()))
+    models = found.models()
+    family = {model: name for name, members in families.items() for model in members}
+    traits = np.zeros((len(judges), len(models), len(_TRAITS)))
+    for j, judge in enumerate(judges):
+        for m, model in enumerate(models):
+            same = model != judge and family.get(judge) is not None
+            traits[j, m] = (model == judge, same and family.get(model) == family[judge])
+    if not traits.any():
+        raise UsageError(
+            f"{context.name}: no judge of {source.name!r} is a candidate, or has a candidate in "
+            "its family; name 'families', or let a judge answer too"
+        )
+    places = {model: at for at, model in enumerate(models)}
+    first, second = (
+        rows[side].replace_strict(places, return_dtype=pl.Int64).to_numpy()
+        for side in ("model_a", "model_b")
+    )
+    who = {judge: at for at, judge in enumerate(judges)}
+    judge_of = rows["judge"].replace_strict(who, return_dtype=pl.Int64).to_numpy()
+    prompts = rows[CLUSTER].rank("dense").cast(pl.Int64).to_numpy() - 1
+    soft = np.clip(found.values(SOFT), 0.0, 1.0)
+    return _Judged(
+        found, judges, models, JudgedPairs(prompts, judge_of, first, second, soft, traits)
+    )
+
+
+def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
+    """The favour of each judge for itself and for its family."""
+    level, pairs = context.confidence_level, judged.pairs
+    known = [(j, k) for j, k in np.argwhere(np.isfinite(fit.favours)).tolist()]
+    adjusted = holm(np.array([fit.p_value(j, k) for j, k in known]))
+    lines: list[list[Cell]] = []
+    for (j, k), p in zip(known, adjusted, strict=True):
+        has = pairs.traits[j, :, k]
+        side = has[pairs.first] - has[pairs.second]
+        of_side = np.where(side > 0, pairs.preference, 1.0 - pairs.preference)
+        mine, others = (
+            of_side[(side != 0.0) & who] for who in (pairs.judge == j, pairs.judge != j)
+        )
+        interval = fit.favour_interval(j, k, level)
+        lines.append(
+            [
+                judged.judges[j],
+                _TRAITS[k],
+                len(mine),
+                float(mine.mean()),
+                float(others.mean()) if len(others) else None,
+                with_interval(float(fit.favours[j, k]), interval),
+                _chance(float(fit.favours[j, k]), interval),
+                None if np.isnan(p) else float(p),
+            ]
+        )
+    columns = (
+        Column("judge"),
+        Column("favour for"),
+        Column("pairs", "count"),
+        Column("its preference", "percent"),
+        Column("of the others", "percent"),
+        Column("favour", "signed", 2),
+        Column("against an equal answer", "percent"),
+        Column("p", "p"),
+    )
+    notes = [
+        "favour: log-odds by which the judge prefers these answers beyond their quality, which the "
+        "other judges tell; against an equal answer: the same as a probability, 50 % is none",
+        "p: of no favour, Holm over this table; intervals over prompts, each for itself",
+        "its preference and of the others: mean preference on these pairs; they differ also where "
+        "a judge is only sharper than the others",
+        "if all judges favour the same answers, this cannot be seen",
+    ]
+    basis = f"{len(pairs.judge):,} judgments · {prompt_words(judged.found.rows)}"
+    title = "Judges' favour for their own answers"
+    return make_table("self_preference", title, columns, lines, basis=basis, notes=notes)
+
+
+def _chance(value: float, interval: Interval | None) -> Measured:
+    def shown(odds: float) -> float:
+        return float(1.0 / (1.0 + np.exp(-odds)))
+
+    if interval is None:
+        return Measured(shown(value), why="no interval from fewer than two prompts")
+    return Measured(shown(value), shown(interval.low), shown(interval.high))
+
+
+def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
+    """How sharply each judge tells the models apart."""
+    lines: list[list[Cell]] = []
+    for j, judge in enumerate(judged.judges):
+        interval = fit.discrimination_interval(j, context.confidence_level)
+        n = int((judged.pairs.judge == j).sum())
+        lines.append([judge, n, with_interval(float(fit.discriminations[j]), interval)])
+    columns = (
+        Column("judge"),
+        Column("judgments", "count"),
+        Column("discrimination", "number", 2),
+    )
+    notes = [
+        "discrimination: factor of the models' differences in this judge's preferences, mean 1 "
+        "over the judges; 0: it tells no model apart, below 0: it sees the opposite order"
+    ]
+    title = "Sharpness of the judges"
+    return make_table("self_preference.judges", title, columns, lines, notes=notes)
+
+
+def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
+    """Ratings by all judges, as they stand and without favour."""
+    plain = rate(
+        judged.found.sides().sums(judged.found.values(SOFT)),
+        judged.models,
+        confidence_level=context.confidence_level,
+        n_resamples=context.n_resamples,
+        rng=context.rng(),
+    )
+    lines: list[list[Cell]] = []
+    for m in np.argsort(-fit.strengths, kind="stable"):
+        interval = fit.strength_interval(int(m), context.confidence_level)
+        bounds = (None, None) if interval is None else (interval.low, interval.high)
+        low, high = (None if bound is None else ELO_MEAN + ELO_SCALE * bound for bound in bounds)
+        lines.append(
+            [
+                judged.models[m],
+                Measured(float(plain.values[m]), float(plain.low[m]), float(plain.high[m])),
+                Measured(ELO_MEAN + ELO_SCALE * float(fit.strengths[m]), low, high),
+            ]
+        )
+    columns = (Column("model"), Column("pooled", "rating"), Column("without favour", "rating"))
+    notes = [
+        "pooled: Bradley-Terry of all judges' preferences; without favour: by judges of unequal "
+        "sharpness and with their favours taken out, on the scale of a judge of discrimination 1"
+    ]
+    title = "Ratings with and without the judges' favour"
+    return make_table("self_preference.ratings", title, columns, lines, notes=notes)

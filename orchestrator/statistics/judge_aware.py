@@ -1,0 +1,306 @@
+"""Bradley-Terry for several judges, each of its own sharpness, who may favour some models.
+
+    logit P_j(first beats second) = a_j (strength_first - strength_second) + sum_k g_jk z_k
+
+a_j is judge j's discrimination, with mean 1 over the judges. z_k is 1 where the first answer has a
+trait for the judge (it is the judge's own, or of its family) and the second has not, -1 the other
+way round, else 0; g_jk is the judge's favour in log-odds. The favour of a judge that is also a
+candidate is identified by the other judges' view of the same models. Sources: Chen, Bennett,
+Collins-Thompson and Horvitz 2013 (doi:10.1145/2433396.2433420) for judges of unequal quality;
+Panickssery, Bowman and Feng 2024 (arXiv 2404.13076) for self-preference.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.bradley_terry import fit_bradley_terry
+from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
+from orchestrator.statistics.results import Interval
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MAX_STEPS: Final = 200
+_MAX_HALVINGS: Final = 30
+_SETTLED: Final = 1e-9
+_ROUNDING: Final = 1e-13
+_RUNAWAY: Final = 40.0
+_MAX_STEP: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPairs:
+    """n judgments of M models by J judges.
+
+    Attributes:
+        prompts: Shape (n,), prompt or cluster of prompts, from 0 on.
+        judge: Shape (n,), index of the judge.
+        first: Shape (n,), index of one model.
+        second: Shape (n,), index of the other.
+        preference: Shape (n,), P(first is better) in [0, 1], a tie as 0.5.
+        traits: Shape (J, M, K), 1 where a model has trait k in the eyes of a judge, else 0.
+    """
+
+    prompts: Ints
+    judge: Ints
+    first: Ints
+    second: Ints
+    preference: Floats
+    traits: Floats
+
+    def __post_init__(self) -> None:
+        if not np.all((self.preference >= 0.0) & (self.preference <= 1.0)):
+            raise StatisticsError("preferences must be in [0, 1]; drop failed judgments")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAwareFit:
+    """Strengths, discriminations and favours of greatest likelihood.
+
+    Attributes:
+        strengths: Shape (M,), natural log, mean 0.
+        discriminations: Shape (J,), mean 1.
+        favours: Shape (J, K), log-odds; nan where a judge has no pair in which a trait differs.
+        strength_errors: Shape (M,), standard errors over prompts.
+        discrimination_errors: Shape (J,).
+        favour_errors: Shape (J, K).
+        dof: Degrees of freedom of the errors; 0 for fewer than two prompts.
+    """
+
+    strengths: Floats
+    discriminations: Floats
+    favours: Floats
+    strength_errors: Floats
+    discrimination_errors: Floats
+    favour_errors: Floats
+    dof: float
+
+    def favour_interval(self, judge: int, trait: int, level: float) -> Interval | None:
+        """The interval of a favour in log-odds; None where there is none."""
+        value, error = float(self.favours[judge, trait]), float(self.favour_errors[judge, trait])
+        return self._around(value, error, level)
+
+    def discrimination_interval(self, judge: int, level: float) -> Interval | None:
+        """The interval of a judge's discrimination; None where there is none."""
+        value, error = self.discriminations[judge], self.discrimination_errors[judge]
+        return self._around(float(value), float(error), level)
+
+    def strength_interval(self, model: int, level: float) -> Interval | None:
+        """The interval of a strength; None where there is none."""
+        return self._around(float(self.strengths[model]), float(self.strength_errors[model]), level)
+
+    def p_value(self, judge: int, trait: int) -> float:
+        """Two-sided, of no favour; nan where there is none."""
+        value, error = float(self.favours[judge, trait]), float(self.favour_errors[judge, trait])
+        if not (self.dof > 0 and error > 0):
+            return math.nan
+        return float(2.0 * scipy.special.stdtr(self.dof, -abs(value) / error))
+
+    def _around(self, value: float, error: float, level: float) -> Interval | None:
+        if not (self.dof > 0 and math.isfinite(error)):
+            return None
+        reach = float(scipy.special.stdtrit(self.dof, 0.5 + 0.5 * level)) * error
+        return Interval(value - reach, value + reach, level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Judgments summed by judge and pair of models: the log-odds are the same within a cell.
+
+    Attributes:
+        judge, first, second: Shape (C,).
+        wins, counts: Shape (C,).
+        traits: Shape (C, F), columns of the favours that are fitted.
+        n_models: M.
+        n_judges: J.
+    """
+
+    judge: Ints
+    first: Ints
+    second: Ints
+    wins: Floats
+    counts: Floats
+    traits: Floats
+    n_models: int
+    n_judges: int
+
+    def log_odds(self, at: Floats) -> Floats:
+        """Shape (C,), at strengths, discriminations and favours."""
+        m, j = self.n_models, self.n_judges
+        gaps = at[self.first] - at[self.second]
+        result: Floats = at[m : m + j][self.judge] * gaps + self.traits @ at[m + j :]
+        return result
+
+    def slopes(self, at: Floats) -> Floats:
+        """Derivatives of the log-odds by all parameters, shape (C, M + J + F)."""
+        m, j, rows = self.n_models, self.n_judges, np.arange(len(self.judge))
+        result = np.zeros((len(rows), m + j))
+        sharp = at[m : m + j][self.judge]
+        result[rows, self.first] = sharp
+        result[rows, self.second] = -sharp
+        result[rows, m + self.judge] = at[self.first] - at[self.second]
+        return np.hstack([result, self.traits])
+
+    def loss(self, at: Floats) -> float:
+        """Negative log-likelihood."""
+        odds = self.log_odds(at)
+        return float((self.counts * np.logaddexp(0.0, odds) - self.wins * odds).sum())
+
+    def curvature(self, surplus: Floats) -> Floats:
+        """What the second derivatives of the log-odds add to the information."""
+        m = self.n_models
+        size = m + self.n_judges + self.traits.shape[1]
+        result = np.zeros((size, size))
+        np.add.at(result, (self.first, m + self.judge), surplus)
+        np.add.at(result, (self.second, m + self.judge), -surplus)
+        total: Floats = result + result.T
+        return total
+
+
+def fit_judge_aware(pairs: JudgedPairs) -> JudgeAwareFit | None:
+    """Return the fit of greatest likelihood; None where there is none.
+
+    There is none for fewer than two judges, where models are not connected by wins and losses,
+    where there are too few models and judges to tell favour from quality (J (M - 1) differences for
+    M - 1 strengths, J - 1 discriminations and the favours), or where these decide every pair.
+    """
+    n_judges, n_models, n_traits = pairs.traits.shape
+    seen = np.unique(pairs.judge)
+    if len(seen) < 2:
+        return None
+    cells, cell_of, fitted = _cells(pairs)
+    wins = np.zeros((n_models, n_models))
+    np.add.at(wins, (cells.first, cells.second), cells.wins)
+    np.add.at(wins, (cells.second, cells.first), cells.counts - cells.wins)
+    pooled = fit_bradley_terry(wins[None])
+    if not pooled.anchored.all():
+        return None
+    start = np.concatenate([pooled.strengths[0], np.ones(n_judges), np.zeros(len(fitted))])
+    # All but the shift of the strengths and the scale of the judges must be told by the data: each
+    # judge gives M - 1 differences, for strengths, discriminations and favours together.
+    if np.linalg.matrix_rank(cells.slopes(start)) < len(start) - 2:
+        return None
+    found = _maximum(cells, start)
+    if found is None:
+        return None
+    errors, dof = _errors(pairs, cells, cell_of, found)
+    begin = n_models + n_judges
+    favours, favour_errors = np.full((2, n_judges, n_traits), np.nan)
+    for place, (judge, trait) in enumerate(fitted):
+        favours[judge, trait] = found[begin + place]
+        favour_errors[judge, trait] = errors[begin + place]
+    return JudgeAwareFit(
+        found[:n_models] - found[:n_models].mean(),
+        found[n_models:begin],
+        favours,
+        errors[:n_models],
+        errors[n_models:begin],
+        favour_errors,
+        dof,
+    )
+
+
+def _cells(pairs: JudgedPairs) -> tuple[_Cells, Ints, list[tuple[int, int]]]:
+    """Sums by judge and pair, the cell of each judgment, and the favours that are fitted."""
+    n_judges, n_models, n_traits = pairs.traits.shape
+    swap = pairs.first > pairs.second
+    low, high = np.where(swap, (pairs.second, pairs.first), (pairs.first, pairs.second))
+    code = (pairs.judge * n_models + low) * n_models + high
+    known, cell_of = np.unique(code, return_inverse=True)
+    judge, both = np.divmod(known, n_models**2)
+    first, second = np.divmod(both, n_models)
+    won = np.where(swap, 1.0 - pairs.preference, pairs.preference)
+    wins = np.bincount(cell_of, won).astype(np.float64)
+    counts = np.bincount(cell_of).astype(np.float64)
+    columns, fitted = [], []
+    for who in range(n_judges):
+        for trait in range(n_traits):
+            has = pairs.traits[who, :, trait]
+            column = np.where(judge == who, has[first] - has[second], 0.0)
+            if column.any():
+                columns.append(column)
+                fitted.append((who, trait))
+    traits = np.column_stack(columns) if columns else np.empty((len(known), 0))
+    cells = _Cells(judge, first, second, wins, counts, traits, n_models, n_judges)
+    return cells, cell_of.astype(np.int64), fitted
+
+
+def _maximum(cells: _Cells, start: Floats) -> Floats | None:
+    """Newton's steps, halved where needed, from a start; None where they do not settle.
+
+    Away from the maximum, where the observed information may be indefinite, Fisher's takes its
+    place.
+    """
+    at = start
+    for _ in range(_MAX_STEPS):
+        chance = scipy.special.expit(cells.log_odds(at))
+        slopes = cells.slopes(at)
+        slope = (cells.wins - cells.counts * chance) @ slopes
+        weights = cells.counts * chance * (1.0 - chance)
+        expected = _grounded(slopes.T @ (weights[:, None] * slopes), cells)
+        observed = expected - cells.curvature(cells.wins - cells.counts * chance)
+        is_bowl = bool(np.linalg.eigvalsh(observed)[0] > 0.0)
+        try:
+            step = np.linalg.solve(observed if is_bowl else expected, slope)
+        except np.linalg.LinAlgError:
+            return None
+        size = float(np.abs(step).max())
+        step *= min(1.0, _MAX_STEP / max(size, _MAX_STEP))
+        # Near the optimum a step gains less than sums of so many numbers can tell.
+        allowed, length = cells.loss(at) * (1.0 + _ROUNDING), 1.0
+        for _ in range(_MAX_HALVINGS):
+            if cells.loss(at + length * step) <= allowed:
+                break
+            length *= 0.5
+        moved = _scaled(at + length * step, cells)
+        if moved is None or not np.abs(cells.log_odds(moved)).max() < _RUNAWAY:
+            return None
+        at = moved
+        if size <= _SETTLED:
+            return at
+    return None
+
+
+def _scaled(at: Floats, cells: _Cells) -> Floats | None:
+    """The same log-odds with discriminations of mean 1; None where their mean is not above 0."""
+    m, j = cells.n_models, cells.n_judges
+    mean = float(at[m : m + j].mean())
+    if not mean > 0.0:
+        return None
+    return np.concatenate([at[:m] * mean, at[m : m + j] / mean, at[m + j :]])
+
+
+def _grounded(information: Floats, cells: _Cells) -> Floats:
+    """The matrix with the shift of the strengths and the scale of the judges fixed."""
+    m, j = cells.n_models, cells.n_judges
+    result = information.copy()
+    scale = max(float(np.trace(information)) / len(information), 1e-300)
+    result[:m, :m] += scale / m
+    result[m : m + j, m : m + j] += scale / j
+    return result
+
+
+def _errors(pairs: JudgedPairs, cells: _Cells, cell_of: Ints, at: Floats) -> tuple[Floats, float]:
+    """Prompt-clustered sandwich errors, and their degrees of freedom."""
+    chance = scipy.special.expit(cells.log_odds(at))
+    slopes = cells.slopes(at)
+    weights = cells.counts * chance * (1.0 - chance)
+    information = slopes.T @ (weights[:, None] * slopes)
+    information -= cells.curvature(cells.wins - cells.counts * chance)
+    bread = np.linalg.inv(_grounded(information, cells))
+    swap = pairs.first > pairs.second
+    won = np.where(swap, 1.0 - pairs.preference, pairs.preference)
+    n_prompts, n_cells = int(pairs.prompts.max()) + 1, len(cells.judge)
+    place = pairs.prompts * n_cells + cell_of
+    surplus = np.bincount(place, won - chance[cell_of], minlength=n_prompts * n_cells)
+    moves = surplus.reshape(n_prompts, n_cells) @ slopes @ bread
+    sizes = np.bincount(pairs.prompts, minlength=n_prompts).astype(np.float64)[:, None]
+    dof = float(degrees_of_freedom(sizes)[0])
+    errors = np.linalg.norm(moves, axis=0) * math.sqrt(float(variance_factor(sizes)[0]))
+    return np.where(dof > 0, errors, np.nan), dof

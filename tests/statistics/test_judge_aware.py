@@ -1,0 +1,108 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.judge_aware import JudgedPairs, fit_judge_aware
+
+SHARP = np.array([1.5, 0.5])
+STRENGTHS = np.array([0.6, 0.0, -0.6])
+
+
+def drawn(favour=0.7, noise=0.3, n_prompts=60, seed=0, sharp=SHARP):
+    """Judge 0 is model 0 and favours it; judge 1 is no candidate."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(combinations(range(3), 2)))
+    first, second = np.tile(pairs.T, n_prompts * 2)
+    judge = np.tile(np.repeat([0, 1], 3), n_prompts)
+    prompts = np.repeat(np.arange(n_prompts), 6)
+    odds = sharp[judge] * (STRENGTHS[first] - STRENGTHS[second])
+    odds += favour * ((judge == 0) & (first == 0)) + noise * rng.normal(size=len(odds))
+    traits = np.zeros((2, 3, 1))
+    traits[0, 0, 0] = 1.0
+    return JudgedPairs(prompts, judge, first, second, scipy.special.expit(odds), traits)
+
+
+def changed(pairs, **fields):
+    return JudgedPairs(**{name: fields.get(name, getattr(pairs, name)) for name in pairs.__slots__})
+
+
+def fitted(pairs):
+    fit = fit_judge_aware(pairs)
+    assert fit is not None
+    return fit
+
+
+def test_without_noise_it_finds_what_made_the_preferences():
+    fit = fitted(drawn(noise=0.0))
+    # On the scale of mean discrimination 1, which these have.
+    assert fit.strengths == pytest.approx(STRENGTHS, abs=1e-7)
+    assert fit.discriminations == pytest.approx(SHARP, abs=1e-7)
+    assert fit.favours[0, 0] == pytest.approx(0.7, abs=1e-7)
+    assert np.isnan(fit.favours[1, 0])
+
+
+def test_it_has_the_greatest_likelihood():
+    pairs = drawn(noise=1.0)
+    fit = fitted(pairs)
+
+    def loss(x):
+        theta, a, favour = np.array([0.0, x[0], x[1]]), np.array([x[2], 2.0 - x[2]]), x[3]
+        own = (pairs.judge == 0) * ((pairs.first == 0) * 1.0 - (pairs.second == 0))
+        odds = a[pairs.judge] * (theta[pairs.first] - theta[pairs.second]) + favour * own
+        return float((np.logaddexp(0.0, odds) - pairs.preference * odds).sum())
+
+    best = scipy.optimize.minimize(loss, [0.0, 0.0, 1.0, 0.0], method="BFGS", tol=1e-10).x
+    assert np.diff(fit.strengths) == pytest.approx([best[0], best[1] - best[0]], abs=1e-4)
+    assert fit.discriminations[0] == pytest.approx(best[2], abs=1e-4)
+    assert fit.favours[0, 0] == pytest.approx(best[3], abs=1e-4)
+
+
+def test_a_sharper_judge_is_not_taken_for_one_that_favours_itself():
+    fit = fitted(drawn(favour=0.0, n_prompts=200))
+    interval = fit.favour_interval(0, 0, 0.99)
+    assert interval is not None
+    assert interval.contains(0.0)
+    favoured = fitted(drawn(favour=0.7, n_prompts=200))
+    assert favoured.p_value(0, 0) < 1e-6
+
+
+def test_a_judge_who_sees_the_opposite_has_a_discrimination_below_zero():
+    fit = fitted(drawn(sharp=np.array([2.5, -0.5])))
+    assert fit.discriminations[1] < 0 < fit.discriminations[0]
+
+
+def test_the_side_of_an_answer_does_not_matter():
+    pairs = drawn()
+    flip = np.random.default_rng(1).random(len(pairs.first)) < 0.5
+    other = changed(
+        pairs,
+        first=np.where(flip, pairs.second, pairs.first),
+        second=np.where(flip, pairs.first, pairs.second),
+        preference=np.where(flip, 1.0 - pairs.preference, pairs.preference),
+    )
+    one, two = fitted(pairs), fitted(other)
+    assert two.strengths == pytest.approx(one.strengths, abs=1e-8)
+    assert two.favour_errors[0, 0] == pytest.approx(one.favour_errors[0, 0], abs=1e-8)
+
+
+def test_prompts_that_repeat_themselves_say_no_more():
+    pairs = drawn()
+    fields = ("prompts", "judge", "first", "second", "preference")
+    twice = {name: np.tile(getattr(pairs, name), 2) for name in fields}
+    one, two = fitted(pairs), fitted(changed(pairs, **twice))
+    assert two.favour_errors[0, 0] == pytest.approx(one.favour_errors[0, 0], rel=1e-6)
+
+
+def test_one_judge_alone_has_no_fit():
+    pairs = drawn()
+    alone = pairs.judge == 0
+    fields = ("prompts", "judge", "first", "second", "preference")
+    assert fit_judge_aware(changed(pairs, **{n: getattr(pairs, n)[alone] for n in fields})) is None
+
+
+def test_what_was_not_judged_is_refused():
+    with pytest.raises(StatisticsError, match="drop failed"):
+        changed(drawn(), preference=np.full(360, np.nan))
