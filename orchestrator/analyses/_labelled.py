@@ -63,7 +63,8 @@ class LabelledRows:
     """What was judged, with the labels that there are.
 
     Attributes:
-        frame: Columns of `_SHAPE`, of pairs also first and second; `of` is the model, or the pair.
+        frame: Columns of `_SHAPE`, and prompt (a number from 0 on); of pairs also first and second.
+            `of` is the model, or the pair.
         is_pairs: Whether scores are preferences in [0, 1].
         source: Name of the method, with its column.
         notes: About labels that were left out.
@@ -80,8 +81,7 @@ class LabelledRows:
 
     def columns(self, kept: pl.Expr | None = None) -> Labelled:
         """Those of the rows that are kept, all where that is left out; numbered as in `data`."""
-        numbered = self.frame.with_columns(prompt=pl.Series(codes(self.frame[CLUSTER])))
-        frame = numbered if kept is None else numbered.filter(kept)
+        frame = self.frame if kept is None else self.frame.filter(kept)
         score, label, chances = (
             frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label", "probability")
         )
@@ -220,4 +220,5 @@ def _joined(
         notes.append(f"{unused:,} labels are of answers that were not judged: left out")
     sides = ("first", "second") if is_pairs else ()
     frame = joined.select(*_SHAPE, *sides).sort("of", maintain_order=True)
+    frame = frame.with_columns(prompt=pl.Series(codes(frame[CLUSTER])))
     return LabelledRows(frame, is_pairs, source, tuple(notes))
