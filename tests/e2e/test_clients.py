@@ -126,6 +126,18 @@ def test_servers_are_launched_once_for_all_clients(tmp_path):
     assert all(shared[name].equals(frame) for name, frame in alone.items())
 
 
+def test_a_client_that_was_suspended_loses_its_items(tmp_path):
+    with fake_server(SLOW) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=120, limits={"max_in_flight": 2})
+        process = begun(recipe, tmp_path / "run", "--display", "plain")
+        clients_of(process)[0].suspend()
+        said = process.communicate(timeout=250)[1]
+        assert process.returncode == EXIT_COMPLETE, said
+        assert "was silent for too long: its items go to others" in " ".join(said.split())
+        assert run(recipe, tmp_path / "alone").returncode == EXIT_COMPLETE
+    assert files(tmp_path / "run") == files(tmp_path / "alone")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

@@ -48,7 +48,7 @@ from orchestrator.runner.session.event_loop import Stop, run_to_end
 from orchestrator.runner.session.execute import Ended, Opened, make_fleet, open_plan, unwrapped
 from orchestrator.runner.session.leases import Leases
 from orchestrator.runner.session.steering import Interrupts
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, is_network_fs
 from orchestrator.store.clock import wall_ms
 
 _BLOCK: Final = 256
@@ -58,13 +58,21 @@ _LOOK_S: Final = 0.2
 _TELL_S: Final = 1.0
 # A client beats each second; one that was silent for so long has died, or hangs.
 _SILENT_S: Final = 30.0
+# Before its first beat it reads the recipe and the dataset.
+_STARTS_S: Final = 1800.0
 # Clients that replace others, for each that was asked for.
 _REPLACED: Final = 3
 _TAIL_BYTES: Final = 4000
 
 
-def check(prepared: Prepared, n: int, on: str) -> None:
+def check(prepared: Prepared, n: int, where: Path, on: str) -> None:
     """See that a run can be shared by clients.
+
+    Args:
+        prepared: The recipe.
+        n: Clients.
+        where: The run directory.
+        on: Machines that launched servers run on.
 
     Raises:
         UsageError: If it can't.
@@ -76,6 +84,8 @@ def check(prepared: Prepared, n: int, on: str) -> None:
         why = "`statistics.stop_when` needs the rows of all items in their order; remove it"
     elif any(value is not None for value in recipe.budget.model_dump().values()):
         why = "a `budget` bounds all clients together, which is not supported; remove it"
+    elif is_network_fs(where):
+        why = f"{where} is on a network file system, where processes cannot share a store"
     elif recipe.reuse:
         why = "outcomes of other runs are not copied by several clients; remove `reuse`"
     elif on != "local":
@@ -276,7 +286,7 @@ class _Clients:
             n_beats = beats.get(number, 0)
             if self._seen[number][0] != n_beats:
                 self._seen[number] = (n_beats, now)
-            is_silent = now - self._seen[number][1] > _SILENT_S
+            is_silent = now - self._seen[number][1] > (_SILENT_S if n_beats else _STARTS_S)
             if code is None and not is_silent:
                 continue
             self.leases.revoke(number)

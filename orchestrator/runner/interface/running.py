@@ -86,7 +86,7 @@ def run_prepared(
     """
     recipe = prepared.recipe
     if how.clients != 1:
-        _clients().check(prepared, how.clients, how.on)
+        _clients().check(prepared, how.clients, how.where, how.on)
     needed(recipe.log_to)
     with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
         # After the lock is gone: the command may read the run.
