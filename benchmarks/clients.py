@@ -9,6 +9,7 @@ a call costs once.
 """
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from typing import NamedTuple
 import _page
 import _runs
 import psutil
+
+_MOST_LOAD = 2.0
 
 
 class Cost(NamedTuple):
@@ -25,13 +28,11 @@ class Cost(NamedTuple):
         client_ms: Processor time of the command: clients, parent, and the merge at the end.
         server_ms: Processor time of the server.
         wall_ms: Time.
-        once_s: Time of a run of the small size.
     """
 
     client_ms: float
     server_ms: float
     wall_ms: float
-    once_s: float
 
 
 def server_s() -> float:
@@ -58,8 +59,12 @@ def measure(sizes: tuple[int, int], n_clients: int) -> Cost:
         (large.cpu_s - small.cpu_s) / n * 1e3,
         (served_large - served_small) / n * 1e3,
         (large.wall_s - small.wall_s) / n * 1e3,
-        small.wall_s,
     )
+
+
+def rate(cost: Cost, one: Cost) -> str:
+    """Requests a second, and how many times those of the first row."""
+    return f"{1 / cost.wall_ms * 1e3:,.0f} | {one.wall_ms / cost.wall_ms:.2f} |"
 
 
 def main() -> None:
@@ -70,12 +75,13 @@ def main() -> None:
     options = parser.parse_args()
     found = {n: measure(tuple(options.sizes), n) for n in options.clients}
     one = found[options.clients[0]]
+    # Rates mean something only where nothing else runs.
+    is_busy = os.getloadavg()[0] > _MOST_LOAD * (os.cpu_count() or 1)
     rows, bounds = [], []
     for n, cost in found.items():
         rows.append(
             f"| {n} | {cost.client_ms:.3f} | {cost.server_ms:.3f} | "
-            f"{1 / cost.wall_ms * 1e3:,.0f} | "
-            f"{one.wall_ms / cost.wall_ms:.2f} | {cost.once_s:.1f} |"
+            + ("- | - |" if is_busy else rate(cost, one))
         )
         if n > 1:
             alone = max(one.client_ms, one.server_ms)
@@ -90,10 +96,11 @@ def main() -> None:
         "",
         f"Judgments of one token, {options.sizes[0]:,} and {options.sizes[1]:,} of them, by a "
         "server that answers at once. Processor times include the merge and the start of each "
-        "process's share; the bound follows from them.",
+        "process's share; the bound follows from them. Rates are left out where other "
+        "processes keep the machine busy.",
         "",
-        "| clients | clients' CPU, ms | server's CPU, ms | requests/s | times one | s, small run |",
-        "| --: | --: | --: | --: | --: | --: |",
+        "| clients | clients' CPU, ms | server's CPU, ms | requests/s | times one |",
+        "| --: | --: | --: | --: | --: |",
         *rows,
         "",
         " ".join(bounds),

@@ -32,7 +32,7 @@ from orchestrator.store.entries import (
     spent_on,
 )
 from orchestrator.store.filesystem import is_network_fs
-from orchestrator.store.held import Held, Recent
+from orchestrator.store.held import Held, KeyFilter, Recent, known_keys
 from orchestrator.store.interning import Names, Servers
 from orchestrator.store.lending import Lent
 from orchestrator.store.owner import Check
@@ -140,6 +140,10 @@ class Store:
         """
         found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
+
+    def known_keys(self) -> KeyFilter:
+        """The keys of committed outcomes, of a store that nobody writes any more."""
+        return known_keys(self._query)
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
         """The outcomes that are held of several keys."""

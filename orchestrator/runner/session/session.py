@@ -344,7 +344,8 @@ class Session:
         # A method may say of single rows that they failed.
         cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
         self._stages.ended(end.position, failed=cause is not None)
-        self._board.ended(end.position, part, end.rows)
+        if self._w.sharing is None:
+            self._board.ended(end.position, part, end.rows)
         if cause is not None:
             self._n_failed += 1
             self._failures[cause] = self._failures.get(cause, 0) + 1
@@ -402,7 +403,8 @@ class Session:
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._w.core.paused,
-            rankings=self._board.rankings(self._loop.time()),
+            # Of all items only: what one client of several has seen would mislead.
+            rankings=self._board.rankings(self._loop.time()) if self._w.sharing is None else (),
             money=self._w.budget.money,
         )
 

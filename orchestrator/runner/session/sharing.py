@@ -50,7 +50,9 @@ class Sharing:
         self._n_per_item = n_per_item
         self._stack = contextlib.ExitStack()
         self._base = self._stack.enter_context(Store.open(run_dir / STORE_NAME, read_only=True))
-        self._earlier: dict[int, Store] = {}
+        # Stores that nobody writes meanwhile, so that a key which they lack costs no query.
+        self._others = [(self._base, self._base.known_keys())]
+        self._read: set[int] = set()
         # Blocks that were begun: how many of their units have not ended.
         self._left: dict[Block, int] = {}
         self.look()
@@ -101,16 +103,14 @@ class Sharing:
 
     def find(self, key: bytes) -> Outcome | Failure | None:
         """What the run held before, or a client that had one of these blocks."""
-        found = self._base.get(key)
-        for store in self._earlier.values():
-            if found is not None:
-                break
-            found = store.get(key)
-        return found
+        for store, known in self._others:
+            if key in known and (found := store.get(key)) is not None:
+                return found
+        return None
 
     def server(self, key: bytes) -> int:
         """Number of the server that gave such an outcome; 0 where it is not known."""
-        for store in (self._base, *self._earlier.values()):
+        for store, _ in self._others:
             origin = store.origin(key)
             if origin is not None:
                 return origin.server
@@ -126,6 +126,7 @@ class Sharing:
 
     def _read_also(self, client: int) -> None:
         path = self._folder / str(client) / STORE_NAME
-        if client not in self._earlier and path.exists():
-            opened = Store.open(path, read_only=True)
-            self._earlier[client] = self._stack.enter_context(opened)
+        if client not in self._read and path.exists():
+            self._read.add(client)
+            store = self._stack.enter_context(Store.open(path, read_only=True))
+            self._others.append((store, store.known_keys()))
