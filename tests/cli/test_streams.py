@@ -50,10 +50,10 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **changes}
 
 
-def at_terminal(folder: Path, width: int, *arguments: str, **changes: str) -> str:
-    """Return the output of the command at a terminal so many columns wide."""
+def at_terminal(folder: Path, width: int, *arguments: str, height: int = 40, **changes: str) -> str:
+    """Return the output of the command at a terminal so many columns wide and lines high."""
     leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     process = subprocess.Popen(
         [*ENTRY, *arguments], cwd=folder, env=environment(**changes),
         stdin=follower, stdout=follower, stderr=follower,
@@ -81,6 +81,13 @@ def at_terminal(folder: Path, width: int, *arguments: str, **changes: str) -> st
 def test_nothing_is_wider_than_the_terminal(made, width, arguments):
     for line in STYLE.sub("", at_terminal(made, width, *arguments)).split("\n"):
         assert cell_len(line) <= width, line
+
+
+@pytest.mark.parametrize("height", [24, 30])
+@pytest.mark.parametrize("arguments", [("report", "run"), ("plan", "wide.yaml")])
+def test_the_first_screen_and_the_plan_leave_a_line_for_the_prompt(made, height, arguments):
+    shown = at_terminal(made, 80, *arguments, height=height)
+    assert len(shown.removesuffix("\n").split("\n")) < height, shown
 
 
 def test_no_colour_where_none_is_wished(made):
