@@ -14,7 +14,6 @@ from orchestrator import numbers
 from orchestrator.report.brief import Brief
 from orchestrator.report.generic import generic_table
 from orchestrator.report.page import (
-    ACCENT,
     BAD,
     DOUBTFUL,
     FAINT,
@@ -25,7 +24,7 @@ from orchestrator.report.page import (
     paged,
 )
 from orchestrator.report.phrases import Name, Phrase, phrase
-from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.picture import Bounds, make_axis, picture_of
 from orchestrator.report.questions import Check, Question, Standing
 from orchestrator.tables import Table
 
@@ -311,7 +310,7 @@ class _Shown:
             cells: list[RenderableType] = [page.cell(one.rank)] if ranks else []
             cells += [page.cell(names[one.model], HEADING), page.cell(one.shown)]
             cells += [page.data(one.bounds)] if bounds else []
-            return [*cells, _drawn(page, axis, one)] if axis is not None else cells
+            return [*cells, picture_of(page, axis, _bounds(one))] if axis is not None else cells
 
         if len(standings) <= most:
             return page.table(columns, map(row, standings))
@@ -351,10 +350,5 @@ def _counted(question: Question) -> Phrase:
     return phrase(f"{counts} pairs of models can be told apart.")
 
 
-def _drawn(page: Page, axis: Axis, one: Standing) -> Text:
-    bounds = Bounds(one.value, one.low, one.high, one.low_open, one.high_open)
-    left, point, right = axis.draw(bounds, page.glyphs)
-    picture = Text(no_wrap=True, overflow="crop")
-    for text, style in ((left, ACCENT), (point, f"{HEADING} {ACCENT}"), (right, ACCENT)):
-        picture.append(text, style)
-    return picture
+def _bounds(one: Standing) -> Bounds:
+    return Bounds(one.value, one.low, one.high, one.low_open, one.high_open)

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.report.page import Glyphs
+from rich.text import Text
+
+from orchestrator.report.page import ACCENT, HEADING, Glyphs, Page
 
 # Steps between the axis' labels, times a power of ten.
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
@@ -118,3 +120,12 @@ def make_axis(
     # A little room at both ends, so that no interval seems to be cut off by the frame.
     margin = 0.02 * (high - low)
     return Axis(low - margin, high + margin, width, step)
+
+
+def picture_of(page: Page, axis: Axis, bounds: Bounds) -> Text:
+    """Draw a number and its interval on an axis."""
+    left, point, right = axis.draw(bounds, page.glyphs)
+    picture = Text(no_wrap=True, overflow="crop")
+    for text, style in ((left, ACCENT), (point, f"{HEADING} {ACCENT}"), (right, ACCENT)):
+        picture.append(text, style)
+    return picture

@@ -14,7 +14,6 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.report.calls import faults, listing, run_summary, runs, status
 from orchestrator.report.page import (
-    ACCENT,
     BAD,
     DOUBTFUL,
     FAINT,
@@ -24,7 +23,7 @@ from orchestrator.report.page import (
     Page,
     paged,
 )
-from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.picture import Bounds, make_axis, picture_of
 from orchestrator.report.plan_text import plan_table
 from orchestrator.report.probe import probe_tables
 from orchestrator.report.sections import categories, failures, judge_section, win_matrix
@@ -182,7 +181,7 @@ def _ratings(
     picture = _Field(
         Column("", "left", page.cell(axis.labels(), FAINT)),
         axis.width,
-        lambda model: _picture(page, axis, model),
+        lambda model: picture_of(page, axis, _bounds(model)),
     )
     if fits:
         fields.insert(4, picture)
@@ -239,11 +238,5 @@ def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> l
     return fields
 
 
-def _picture(page: Page, axis: Axis, model: ModelRating) -> Text:
-    bounds = Bounds(model.rating, model.low, model.high, model.low_open, model.high_open)
-    left, point, right = axis.draw(bounds, page.glyphs)
-    picture = Text(no_wrap=True, overflow="crop")
-    picture.append(left, ACCENT)
-    picture.append(point, f"{HEADING} {ACCENT}")
-    picture.append(right, ACCENT)
-    return picture
+def _bounds(model: ModelRating) -> Bounds:
+    return Bounds(model.rating, model.low, model.high, model.low_open, model.high_open)
