@@ -1,10 +1,12 @@
 """Measure the commands that read a large run: time, processor time and memory of each.
 
-    python benchmarks/commands.py [--sizes N …] [--keep DIR] [--write]
+    python benchmarks/commands.py [--sizes N …] [--methods KIND …] [--keep DIR] [--write]
 
 A run of N judgments is made against a fixed-reply server and each command is run on it, in a
 process of its own. `repair`, `gc` and `export` read the whole store and show their progress; every
-other command should take at most 5 s and 400 MB with a million outcomes.
+other command should take at most 5 s and 400 MB with a million outcomes. Then the commands that
+read results are run on N rows of each of the other methods (`_large.py`): `report` with nothing
+kept of earlier calls, then each command as it is from the second call on.
 """
 
 import argparse
@@ -20,11 +22,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import _large
 import _page
 import _runs
 
 MOST_S, MOST_MB = 5.0, 400.0
 _VIEW = "view"
+_KEPT = (".numbers", ".rankings")
 
 
 class Cost(NamedTuple):
@@ -66,6 +70,24 @@ def costs(folder: Path) -> Iterator[Cost]:
         cost = _cost(name, arguments, bounded=bounded)
         print(cost, file=sys.stderr)
         yield cost
+
+
+def costs_of_method(folder: Path, method: str, size: int) -> Iterator[Cost]:
+    """Yield what each command that reads results takes on so many rows of a method."""
+    run = _large.make(folder, method, size)
+    for name in _KEPT:
+        (run / "results" / name).unlink(missing_ok=True)
+    commands: dict[str, tuple[Sequence[str], bool]] = {
+        "report, first call": (("report", str(run)), False),
+        "report": (("report", str(run)), True),
+        "report --html": (("report", str(run), "--html", str(folder / "report.html")), True),
+        "compare": (("compare", str(run)), True),
+        _VIEW: ((_VIEW, str(run), "--port", "0"), True),
+    }
+    for name, (arguments, bounded) in commands.items():
+        cost = _cost(name, arguments, bounded=bounded)
+        print(method, cost, file=sys.stderr)
+        yield cost._replace(name=f"{method}: {name}")
 
 
 def _cost(name: str, arguments: Sequence[str], *, bounded: bool) -> Cost:
@@ -125,6 +147,8 @@ def main() -> None:
     """Make the runs, measure the commands, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000])
+    methods = ("pairwise_ranking", *_large.METHODS)
+    parser.add_argument("--methods", nargs="+", default=methods, choices=methods)
     parser.add_argument("--keep", type=Path, help="folder of runs, made where they are not there")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
@@ -133,13 +157,25 @@ def main() -> None:
     for size in options.sizes:
         with contextlib.ExitStack() as stack:
             root = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            folder = _made(root / str(size), size)
-            found = list(costs(folder))
-            page = (folder / "report.html").stat().st_size / 2**20
-        lines += [f"{size:,} outcomes; `report --html` writes {page:.1f} MB.", "", *_table(found)]
+            if "pairwise_ranking" in options.methods:
+                folder = _made(root / str(size), size)
+                found = list(costs(folder))
+                page = (folder / "report.html").stat().st_size / 2**20
+                said = f"{size:,} outcomes; `report --html` writes {page:.1f} MB."
+                lines += [said, "", *_table(found), ""]
+            others = [
+                cost
+                for method in _large.METHODS
+                if method in options.methods
+                for cost in costs_of_method(root / f"{method}-{size}", method, size)
+            ]
+            if others:
+                lines += [f"{size:,} rows of other methods:", "", *_table(others), ""]
     sizes = " ".join(str(size) for size in options.sizes)
     command = f"Command: `python benchmarks/commands.py --sizes {sizes}`"
-    text = "\n".join(["## Commands on a large run", "", *lines, "", f"{before}. {command}"])
+    if options.methods != methods:
+        command = f"{command[:-1]} --methods {' '.join(options.methods)}`"
+    text = "\n".join(["## Commands on a large run", "", *lines, f"{before}. {command}"])
     print(text)
     if options.write:
         _page.write_section("commands", text)
@@ -166,7 +202,7 @@ def _table(found: Sequence[Cost]) -> list[str]:
 
 def _verdict(cost: Cost) -> str:
     if not cost.bounded:
-        return "shows its progress"
+        return "first call" if "first call" in cost.name else "shows its progress"
     met = cost.wall_s <= MOST_S and cost.rss_mb <= MOST_MB
     return "met" if met else f"**missed** ({MOST_S:g} s, {MOST_MB:g} MB)"
 
