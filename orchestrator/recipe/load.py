@@ -137,6 +137,12 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
         if name in recipes:
             return recipes[name]
     what = "is a folder, not a recipe file" if given.is_dir() else "no such recipe"
+    folder = given.parent
+    files = sorted(file for file in folder.glob("*") if file.suffix in RECIPE_SUFFIXES)
+    # Another suffix or a slip in the path is nearer than what comes with this project.
+    near = difflib.get_close_matches(str(given), map(str, files), n=1, cutoff=0.8)
+    if near:
+        raise UsageError(f"{given}: {what}; did you mean {near[0]!r}?")
     raise UsageError(f"{given}: {what}{nearest(given.stem, recipes)}")
 
 

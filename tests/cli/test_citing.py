@@ -51,3 +51,11 @@ def test_a_run_without_a_ranking_cites_no_works_on_ratings(command, recipe):
     assert command("run", path, "--display", "none")[0] == 0
     out = command("cite", "made", "--format", "bibtex")[1]
     assert set(entries(out)) == {"selfeval-orchestrator"}
+
+
+def test_the_paragraph_names_labels_of_ones_own(command, recipe):
+    template = "{{ prompt }} {{ answer_a }} {{ answer_b }} First, Equal or Second?"
+    method = {"kind": "pairwise_ranking", "judges": ["judge"], "prompt": template}
+    path = recipe(methods=[{**method, "labels": ["First", "Equal", "Second"]}])
+    assert command("run", path, "--display", "none")[0] == 0
+    assert "; labels First, Equal, Second" in command("cite", "made")[1].replace("\n", " ")

@@ -46,3 +46,33 @@ def test_each_command_is_suggested_for_a_typo_in_its_name(command, name):
 
 def test_an_option_after_a_double_dash_is_no_option():
     assert _parser().parse_args(["run", "--", "--limt"]).recipe == "--limt"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("mine.yml", "mine.yaml"), ("mnie.yaml", "mine.yaml"), ("sub/mine.yml", "sub/mine.yaml")],
+)
+def test_a_recipe_that_lies_there_is_suggested(command, here, given, meant):
+    (here / "sub").mkdir()
+    for folder in (here, here / "sub"):
+        (folder / "mine.yaml").touch()
+    code, out, err = command("check", given)
+    assert (code, out) == (2, "")
+    assert f"{given}: no such recipe; did you mean {meant!r}?" in err
+
+
+def test_a_recipe_of_the_project_is_suggested_where_none_lies_there(command):
+    assert "did you mean 'pairwise_ranking'?" in command("check", "pairwise_rankin")[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("gtae", "gate"), ("runs/gtae", "runs/gate"), ("old/firs", "old/first")]
+)
+@pytest.mark.parametrize("name", ["report", "status", "cite", "pause"])
+def test_a_run_that_lies_there_is_suggested(command, here, name, given, meant):
+    for folder in ("runs/gate", "old/first"):
+        (here / folder).mkdir(parents=True)
+        (here / folder / "store.sqlite").touch()
+    code, out, err = command(name, given)
+    assert (code, out) == (2, "")
+    assert f"no run found at {given}; did you mean {meant!r}?" in err

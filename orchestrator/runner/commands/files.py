@@ -1,12 +1,15 @@
 """The commands that make files of a run: their options, and what they print."""
 
 import argparse
+import difflib
 import importlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from orchestrator.disk.paths import STORE_NAME
+from orchestrator.errors import RunDirectoryError
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
 from orchestrator.runner import api
@@ -14,9 +17,21 @@ from orchestrator.runner.commands.messages import Said
 
 
 def run_path(name: str) -> Path:
-    """A run by its folder, or by its name in runs/."""
+    """A run by its folder, or by its name in runs/.
+
+    Raises:
+        RunDirectoryError: If there is neither, with the nearest name.
+    """
     path = Path(name)
-    return path if path.exists() or not (api.RUNS / name).is_dir() else api.RUNS / name
+    if path.exists():
+        return path
+    if (api.RUNS / name).is_dir():
+        return api.RUNS / name
+    beside = {str(one.parent) for one in path.parent.glob(f"*/{STORE_NAME}")}
+    known = {*beside, *(one.parent.name for one in api.RUNS.glob(f"*/{STORE_NAME}"))}
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    advice = f"did you mean {near[0]!r}?" if near else "list runs with: orchestrator runs"
+    raise RunDirectoryError(f"no run found at {name}; {advice}")
 
 
 def say_of(run: Path, lines: Iterable[str]) -> None:

@@ -110,6 +110,8 @@ def _method(source: Source) -> str:
             shown = safe_line(value)
             fits = len(shown) <= _MAX_TEMPLATE
             parts.append(f"{name.replace('_', ' ')} {shown}" if fits else f"own {name}")
+        elif name == "labels" and isinstance(value, list):
+            parts.append(f"labels {_listed([one['name'] for one in value])}")
         elif name == "reasoning" and not settings.get("chain_of_thought", True):
             continue
         elif isinstance(value, dict) and "max_tokens" in value:
