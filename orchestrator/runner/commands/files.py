@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import RunDirectoryError
 from orchestrator.report.streams import write_to
 from orchestrator.report.text import safe_line
@@ -27,8 +26,8 @@ def run_path(name: str) -> Path:
         return path
     if (api.RUNS / name).is_dir():
         return api.RUNS / name
-    beside = {str(one.parent) for one in path.parent.glob(f"*/{STORE_NAME}")}
-    known = {*beside, *(one.parent.name for one in api.RUNS.glob(f"*/{STORE_NAME}"))}
+    beside = {str(one.parent) for one in path.parent.glob("*/store.sqlite")}
+    known = {*beside, *(one.parent.name for one in api.RUNS.glob("*/store.sqlite"))}
     near = difflib.get_close_matches(name, sorted(known), n=1)
     advice = f"did you mean {near[0]!r}?" if near else "list runs with: orchestrator runs"
     raise RunDirectoryError(f"no run found at {name}; {advice}")
