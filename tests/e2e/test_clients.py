@@ -8,7 +8,8 @@ import time
 import psutil
 import pytest
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
+import orchestrator
+from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, RunDirectoryError
 from tests.e2e.runs import ROOT, command, fake_server, frames, run, stats, write_recipe
 from tests.launched import recipe_data
 
@@ -90,6 +91,10 @@ def test_a_run_of_clients_that_is_killed_goes_on(tmp_path):
         _, alive = psutil.wait_procs(started, 60)
         assert alive == []
         assert (tmp_path / "run" / "clients").exists()
+        notes = " ".join(orchestrator.load(tmp_path / "run").notes)
+        assert "what they recorded is not shown yet" in notes
+        with pytest.raises(RunDirectoryError, match="was cut off while clients shared it"):
+            orchestrator.merge(tmp_path / "run", into=tmp_path / "other")
         # One client takes over what they recorded.
         result = run(recipe, tmp_path / "run")
         assert result.returncode == EXIT_COMPLETE, result.stderr

@@ -22,6 +22,7 @@ import psutil
 import yaml
 
 from orchestrator import numbers
+from orchestrator.disk.paths import CLIENTS
 from orchestrator.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -35,7 +36,6 @@ from orchestrator.report.display import Display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.client import LEASES, RECIPE, SERVERS, Job
 from orchestrator.runner.interface.merging import merge_into
-from orchestrator.runner.interface.running import FOLDER
 from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.results.frames import remember_schemas
@@ -111,7 +111,7 @@ def merge_left(directory: RunDirectory) -> None:
     Raises:
         StoreError: If it is damaged.
     """
-    folder = directory.path / FOLDER
+    folder = directory.path / CLIENTS
     if folder.exists():
         _merge(directory, folder)
 
@@ -132,7 +132,7 @@ def share(
     Raises:
         OrchestratorError: If the run can't continue.
     """
-    folder = directory.path / FOLDER
+    folder = directory.path / CLIENTS
     with (
         logged(directory.log_path, shown),
         Store.open(directory.store_path, check_owned=directory.check_owned) as store,
@@ -202,7 +202,7 @@ class _Clients:
         self.store = store
         self.leases = leases
         self.stopping = ""
-        self.folder = directory.path / FOLDER
+        self.folder = directory.path / CLIENTS
         self.n = 0
         self._shown = shown
         self._running: dict[int, subprocess.Popen[bytes]] = {}

@@ -12,7 +12,7 @@ import msgspec
 from orchestrator import numbers
 from orchestrator.disk import files
 from orchestrator.disk.foreign import is_foreign
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.disk.paths import CLIENTS, STORE_NAME
 from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreError, UsageError
 from orchestrator.frames import ITEMS, FrameFiles
 from orchestrator.report.progress import Progress
@@ -117,6 +117,12 @@ def merge(
     paths = [_source(Path(run)) for run in runs]
     if not paths:
         raise UsageError("name at least one run to merge")
+    for path in (target, *paths):
+        if (path / CLIENTS).exists():
+            raise RunDirectoryError(
+                f"{path} was cut off while clients shared it: `orchestrator run` with its recipe "
+                "puts together what they recorded; merge it then"
+            )
     for at, path in enumerate(paths):
         if target.exists() and path.samefile(target):
             raise UsageError(f"{path} is merged into itself; name the other runs only")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
 from orchestrator.disk.foreign import distrust, is_foreign
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.disk.paths import CLIENTS, STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import ITEMS, FrameFiles
@@ -441,6 +441,11 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
         if ITEMS in frames:
             notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
+        if (path / CLIENTS).is_dir():
+            notes.append(
+                "clients share this run: what they recorded is not shown yet, but merged when the "
+                "call ends, or by the next one if it was cut off"
+            )
         if store.current_plan is None:
             notes.append(
                 "this run has no rows: it was repaired or has just started. `orchestrator run` "

@@ -4,10 +4,10 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 import msgspec
 
+from orchestrator.disk.paths import CLIENTS
 from orchestrator.frames import FrameFiles
 from orchestrator.recipe.ending import LogTo
 from orchestrator.report.display import Display
@@ -38,9 +38,6 @@ from orchestrator.runner.session.event_loop import Stop, run_to_end
 from orchestrator.runner.session.execute import Ended, Opened, execute, open_plan
 from orchestrator.store import RunDirectory, Store, newest
 from orchestrator.trackers.base import Began, State
-
-FOLDER: Final = "clients"
-"""In a run directory: where its clients work."""
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +138,7 @@ def _locked(prepared: Prepared, given: Recipe | None, shown: Display, how: How) 
 
 def _shared(prepared: Prepared, directory: RunDirectory, shown: Display, how: How) -> Ended | None:
     """Have several clients evaluate units, if that is wanted, and merge what they recorded."""
-    if how.clients == 1 and not (directory.path / FOLDER).exists():
+    if how.clients == 1 and not (directory.path / CLIENTS).exists():
         return None
     _clients().merge_left(directory)
     if how.clients == 1:
