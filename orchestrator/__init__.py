@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.errors import PluginError as PluginError
     from orchestrator.errors import RecipeError as RecipeError
     from orchestrator.errors import RunDirectoryError as RunDirectoryError
+    from orchestrator.errors import SchedulerError as SchedulerError
     from orchestrator.errors import ServerChangedError as ServerChangedError
     from orchestrator.errors import StatisticsError as StatisticsError
     from orchestrator.errors import StoreError as StoreError
@@ -62,6 +63,7 @@ __all__ = [
     "RecipeError",
     "Result",
     "RunDirectoryError",
+    "SchedulerError",
     "ServerChangedError",
     "StatisticsError",
     "StoreError",

@@ -9,6 +9,7 @@
     │   ├── RunDirectoryError                locked, foreign, or of a newer schema
     │   └── ServerChangedError               a server is not the one the run was started with
     ├── LaunchError                 exit 1   a server did not become ready, or died for good
+    │   └── SchedulerError                   a cluster's scheduler gave no answer
     ├── StoreError                  exit 1   the store can't be written or read
     ├── MethodError                 exit 1   a fault inside a method, not in what it evaluates
     ├── StatisticsError             exit 1   a statistic was asked of data that can't give it
