@@ -18,6 +18,15 @@ _EMBEDDED_MODULES: Final = (
 # The first that matches wins, so what is specific comes before what is general.
 _CAUSES: Final = (
     (
+        r"^Ray: ConnectionError: (?P<what>[^\n]*)",
+        "no Ray cluster answers ({what}): run this on a node of the cluster, and set "
+        "cluster.address or RAY_ADDRESS",
+    ),
+    (
+        r"^Ray: RuntimeError: Version mismatch",
+        "the Ray cluster runs another version of Ray or Python than this environment",
+    ),
+    (
         rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
         "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
     ),

@@ -47,6 +47,9 @@ _CLEAN_UP_S = 10.0
 KEEP = b"keep\n"
 STOP = b"stop\n"
 ELSEWHERE = "--elsewhere"
+# Variables by which a carrier may say where this is.
+ADDRESS = "ORCHESTRATOR_NODE_ADDRESS"
+NAME = "ORCHESTRATOR_NODE_NAME"
 BEAT = b"beat\n"
 TOLD = b"told\n"
 WITH_PARENT = "--with-parent"
@@ -116,15 +119,11 @@ def _become(parent: int, command: list[str]) -> NoReturn:
 
 def _received() -> tuple[list[str], dict[str, str], float | None]:
     """Tell where this is, and return what to run here: arguments, environment, and lease."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: it asks for the address by which the way to the client begins.
-        client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
-        probe.connect((client, 9))
-        host = probe.getsockname()[0]
+    host = os.environ.get(ADDRESS) or _own_address()
     with socket.socket() as free:
         free.bind((host, 0))
         port = free.getsockname()[1]
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    name = os.environ.get(NAME) or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     os.write(sys.stdout.fileno(), f"{host} {port} {name}\n".encode())
     line = b""
     while not line.endswith(b"\n"):
@@ -140,6 +139,16 @@ def _received() -> tuple[list[str], dict[str, str], float | None]:
         if name not in _OF_A_SHELL and here.get(name) != value
     }
     return told["arguments"], {**told["env"], **own}, told.get("lease_s")
+
+
+def _own_address() -> str:
+    """Return the address by which the way to the client begins."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Sends nothing.
+        client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
+        probe.connect((client, 9))
+        address: str = probe.getsockname()[0]
+    return address
 
 
 def clean_up(command: Sequence[str]) -> None:

@@ -401,9 +401,9 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 def _place_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--on",
-        choices=["local", "slurm"],
+        choices=["local", "slurm", "ray"],
         default="local",
-        help="start servers on this machine, or on the nodes of a Slurm cluster",
+        help="start servers on this machine, or on the nodes of a Slurm or Ray cluster",
     )
 
 

@@ -12,6 +12,7 @@ Words = tuple[Annotated[str, Field(min_length=1)], ...]
 Option = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[mhd]$")]
 
+_BYTES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _MINUTES: Final = {"m": 1, "h": 60, "d": 24 * 60}
 # Options of srun and sbatch that choose resources and priorities; they run and write nothing.
 _HARMLESS: Final = frozenset((
@@ -33,18 +34,27 @@ def minutes(duration: str) -> int:
 
 
 class ServerSize(Settings):
-    """Resources of one server on a cluster, which its step asks for."""
+    """Resources of one server on a cluster, which its step, job or actor asks for."""
 
     cpus: Count = 1
     """CPUs."""
     gpus: int = Field(0, ge=0)
     """GPUs, all on one node: as many as the server's tensor parallelism."""
     memory: str | None = Field(None, pattern=r"^[1-9][0-9]*[KMGT]$")
-    """Memory, such as 32G; null shares all of the job's memory on the node with other servers."""
+    """Memory, such as 32G. null shares what the job has on the node with other servers (Slurm), or
+    asks for none (Ray)."""
+
+    def memory_bytes(self) -> int:
+        """Return the memory in bytes; 0 where it is left open."""
+        return 0 if self.memory is None else int(self.memory[:-1]) * _BYTES[self.memory[-1]]
 
 
 class Cluster(ServerSize):
-    """Resources of each launched server with `--on slurm`, and of their jobs."""
+    """Resources of each launched server with `--on slurm` or `--on ray`, and of their jobs."""
+
+    address: str | None = Field(None, min_length=1)
+    """Address of the Ray cluster, such as 10.0.0.1:6379. null takes RAY_ADDRESS, or else the
+    cluster of this machine."""
 
     models: dict[str, ServerSize] = Field({})
     """Resources of the servers of single models, in place of those above."""

@@ -261,7 +261,7 @@ class RecipeFile(Settings):
     window: Window = Window()
     resources: Resources = Resources()
     cluster: Cluster = Cluster()
-    """Resources of each launched server with `--on slurm`."""
+    """Resources of each launched server with `--on slurm` or `--on ray`."""
     probe: bool = True
     """Ask each server what it really does before its first request (some 50 small requests, and 16
     when the run goes on), refuse methods that it can't run, and notice when it is replaced."""

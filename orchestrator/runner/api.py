@@ -101,7 +101,8 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         on_end: Command for the shell when the call ends, with the result in its environment,
             instead of the recipe's `on_end`. It gets all environment variables, and needs no
             permission.
-        on: Start servers on this machine ("local") or on the nodes of a Slurm cluster ("slurm").
+        on: Start servers on this machine ("local"), or on the nodes of a cluster of Slurm
+            ("slurm") or Ray ("ray").
         clients: Processes of this machine that share the run by blocks of items; their results
             are merged at the end.
         allow_code: Run code and programs that the recipe names.
@@ -250,7 +251,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         run_dir: As in `run`; what it holds already is not counted again.
         overrides: As in `run`.
         limit: As in `run`.
-        on: As in `run`; with "slurm" the plan has the command of each server.
+        on: As in `run`; but for "local" the plan has the command of each server.
         allow_code: As in `run`.
         exact: Count every unit of a large plan instead of some.
         advance: Called with the number of items counted since the last call.
@@ -270,7 +271,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     where = newest(_where(run_dir, loaded.name))
-    servers = look_for_places(prepared).words() if on == "local" else commands(prepared)
+    servers = look_for_places(prepared).words() if on == "local" else commands(prepared, on)
     with contextlib.ExitStack() as stack:
         lenders = stack.enter_context(open_lenders(loaded.reuse, where))
         prepared = msgspec.structs.replace(prepared, lenders=lenders)
@@ -304,7 +305,7 @@ async def aplan(  # noqa: PLR0913 (options, by keyword)
         run_dir: As in `plan`.
         overrides: As in `run`.
         limit: As in `run`.
-        on: As in `run`; with "slurm" the plan has the command of each server.
+        on: As in `run`; but for "local" the plan has the command of each server.
         allow_code: As in `run`.
         exact: As in `plan`.
 

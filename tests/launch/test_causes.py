@@ -10,6 +10,12 @@ from launch._causes import first_error, likely_cause
             "ModuleNotFoundError: No module named 'uvicorn'",
             "uvicorn is not installed: pip install 'selfeval-orchestrator[embedded]'",
         ),
+        (
+            "[2026-11-23 13:06:32,204 W 26200] gcs_client.cc:210: RPC error: Connection refused\n"
+            "Ray: ConnectionError: Failed to connect to Ray cluster at 10.0.0.1:6379",
+            "no Ray cluster answers (Failed to connect to Ray cluster at 10.0.0.1:6379): run this",
+        ),
+        ("Ray: RuntimeError: Version mismatch: The cluster was", "another version of Ray"),
         ("No module named 'torch.cuda'", "torch is not installed"),
         ("/usr/bin/python3: No module named x.y", "the Python module x.y is not installed"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'w'", "folder: 'w'"),

@@ -63,7 +63,7 @@ class Recipe:
         budget: Bounds of the run: `{"money": 5.0}`.
         window: Bounds on what is open at the same time.
         resources: What launched servers may take of this machine.
-        cluster: Resources of each launched server with `on="slurm"`.
+        cluster: Resources of each launched server with `on="slurm"` or `on="ray"`.
         probe: Probe servers for the features they support.
         reuse: Run directories to copy outcomes from.
         gates: Requirements that `gate` holds the run against, such as "large > medium".

@@ -23,9 +23,10 @@ from orchestrator.runner.models.launch_kinds import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf, grouped
 from orchestrator.runner.servers.placement import Placed, place_servers
+from orchestrator.runner.servers.ray import RayActor, address_of, ray_actors, set_up
 from orchestrator.serving import Carrier
 
-On = Literal["local", "slurm"]
+On = Literal["local", "slurm", "ray"]
 """Machines that launched servers run on."""
 
 # Variables by which srun finds the cluster. The others of a job would be options of each step: a
@@ -83,7 +84,7 @@ class SlurmServer(Carrier):
             "--mpi=none",
             "--export=ALL",
             *choosy,
-            *self._set_up(words),
+            *set_up(self._cluster, words),
         )
 
     def _of_a_step(self) -> list[str]:
@@ -99,16 +100,6 @@ class SlurmServer(Carrier):
             *options_of(cluster),
             *([f"--mem={self._size.memory}"] if self._size.memory else []),
         ]
-
-    def _set_up(self, words: Sequence[str]) -> Sequence[str]:
-        cluster = self._cluster
-        if cluster.python is not None:
-            words = (cluster.python, *words[1:])
-        if not cluster.setup:
-            return words
-        # What the lines write must not be taken for the address of the server.
-        lines = "\n".join(["{", *cluster.setup, '} >&2 && exec "$@"'])
-        return ("bash", "-lc", lines, "bash", *words)
 
     def inside(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`."""
@@ -174,7 +165,9 @@ def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> Carri
     """
     if on == "local":
         return None
-    check(prepared, keep_servers=keep_servers)
+    check(prepared, on, keep_servers=keep_servers)
+    if on == "ray":
+        return ray_actors(prepared.recipe.cluster)
     if shutil.which("srun") is None:
         raise UsageError("--on slurm needs the commands of Slurm, and `srun` is not on the PATH")
     cluster = prepared.recipe.cluster
@@ -194,8 +187,8 @@ def has_jobs(cluster: Cluster) -> bool:
     return not os.environ.get("SLURM_JOB_ID") if cluster.jobs is None else cluster.jobs
 
 
-def check(prepared: Prepared, *, keep_servers: bool = False) -> None:
-    """See that the servers of a run can be steps.
+def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -> None:
+    """See that the servers of a run can be started on a cluster.
 
     Raises:
         UsageError: If not.
@@ -207,18 +200,20 @@ def check(prepared: Prepared, *, keep_servers: bool = False) -> None:
             f"cluster.models: unknown model {unknown[0]!r}; available: {', '.join(sorted(known))}"
         )
     if keep_servers:
-        raise UsageError("--keep-servers can't be used with --on slurm: steps end with their job")
+        raise UsageError(
+            f"--keep-servers can't be used with --on {on}: servers there end with the run"
+        )
     for spec in _launched(prepared):
         kind = launch_of(spec, allow_code=prepared.allow_code)
         if not kind.carried:
             name = "" if spec.server is None else spec.server.kind
             raise UsageError(
-                f"model {spec.name!r}: servers of kind {name!r} can't be started with --on slurm"
+                f"model {spec.name!r}: servers of kind {name!r} can't be started with --on {on}"
             )
 
 
 def places_on(prepared: Prepared) -> Placed:
-    """Return the servers of a run without GPUs of this machine: Slurm places them."""
+    """Return the servers of a run without GPUs of this machine: the cluster places them."""
     return place_servers(
         prepared.plan,
         [prepared.models[name] for name in prepared.identities],
@@ -227,17 +222,21 @@ def places_on(prepared: Prepared) -> Placed:
     )
 
 
-def commands(prepared: Prepared) -> tuple[str, ...]:
+def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
     """Return a line for each server of a run: its models, and the command that starts it.
 
     Raises:
-        UsageError: If they can't be steps.
+        UsageError: If they can't be started there.
     """
-    check(prepared)
+    check(prepared, on)
     cluster = prepared.recipe.cluster
     lines = []
     for models in grouped(_launched(prepared), allow_code=prepared.allow_code):
-        step = SlurmServer(cluster, models, 0 if has_jobs(cluster) else 1)
+        step: Carrier
+        if on == "ray":
+            step = RayActor(cluster, models, address_of(cluster))
+        else:
+            step = SlurmServer(cluster, models, 0 if has_jobs(cluster) else 1)
         replicas = max(prepared.models[name].replicas for name in models)
         count = f" ({replicas} times)" if replicas > 1 else ""
         kind = launch_of(prepared.models[models[0]], allow_code=prepared.allow_code)

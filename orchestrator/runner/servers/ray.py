@@ -1,0 +1,117 @@
+"""Servers in actors of a Ray cluster: the command that brings one to a node.
+
+Ray finds the node and the GPUs of each server. See docs/design/0023-servers-on-a-cluster.md.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Final
+
+from orchestrator import extras
+from orchestrator.errors import UsageError
+from orchestrator.recipe.cluster import Cluster
+from orchestrator.runner.servers.launched import CarrierOf
+from orchestrator.serving import Carrier
+
+OLDEST: Final = (2, 50)
+_DRIVER: Final = "orchestrator.runner.servers.ray_driver"
+_ADDRESS: Final = "RAY_ADDRESS"
+
+
+class RayActor(Carrier):
+    """Brings one server to a node of a Ray cluster, in an actor of a placement group.
+
+    Args:
+        cluster: Settings of the recipe.
+        models: That the server serves.
+        address: Of the cluster.
+
+    Attributes:
+        avoid: See `Carrier`.
+        queues: See `Carrier`.
+    """
+
+    def __init__(self, cluster: Cluster, models: tuple[str, ...], address: str) -> None:
+        self._cluster = cluster
+        self._size = cluster.size(models)
+        self._address = address
+        self.avoid = ""
+        self.queues = True
+
+    def command(self, words: Sequence[str]) -> tuple[str, ...]:
+        """See `Carrier`; `avoid` holds for one command."""
+        size, avoid = self._size, self.avoid
+        self.avoid = ""
+        return (
+            sys.executable,
+            "-P",
+            "-m",
+            _DRIVER,
+            f"--address={self._address}",
+            f"--cpus={size.cpus}",
+            *([f"--gpus={size.gpus}"] if size.gpus else []),
+            *([f"--memory={size.memory_bytes()}"] if size.memory else []),
+            *([f"--avoid={avoid}"] if avoid else []),
+            "--",
+            *set_up(self._cluster, words),
+        )
+
+    def inside(self, words: Sequence[str]) -> tuple[str, ...]:
+        """See `Carrier`."""
+        return (*self._cluster.container, *words)
+
+    def waiting(self) -> str:
+        """See `Carrier`."""
+        return f"no node of Ray had {self._size.cpus} CPUs and {self._size.gpus} GPUs free yet"
+
+    def environment(self) -> Mapping[str, str]:
+        """See `Carrier`."""
+        return {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+
+
+def set_up(cluster: Cluster, words: Sequence[str]) -> Sequence[str]:
+    """Return the command of a watchdog with the recipe's Python and lines of set-up."""
+    if cluster.python is not None:
+        words = (cluster.python, *words[1:])
+    if not cluster.setup:
+        return words
+    # What the lines write must not be taken for the address of the server.
+    lines = "\n".join(["{", *cluster.setup, '} >&2 && exec "$@"'])
+    return ("bash", "-lc", lines, "bash", *words)
+
+
+def address_of(cluster: Cluster) -> str:
+    """Return the address of the Ray cluster: the recipe's, else RAY_ADDRESS, else `auto`.
+
+    Raises:
+        UsageError: If it is not one of a cluster's own nodes.
+    """
+    address = cluster.address or os.environ.get(_ADDRESS) or "auto"
+    if "://" in address or address == "local":
+        raise UsageError(
+            f"--on ray can't use the address {address!r}: run the command on a node of the "
+            "cluster, with an address such as 10.0.0.1:6379, or none for the node's own cluster"
+        )
+    return address
+
+
+def ray_actors(cluster: Cluster) -> CarrierOf:
+    """Return what brings the servers of a run to the nodes of a Ray cluster.
+
+    Nothing is connected to.
+
+    Args:
+        cluster: Its address, and resources of the servers.
+
+    Raises:
+        UsageError: If Ray is not installed, or too old, or the address is wrong.
+    """
+    extras.need("--on ray", "ray", ["ray"])
+    found = metadata.version("ray")
+    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise UsageError(f"--on ray needs Ray {oldest} or newer, found {found}")
+    address = address_of(cluster)
+    return lambda models: RayActor(cluster, models, address)
