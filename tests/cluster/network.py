@@ -1,0 +1,123 @@
+"""Nodes of a cluster on this machine: network namespaces with addresses of their own.
+
+A server on a node has an address that is not this machine's, a node can fall silent, and all that
+runs on one is known by its namespace. Takes root.
+"""
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+
+class Network:
+    """Nodes behind a bridge, until the end of the block.
+
+    Args:
+        prefix: Of the addresses, such as "10.79.1".
+        nodes: Their names, of few characters.
+
+    Attributes:
+        host: Address of this machine among them.
+    """
+
+    def __init__(self, prefix: str, nodes: Sequence[str]) -> None:
+        self._prefix = prefix
+        self._nodes = [*nodes]
+        self._bridge = f"ob{os.getpid()}{prefix.split('.')[1]}"
+        self._stack = contextlib.ExitStack()
+        self.host = f"{prefix}.1"
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            _ip("link", "add", self._bridge, "type", "bridge")
+            stack.callback(_ip, "link", "del", self._bridge)
+            _ip("addr", "add", f"{self.host}/24", "dev", self._bridge)
+            _ip("link", "set", self._bridge, "up")
+            for node in self._nodes:
+                self._add(node, stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _add(self, node: str, stack: contextlib.ExitStack) -> None:
+        namespace, cable = self.namespace(node), self._cable(node)
+        _ip("netns", "add", namespace)
+        stack.callback(_ip, "netns", "del", namespace)
+        _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        _ip("link", "set", cable, "master", self._bridge)
+        _ip("link", "set", cable, "up")
+        inside = ("-n", namespace)
+        _ip(*inside, "link", "set", "lo", "up")
+        _ip(*inside, "addr", "add", f"{self.address(node)}/24", "dev", "eth0")
+        _ip(*inside, "link", "set", "eth0", "up")
+
+    def address(self, node: str) -> str:
+        """Address of a node."""
+        return f"{self._prefix}.{10 + self._nodes.index(node) + 1}"
+
+    def namespace(self, node: str) -> str:
+        """Name of the network namespace of a node."""
+        return f"{self._bridge}{node}"
+
+    def inside(self, node: str) -> list[str]:
+        """Beginning of a command line that runs on a node."""
+        # `ip netns exec` would hide the control groups, which slurmd looks for.
+        return ["nsenter", f"--net=/run/netns/{self.namespace(node)}"]
+
+    def silence(self, node: str) -> None:
+        """Let no packet from or to a node pass: nothing there is told of it."""
+        _ip("link", "set", self._cable(node), "nomaster")
+
+    def reconnect(self, node: str) -> None:
+        """End the silence of a node."""
+        _ip("link", "set", self._cable(node), "master", self._bridge)
+
+    def processes(
+        self, nodes: Collection[str] = (), but: Collection[int] = ()
+    ) -> list[psutil.Process]:
+        """Processes that run on some nodes, or on any, without those with the numbers `but`."""
+        namespaces = {self._number(name) for name in nodes or self._nodes}
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError):
+                if process.pid not in but and _net_of(process.pid) in namespaces:
+                    found.append(process)
+        return found
+
+    def _cable(self, node: str) -> str:
+        return f"o{self._bridge[2:]}{node}"
+
+    def _number(self, node: str) -> int:
+        return Path("/run/netns", self.namespace(node)).stat().st_ino
+
+
+@functools.cache
+def lacks_network() -> bool:
+    """Return True if this user can't make one."""
+    if os.geteuid() != 0 or any(shutil.which(name) is None for name in ("ip", "nsenter")):
+        return True
+    name = f"orch{os.getpid()}"
+    try:
+        for kind in (("link", name, "type", "bridge"), ("netns", name)):
+            _ip(kind[0], "add", *kind[1:])
+            _ip(kind[0], "del", name)
+    except subprocess.CalledProcessError:
+        return True
+    return False
+
+
+def _net_of(pid: int) -> int:
+    return Path(f"/proc/{pid}/ns/net").stat().st_ino
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(("ip", *words), check=True, capture_output=True, timeout=10)

@@ -1,0 +1,175 @@
+"""A run on a cluster: what its servers were asked, and what is left of it."""
+
+import contextlib
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from orchestrator.errors import EXIT_COMPLETE
+from tests.e2e.runs import ROOT, command, frames, recorded_requests
+
+KIND = "tests.cluster.logged"
+N_ITEMS = 40
+# Of the last process of a server whose client or node has gone.
+GONE_S = 20.0
+LONG_S = 120.0
+
+
+class Run:
+    """A recipe, its runs on a cluster, and what its servers were asked.
+
+    Args:
+        folder: Of the recipe, the run and the log of requests.
+        on: Kind of cluster.
+        env: Environment of the command.
+        left: Finds processes that a run has left behind.
+        before: Beginning of the command line.
+        changes: Of the recipe.
+    """
+
+    START_TIMEOUT_S = 29.0
+
+    def __init__(
+        self,
+        folder: Path,
+        on: str,
+        *,
+        env: Mapping[str, str],
+        left: Callable[[], Sequence[object]],
+        before: Sequence[str] = (),
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._on = on
+        self._env = env
+        self._left = left
+        self._before = before
+        self.run_dir = folder / "run"
+        self.requests = folder / "requests.log"
+        self._processes: list[subprocess.Popen[str]] = []
+        self.recipe = folder / "r.json"
+        self.write(**(changes or {}))
+        self.recorded: dict[str, int] = {}
+
+    def write(self, judge: Mapping[str, Any] | None = None, **changes: Any) -> None:
+        """Write the recipe.
+
+        Args:
+            judge: More settings of the model that judges.
+            changes: Other parts of the recipe.
+        """
+        rules = [{"model": "judge", "latency_s": 0.2}, {"latency_s": 0.02}]
+        server = {"kind": KIND, "rules": rules, "requests": str(self.requests)}
+        # Settings that differ make a server of its own.
+        of_judge = {**server, "start_timeout_s": self.START_TIMEOUT_S}
+        made = {
+            "name": "made",
+            "models": {
+                "weak": {"server": server, "weights": "fake:0.3"},
+                "strong": {"server": server, "weights": "fake:0.9"},
+                "judge": {"server": of_judge, "weights": "judge:1.0", **(judge or {})},
+            },
+            "cluster": {"models": {"judge": {"cpus": 2}}},
+            "dataset": {"kind": "demo", "n": N_ITEMS},
+            "methods": [{"kind": "pairwise_ranking", "judges": ["judge"]}],
+            "statistics": {"n_resamples": 1000},
+            "limits": {"max_in_flight": 2},
+            **changes,
+        }
+        self.recipe.write_text(json.dumps(made))
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """The command, on the cluster."""
+        words = command(self.recipe, self.run_dir, "--on", self._on, "--allow-code", *more)
+        process = subprocess.Popen(
+            [*self._before, *words], cwd=ROOT, env=self._env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a test that failed has left running."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def here(self) -> dict[str, pl.DataFrame]:
+        """Run it on this machine; the frames."""
+        ended = subprocess.run(
+            command(self.recipe, self.run_dir, "--allow-code"), cwd=ROOT, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert ended.returncode == EXIT_COMPLETE, ended.stderr
+        return frames(self.run_dir)
+
+    def asked(self) -> Counter[str]:
+        """Count each request, over all servers."""
+        lines = self.requests.read_text().splitlines() if self.requests.exists() else []
+        return Counter(line.partition("\t")[0] for line in lines)
+
+    def judged(self) -> int:
+        """Judgments so far."""
+        with contextlib.suppress(OSError, ValueError):
+            values = json.loads((self.run_dir / "status.json").read_text())["values"]
+            return sum(one["done"] for one in values["models"] if one["name"] == "judge")
+        return 0
+
+    def until_judging(self, process: subprocess.Popen[str], n: int = 8) -> None:
+        """Wait until some judgments are there, long before all are."""
+        self.until(lambda: self.judged() >= n, process)
+
+    def until(self, is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        """Wait for something while the command runs."""
+        end = time.monotonic() + LONG_S
+        while not is_so():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.1)
+
+    def log(self) -> list[str]:
+        """Messages of the run's log."""
+        file = self.run_dir / "log.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [json.loads(line)["message"] for line in lines]
+
+    def node(self, model: str) -> str:
+        """Node on which the server of a model was started last."""
+        placed = [line for line in self.log() if f"{model} is placed on" in line]
+        return placed[-1].partition(" is placed on ")[2].split()[0]
+
+    def look(self) -> None:
+        """Remember what is recorded, and how often it was asked, after a client has ended."""
+        found = recorded_requests(self.recipe, self.run_dir, allow_code=True)
+        asked = self.asked()
+        self.recorded |= {request: asked[request] for request in found}
+
+    def until_gone(self) -> None:
+        """See that no process of the run is left on any node, nor here."""
+        end = time.monotonic() + GONE_S
+        while left := self._left():
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+    def check(self, expected: Mapping[str, pl.DataFrame]) -> None:
+        """The run is whole, and nothing was paid for twice."""
+        found = frames(self.run_dir)
+        assert found.keys() == expected.keys()
+        for name, frame in expected.items():
+            assert_frame_equal(found[name], frame, check_exact=True)
+        asked = self.asked()
+        assert self.recorded == {request: asked[request] for request in self.recorded}
+        self.until_gone()
+
+
+def complete(process: subprocess.Popen[str]) -> None:
+    """See that a command ends with a whole run."""
+    output, errors = process.communicate(timeout=LONG_S)
+    assert process.returncode == EXIT_COMPLETE, output + errors

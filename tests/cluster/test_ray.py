@@ -1,0 +1,270 @@
+"""Servers in actors of a real Ray: what fails there, and what a run makes of it.
+
+Each row: the frames equal those of a run on this machine, no outcome that was on the disk is asked
+for again, and nothing is left on any node.
+"""
+
+import contextlib
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED
+from orchestrator.runner.servers.ray_driver import LEASE_S
+from tests.cluster.ray_rig import RayRig
+from tests.cluster.ray_runs import LONG_S, Run, complete
+from tests.e2e.runs import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(300)]
+DRIVER = "orchestrator.runner.servers.ray_driver"
+# For a server to end in order when its stdin is closed, and for a busy machine.
+_SLACK_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory):
+    with RayRig(tmp_path_factory.mktemp("rig")) as made:
+        yield made
+
+
+class Cluster(Run):
+    """A run on the rig's Ray."""
+
+    START_TIMEOUT_S = 59.0
+
+    def __init__(self, rig: RayRig, folder) -> None:
+        self.rig = rig
+        super().__init__(folder, "ray", env=rig.env, left=lambda: [*rig.servers(), *drivers(rig)])
+
+    def node_of(self, model: str) -> str:
+        """Name of the node that has the server of a model."""
+        return self.rig.node_ids()[self.node(model)]
+
+    def ready(self, server: str) -> int:
+        """How often a server was ready."""
+        return sum(line == f"server {server} is ready" for line in self.log())
+
+
+def drivers(rig: RayRig) -> list[psutil.Process]:
+    """Drivers of servers on the rig."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if DRIVER in words and f"--address={rig.address}" in words:
+                found.append(process)
+    return found
+
+
+@pytest.fixture
+def cluster(rig, tmp_path):
+    made = Cluster(rig, tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def local(rig, tmp_path_factory):
+    """The same run on this machine."""
+    made = Cluster(rig, tmp_path_factory.mktemp("local"))
+    made.here()
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(local):
+    return local.here()
+
+
+def files(run: Run) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (run.run_dir / "results").glob("*.parquet")}
+
+
+def test_a_run_with_servers_on_nodes_gives_the_same_frames(cluster, local, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    keys = set()
+    for server in cluster.rig.servers():
+        with contextlib.suppress(psutil.Error):
+            keys.add(server.environ().get("ORCHESTRATOR_SERVER_KEY", ""))
+    keys -= {""}
+    assert len(keys) == 2
+    for other in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            assert not [key for key in keys if key in " ".join(other.cmdline())], other
+    assert cluster.node("judge") != cluster.node("strong"), "each node has two CPUs"
+    complete(process)
+    cluster.look()
+    # Each was asked once: nothing failed.
+    assert set(cluster.recorded.values()) == {1}
+    cluster.check(expected)
+    assert files(cluster) == files(local)
+    assert "ready http://10." in (cluster.run_dir / "servers" / "judge.log").read_text()
+
+
+def test_a_server_that_is_killed_is_started_again(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    for one in cluster.rig.servers(cluster.node_of("judge")):
+        with contextlib.suppress(psutil.Error):
+            one.kill()
+    complete(process)
+    assert cluster.ready("judge") == 2
+    cluster.check(expected)
+
+
+def test_a_driver_that_is_killed_is_started_again_and_its_server_ends(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    old = cluster.rig.servers(cluster.node_of("judge"))
+    for one in drivers(cluster.rig):
+        if "--cpus=2" in one.cmdline():
+            one.kill()
+    gone, _ = psutil.wait_procs(old, _SLACK_S)
+    assert len(gone) == len(old)
+    complete(process)
+    assert cluster.ready("judge") == 2
+    cluster.check(expected)
+
+
+def test_a_node_that_dies_is_replaced_by_another(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    node, place = cluster.node_of("judge"), cluster.node("judge")
+    assert cluster.rig.kill_node(node)
+    try:
+        complete(process)
+        assert cluster.node("judge") != place
+        cluster.check(expected)
+    finally:
+        cluster.rig.replace(node)
+
+
+def test_no_server_outlives_its_raylet_beside_its_replacement(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    node = cluster.node_of("judge")
+    old = cluster.rig.servers(node)
+    assert old
+    cluster.rig.kill_raylet(node)
+    try:
+        gone, _ = psutil.wait_procs(old, _SLACK_S)
+        assert len(gone) == len(old)
+        assert cluster.ready("judge") == 1, "its replacement comes after its end"
+        complete(process)
+        assert cluster.ready("judge") == 2
+        cluster.check(expected)
+    finally:
+        cluster.rig.replace(node)
+
+
+def test_on_a_silent_node_the_lease_ends_and_the_run_goes_on_elsewhere(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    node, place = cluster.node_of("judge"), cluster.node("judge")
+    old = cluster.rig.servers(node)
+    assert old
+    cluster.rig.silence(node)
+    try:
+        gone, _ = psutil.wait_procs(old, LEASE_S + _SLACK_S)
+        assert len(gone) == len(old)
+        complete(process)
+        assert cluster.node("judge") != place
+        cluster.check(expected)
+    finally:
+        cluster.rig.replace(node)
+
+
+def test_after_kill_9_of_the_client_the_same_command_continues(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    process.kill()
+    process.communicate(timeout=LONG_S)
+    cluster.until_gone()
+    cluster.look()
+    assert cluster.recorded
+    complete(cluster.start())
+    cluster.check(expected)
+
+
+def test_a_signal_stops_the_run_in_order(cluster, expected):
+    process = cluster.start()
+    cluster.until_judging(process)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=LONG_S)
+    assert process.returncode == EXIT_INTERRUPTED, errors
+    cluster.until_gone()
+    cluster.look()
+    complete(cluster.start())
+    cluster.check(expected)
+
+
+def test_a_run_begins_while_a_server_waits_for_room_and_welcomes_it_later(cluster, expected, rig):
+    words = [sys.executable, "-P", "-m", DRIVER, f"--address={rig.address}", "--cpus=2"]
+    other = subprocess.Popen(
+        [*words, "--", "sh", "-c", "echo has room; exec cat"], cwd=ROOT, env=rig.env, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "has room\n"
+        cluster.write(judge={"replicas": 3, "min_servers": 1})
+        judges = ("judge", "judge.2", "judge.3")
+        process = cluster.start()
+        cluster.until_judging(process)
+        assert sum(map(cluster.ready, judges)) == 1
+    finally:
+        other.kill()
+        other.communicate(timeout=LONG_S)
+    cluster.until(lambda: sum(map(cluster.ready, judges)) > 1, process)
+    complete(process)
+    logs = [file.read_text() for file in (cluster.run_dir / "servers").glob("judge*.log")]
+    assert any("no node has these resources free now; waiting: CPU 2" in log for log in logs)
+    cluster.check(expected)
+
+
+@pytest.mark.models
+def test_the_embedded_server_on_a_node_gives_the_numbers_of_this_machine(rig, tmp_path):
+    found = []
+    for on in ("local", "ray"):
+        folder = tmp_path / on
+        folder.mkdir()
+        made = Cluster(rig, folder)
+        server = {"server": {"kind": "embedded"}}
+        names = ("novice", "expert", "judge")
+        models = {name: {**server, "weights": f"bundled:{name}"} for name in names}
+        # One at a time: what is computed together decides the last digits.
+        limits = {"max_in_flight": 1}
+        made.write(models=models, dataset={"kind": "demo", "n": 4}, cluster={}, limits=limits)
+        words = () if on == "ray" else ("--on", "local")
+        complete(made.start(*words))
+        made.until_gone()
+        found.append(files(made))
+    assert found[0]
+    assert found[0] == found[1]
+
+
+def test_after_the_head_is_lost_the_run_continues_on_a_new_one(cluster, expected):
+    """Ray ends the nodes of a cluster whose control service is gone. This is the last test."""
+    cluster.write(limits={"max_in_flight": 1})
+    process = cluster.start()
+    cluster.until_judging(process)
+    cluster.look()
+    cluster.rig.kill_gcs()
+    cluster.until(lambda: not cluster.rig.servers(), process)
+    cluster.rig.restart()
+    process.communicate(timeout=LONG_S * 2)
+    if process.returncode != EXIT_COMPLETE:
+        # It gave its servers up before the new head was there.
+        cluster.look()
+        complete(cluster.start())
+    assert cluster.ready("judge") > 1
+    cluster.check(expected)
