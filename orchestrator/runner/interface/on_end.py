@@ -106,11 +106,12 @@ def _found(result: Result) -> dict[str, str]:
     if fault is not None:
         said = f"The gate cannot be decided: {fault}"
     try:
-        answers = [question.answer.text() for question in result.brief.questions]
+        brief = result.brief
+        answers = [brief.incomplete, *(question.answer.text() for question in brief.questions)]
     except OrchestratorError:
         # The call is about to show this error itself.
         answers = []
-    sentences = " ".join(filter(None, [result.completeness.words(), *answers]))
+    sentences = " ".join(filter(None, answers))
     return {
         "ORCHESTRATOR_ANSWER": safe_line(sentences)[:_MAX_TEXT],
         "ORCHESTRATOR_GATE": "" if gate is None else gate.verdict,
