@@ -25,6 +25,13 @@ METHODS: list[dict[str, Any]] = [
     {"kind": "probdiff", "prompt": "compact", "answer": ANSWER},
     {"kind": "glass_box", "answer": ANSWER},
     {"kind": "samples", "n": 3, "answer": ANSWER},
+    {
+        "kind": "confidence",
+        "answer": ANSWER,
+        "alternatives": 5,
+        "p_true": None,
+        "samples": {"n": 2, "meaning": "text"},
+    },
     {"kind": "pairwise_ranking", **JUDGED},
     {"kind": "pointwise", **JUDGED},
     {"kind": "peer_elo", "answer": ANSWER, "similarity": {"kind": "rouge_l"}},

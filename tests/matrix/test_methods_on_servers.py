@@ -57,6 +57,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "critique_llm": {"kind": "critique_llm", **WRITTEN},
     "self_generation": {"kind": "self_generation", "prompts": "compact", "answer": ANSWER},
     "answers": {"kind": "answers", "answer": ANSWER, "top_logprobs": 5},
+    "confidence": {
+        "kind": "confidence",
+        "answer": ANSWER,
+        "alternatives": 5,
+        "p_true": None,
+        "samples": {"n": 2, "meaning": "text"},
+    },
     "probdiff": {"kind": "probdiff", "answer": ANSWER},
     "glass_box": {"kind": "glass_box", "answer": ANSWER},
     "glass_box_draws": {

@@ -27,6 +27,11 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
         "b2f1af8f72b15a4bb086162aa18572df",
         "d5687139d3246abeeed608644be2cee3",
     ),
+    "confidence": (
+        {"vocabulary_size": 9, "samples": {"n": 3}},
+        "c523a7f4d5296147d3f609ca15a50749",
+        "a5c7037da91f265d307189274dc5427d",
+    ),
     "consistency": (
         {"similarity": {"kind": "rouge_l"}},
         "3f7b136a5895033888db492cc0ee9a10",

@@ -1,0 +1,242 @@
+"""Confidence in an answer from the most likely tokens of each position, and from several samples.
+
+Self-certainty: Kang, Zhao and Song, "Scalable Best-of-N Selection for Large Language Models via
+Self-Certainty" (2025, arXiv 2502.18581). Token, group and tail confidence: Fu et al., "Deep Think
+with Confidence" (2025, arXiv 2508.15260), section 3. Semantic entropy: Kuhn, Gal and Farquhar,
+"Semantic Uncertainty" (ICLR 2023), and Farquhar et al., "Detecting hallucinations in large language
+models using semantic entropy" (Nature 630, 2024). Natural logarithms throughout.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from orchestrator.errors import StatisticsError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_ROUNDING: Final = 1e-6
+"""Mass that rounding to float32 may hide; the mass of the rest is taken to be larger by so much."""
+_EXCESS: Final = 1e-2
+"""Mass above one that rounding on a server explains; more than that is no probability."""
+
+
+class TokenConfidence(NamedTuple):
+    """Confidence at each of T positions.
+
+    Attributes:
+        values: Shape (T,); nan where no token is listed.
+        n_short: Positions that list fewer than k tokens: what they have is a lower bound.
+    """
+
+    values: FloatArray
+    n_short: int
+
+
+class GroupConfidence(NamedTuple):
+    """Confidence of an answer by its groups of successive tokens.
+
+    Attributes:
+        mean: Over all tokens (the paper's average trace confidence).
+        lowest: Of the least confident group.
+        bottom: Mean over the least confident share of groups.
+        tail: Mean over the last tokens.
+    """
+
+    mean: float
+    lowest: float
+    bottom: float
+    tail: float
+
+
+def token_confidence(top_logprobs: ArrayLike) -> TokenConfidence:
+    """C_t = -(1/k) sum_j ln p_t(j) over the k most likely tokens (Fu et al., Eq. 2).
+
+    It is larger where the distribution is more peaked, since the tokens behind the first are then
+    less likely. A token that is not listed is at most as likely as those that are, so that the mean
+    over the listed ones is a lower bound.
+
+    Args:
+        top_logprobs: Shape (T, k): ln p of the listed tokens; nan where a position lists fewer.
+
+    Raises:
+        StatisticsError: If there are not two axes, or no tokens are listed at all.
+    """
+    listed = _listed(top_logprobs)
+    known = np.isfinite(listed)
+    n_known = known.sum(axis=1)
+    total = -np.where(known, listed, 0.0).sum(axis=1)
+    values = np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan)
+    return TokenConfidence(values, int((n_known < listed.shape[1]).sum()))
+
+
+def group_confidence(
+    confidence: ArrayLike, window: int, tail: int, bottom: float = 0.1
+) -> GroupConfidence:
+    """Mean, lowest group, bottom groups and tail of token confidences (Fu et al., section 3.1).
+
+    Groups are all windows of `window` successive tokens, which overlap; an answer that is shorter
+    is one group. The bottom groups are the lowest share of them, rounded down, and at least one.
+
+    Args:
+        confidence: Shape (T,): of each token.
+        window: Tokens of a group.
+        tail: Last tokens.
+        bottom: Share of the groups, above 0 and at most 1.
+
+    Returns:
+        All nan if there are no tokens or one is not known.
+
+    Raises:
+        StatisticsError: If `window` or `tail` is below 1 or `bottom` is no share.
+    """
+    values = np.asarray(confidence, dtype=np.float64)
+    if window < 1 or tail < 1 or not 0 < bottom <= 1:
+        raise StatisticsError(
+            f"a window and a tail of at least 1 token and a share of groups above 0 and at most 1 "
+            f"expected, got {window}, {tail} and {bottom}"
+        )
+    if not values.size or not np.isfinite(values).all():
+        return GroupConfidence(*(float("nan"),) * 4)
+    width = min(window, len(values))
+    groups = np.sort(np.convolve(values, np.full(width, 1 / width), mode="valid"))
+    n_bottom = max(1, int(len(groups) * bottom))
+    return GroupConfidence(
+        float(values.mean()),
+        float(groups[0]),
+        float(groups[:n_bottom].mean()),
+        float(values[-tail:].mean()),
+    )
+
+
+def self_certainty(logprobs: ArrayLike) -> FloatArray:
+    """KL(U || p) = -(1/V) sum_v ln(V p(v)) at each position (Kang et al., section 3), exact.
+
+    Args:
+        logprobs: Shape (..., V): ln p over the whole vocabulary.
+    """
+    whole = np.asarray(logprobs, dtype=np.float64)
+    found: FloatArray = -np.log(whole.shape[-1]) - whole.mean(axis=-1)
+    return found
+
+
+def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
+    """A lower bound of self-certainty at each position, from the k most likely of V tokens.
+
+    With r the mass that is not listed, sum ln p over the V - k other tokens is at most
+    (V - k) ln(r / (V - k)), all of them being alike, and at most (V - k) ln p_k, since none is more
+    likely than the last that is listed. Nothing bounds self-certainty from above: a single token
+    may have any probability close to 0. The bound is self-certainty itself where k = V.
+
+    Args:
+        top_logprobs: Shape (T, k): ln p of the listed tokens over the whole vocabulary, raw; nan
+            where a position lists fewer.
+        vocabulary: V.
+
+    Returns:
+        Shape (T,); nan where no token is listed, or the listed numbers are no distribution.
+
+    Raises:
+        StatisticsError: If there are not two axes, no tokens are listed at all, or more than V.
+    """
+    listed = _listed(top_logprobs)
+    known = np.isfinite(listed)
+    n_known = known.sum(axis=1)
+    if n_known.max(initial=0) > vocabulary:
+        raise StatisticsError(f"{n_known.max()} tokens are listed of a vocabulary of {vocabulary}")
+    rest = 1 - np.where(known, np.exp(np.where(known, listed, 0.0)), 0.0).sum(axis=1)
+    n_rest = vocabulary - n_known
+    alike = np.log(np.maximum(rest, 0) + _ROUNDING) - np.log(np.maximum(n_rest, 1))
+    least = np.where(known, listed, np.inf).min(axis=1)
+    of_rest = np.where(n_rest > 0, n_rest * np.minimum(alike, least), 0.0)
+    total = np.where(known, listed, 0.0).sum(axis=1) + of_rest
+    is_known = (n_known > 0) & (rest >= -_EXCESS)
+    return np.where(is_known, -np.log(vocabulary) - total / vocabulary, np.nan)
+
+
+def first_alike(alike: NDArray[np.bool_]) -> list[int]:
+    """Number the meanings of samples: each has that of the first it is like (Kuhn et al., Alg. 1).
+
+    A sample is compared with the first of each earlier meaning, and begins one if it is like none.
+
+    Args:
+        alike: Shape (N, N): whether two samples mean the same.
+    """
+    firsts: list[int] = []
+    found: list[int] = []
+    for place in range(len(alike)):
+        like = [number for number, first in enumerate(firsts) if alike[place, first]]
+        found.append(like[0] if like else len(firsts))
+        firsts += [] if like else [place]
+    return found
+
+
+def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
+    """-sum_c P(c) ln P(c) over the meanings of samples, weighed by their likelihood.
+
+    P(c) is the sum of p(s) over the samples of a meaning, divided by that over all samples
+    (Farquhar et al. 2024, Methods, "Computing the semantic entropy").
+
+    Args:
+        logprobs: Shape (N,): ln p of each sample; the papers take the mean over its tokens.
+        meanings: N numbers: equal where samples mean the same.
+
+    Returns:
+        nan if there are no samples or one has no log-probability.
+
+    Raises:
+        StatisticsError: If there are not as many meanings.
+    """
+    values, numbers = _of_meanings(logprobs, meanings)
+    if not values.size or not np.isfinite(values).all():
+        return float("nan")
+    if len(set(meanings)) == 1:
+        return 0.0
+    weights = values - logsumexp(values)
+    of_meaning = np.array([logsumexp(weights[numbers == one]) for one in np.unique(numbers)])
+    return float(-(np.exp(of_meaning) * of_meaning).sum())
+
+
+def discrete_semantic_entropy(meanings: Sequence[int]) -> float:
+    """-sum_c P(c) ln P(c) with P(c) the share of samples of a meaning; needs no probabilities.
+
+    Args:
+        meanings: N numbers: equal where samples mean the same.
+
+    Returns:
+        nan if there are no samples.
+    """
+    return semantic_entropy(np.zeros(len(meanings)), meanings)
+
+
+def predictive_entropy(logprobs: ArrayLike) -> float:
+    """-(1/N) sum_s ln p(s) over samples: entropy without regard to meaning (Kuhn et al., Eq. 1).
+
+    Args:
+        logprobs: Shape (N,): ln p of each sample; the mean over its tokens is the length-normalised
+            form.
+
+    Returns:
+        nan if there are no samples or one has no log-probability.
+    """
+    values = np.asarray(logprobs, dtype=np.float64)
+    return float(-values.mean()) if values.size else float("nan")
+
+
+def _listed(top_logprobs: ArrayLike) -> FloatArray:
+    listed = np.asarray(top_logprobs, dtype=np.float64)
+    if listed.ndim != 2 or not listed.shape[1]:
+        raise StatisticsError(f"log-probabilities of shape (T, k) expected, got {listed.shape}")
+    return listed
+
+
+def _of_meanings(logprobs: ArrayLike, meanings: Sequence[int]) -> tuple[FloatArray, IntArray]:
+    values = np.asarray(logprobs, dtype=np.float64)
+    if values.shape != (len(meanings),):
+        raise StatisticsError(
+            f"one meaning a sample expected, got {len(meanings)} for {values.shape}"
+        )
+    return values, np.asarray(meanings, dtype=np.int64)

@@ -1,0 +1,425 @@
+"""Confidence: what any server's most likely tokens and samples say of an answer's correctness.
+
+Glass-box evaluation for servers that list the k most likely tokens of each position and no more, as
+hosted endpoints do. Of the drawn answer: token confidence, the least confident group, the bottom
+groups and the tail (exact from the k tokens, which the measure is defined by), and a lower bound of
+self-certainty, which needs the whole vocabulary. P(True): the probability that the model gives to
+"True" where it is shown its own answer. Of further samples: semantic entropy, weighed by their
+likelihood and by their number.
+
+Sources: Fu et al., "Deep Think with Confidence" (arXiv 2508.15260), section 3; Kang, Zhao and Song,
+"Scalable Best-of-N Selection for Large Language Models via Self-Certainty" (arXiv 2502.18581),
+section 3; Kadavath et al., "Language Models (Mostly) Know What They Know" (arXiv 2207.05221),
+section 3; Kuhn, Gal and Farquhar, "Semantic Uncertainty" (ICLR 2023), Algorithm 1; Farquhar et al.,
+"Detecting hallucinations in large language models using semantic entropy" (Nature, 2024).
+
+Deviations: questions of true or false and of entailment end with an instruction to reply with a
+letter, since chat models do not continue a text; entailment is judged by a language model and not
+by DeBERTa; equal texts mean the same without a request; where a position lists fewer than k tokens,
+its confidence is a lower bound. All of them: `docs/methods/confidence.md`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Final, Literal, Self
+
+import msgspec
+import numpy as np
+from pydantic import Field, model_validator
+
+from orchestrator.ask import Ask, ChooseAsk
+from orchestrator.contracts.method import (
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Method,
+    MethodSettings,
+    ModelName,
+    Stage,
+)
+from orchestrator.judgment import confidence as formulas
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.peer import f_beta_scores
+from orchestrator.methods import _glass_box as values
+from orchestrator.methods import answers
+from orchestrator.methods._conversation import Turn, converse, questions
+from orchestrator.methods._drawing import Drawing, blank_row
+from orchestrator.methods._examples import FIELDS, drawn_example
+from orchestrator.methods._glass_box import Observed, Values, known
+from orchestrator.recipe.similarity import ByBertScore, Similarity, comparer_name
+from orchestrator.recipe.similarity import comparers as named_comparers
+from orchestrator.records import Generation, Label, Message, Messages, Row, Unit
+from orchestrator.settings import Settings
+
+_LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC")
+_TRUTH: Final = _LETTERS[:2]
+_RELATIONS: Final = _LETTERS
+_OF_TOKENS: Final = (
+    "token_confidence",
+    "lowest_group_confidence",
+    "bottom_group_confidence",
+    "tail_confidence",
+)
+_OF_SAMPLES: Final = ("semantic_entropy", "discrete_semantic_entropy", "predictive_entropy")
+
+
+class SampleSettings(Settings):
+    """Further samples of a question, and when two of them mean the same."""
+
+    n: int = Field(10, ge=2, le=1000, description="Samples a question.")
+    temperature: float = Field(1.0, gt=0, description="Of these samples.")
+    meaning: Literal["entailment", "similarity", "text"] = Field(
+        "entailment",
+        description="When two samples mean the same. entailment: a model says that each entails "
+        "the other; similarity: by an encoder on this machine; text: they are equal but for case "
+        "and white space.",
+    )
+    similarity: Similarity = Field(
+        ByBertScore(),
+        description="Encoder of meaning: similarity; F1 of the two texts is compared.",
+    )
+    threshold: float = Field(
+        0.9, gt=0, le=1, description="Least similarity of samples that mean the same."
+    )
+
+
+class Config(MethodSettings):
+    """Settings of `confidence`."""
+
+    answer: Drawing = Field(Drawing(max_tokens=1024), description="Sampling settings of answers.")
+    observe: Literal["draw", "score"] = Field(
+        "draw",
+        description="draw: the most likely tokens that are returned with the answer, which any "
+        "server has that gives log-probabilities; score: those of a separate scoring pass.",
+    )
+    alternatives: int = Field(
+        20, ge=0, description="k, the most likely tokens at each position; 0 for none."
+    )
+    vocabulary_size: int | None = Field(
+        None, ge=1, description="Size of the vocabulary, needed for a bound of self-certainty."
+    )
+    window: int = Field(2048, ge=1, description="Tokens of a group.")
+    tail: int = Field(2048, ge=1, description="Last tokens that the tail confidence is of.")
+    bottom: float = Field(
+        0.1, gt=0, le=1, description="Share of the groups that count as the bottom ones."
+    )
+    p_true: Literal["answer", "brainstormed"] | None = Field(
+        "answer",
+        description="Ask the model whether its answer is true. brainstormed: it is shown the "
+        "samples first; null: do not ask.",
+    )
+    samples: SampleSettings | None = Field(
+        None, description="Further samples, for semantic entropy. Default: none."
+    )
+    entailment_by: ModelName | None = Field(
+        None, description="Model that judges entailment. Default: each candidate itself."
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.p_true == "brainstormed" and self.samples is None:
+            raise ValueError("p_true: brainstormed shows samples; set samples: {n: 10}")
+        is_entailed = self.samples is not None and self.samples.meaning == "entailment"
+        if self.entailment_by is not None and not is_entailed:
+            raise ValueError("entailment_by needs samples with meaning: entailment")
+        if not self.alternatives and self.p_true is None and self.samples is None:
+            raise ValueError("nothing to compute: set alternatives, p_true or samples")
+        return self
+
+
+class Confidence(Method[Config]):
+    """What any server's most likely tokens and samples say of an answer's correctness."""
+
+    cites = (
+        "fu2025deepconf",
+        "kang2025selfcertainty",
+        "kadavath2022know",
+        "kuhn2023semantic",
+        "farquhar2024semantic",
+    )
+    columns: ClassVar[Columns] = {
+        "turn": "i64",
+        "answer": "str",
+        "n_tokens": "i64",
+        "truncated": "bool",
+        "observed": "str",
+        "undefined": "str",
+        **dict.fromkeys(_OF_TOKENS, "f64"),
+        "n_short": "i64",
+        "self_certainty_low": "f64",
+        "p_true": "f64",
+        "p_true_low": "f64",
+        "p_true_high": "f64",
+        "p_true_coverage": "f64",
+        **dict.fromkeys(_OF_SAMPLES, "f64"),
+        "n_meanings": "i64",
+        "n_samples": "i64",
+    }
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The model that judges entailment, if it is another."""
+        return () if self.config.entailment_by is None else (self.config.entailment_by,)
+
+    @property
+    def scores(self) -> dict[str, int]:
+        """The columns that these settings fill, with the direction that theory predicts."""
+        config = self.config
+        found = dict.fromkeys(_OF_TOKENS, 1) if config.alternatives else {}
+        if config.alternatives and config.vocabulary_size is not None:
+            found["self_certainty_low"] = 1
+        if config.p_true is not None:
+            found["p_true"] = 1
+        return found | (dict.fromkeys(_OF_SAMPLES, -1) if config.samples is not None else {})
+
+    def comparers(self) -> dict[str, Comparer]:
+        """The back-end that compares samples, by its name."""
+        samples = self.config.samples
+        if samples is None or samples.meaning != "similarity":
+            return {}
+        return named_comparers(samples.similarity)
+
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """One unit a model, with what compares its samples where that is another."""
+        compares = next(iter(self.comparers()), self.config.entailment_by or "")
+        return [Combination((model,), compares) for model in candidates]
+
+    def companions(self) -> list[Companion]:
+        """The answers, as a frame of their own."""
+        config = self.config
+        return [answers.companion(config.candidates, config.answer, _top(config))]
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Return the requests that one answer leads to; an empty answer leads to none."""
+        config, samples = self.config, self.config.samples
+        draw = config.model_dump_json(exclude={"name", "candidates"})
+        found: list[Stage] = []
+        for model in candidates:
+            if config.alternatives and config.observe == "score":
+                found.append(Stage("scores", model, "score", 1, exact=False, draw=draw))
+            elif config.alternatives:
+                # The companion's draw, counted once: its probabilities must be the model's own.
+                drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
+                (stage,) = answers.Answers(drawn).stages((model,))
+                example = drawn_example(model, config.answer)
+                found.append(msgspec.structs.replace(stage, examples=(example,)))
+            if samples is not None:
+                tokens = config.answer.max_tokens
+                found.append(
+                    Stage("samples", model, "generate", samples.n, False, tokens, draw=draw)  # noqa: FBT003
+                )
+                found += _comparing(config, model, samples, draw)
+            if config.p_true is not None:
+                shown = (FIELDS["answer_b"],) if config.p_true == "brainstormed" else ()
+                asked = _is_true(model, FIELDS["prompt"], FIELDS["answer"], shown)
+                found.append(
+                    Stage("truth", model, "choose", 1, exact=False, draw=draw, examples=(asked,))
+                )
+        return found
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """The confidence in the model's answer, one row a turn."""
+        config = self.config
+        turns = await converse(
+            unit.item, unit.models, ask, config.answer, top_logprobs=_top(config)
+        )
+        own = [turn for (turn,) in turns]
+        return [await _row(unit, ask, config, turn, questions(own[: turn.number])) for turn in own]
+
+
+async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) -> Row:
+    answer, (model,) = turn.answer, unit.models
+    row: Row = {
+        **blank_row(Confidence.columns),
+        "turn": turn.number,
+        "answer": answer.text,
+        "truncated": answer.finish_reason == "length",
+        "observed": config.observe,
+    }
+    if not answer.text.strip():
+        return {**row, "n_tokens": 0, "undefined": "empty answer"}
+    if config.alternatives:
+        seen = await _observed(ask, config, model, turn)
+        n_tokens = None if seen.logprobs is None else len(seen.logprobs)
+        row |= {"n_tokens": n_tokens, "undefined": seen.why or None, **of_tokens(seen, config)}
+    drawn = await _samples(unit, ask, config, turn)
+    if drawn:
+        meanings = await _meanings(unit, ask, config, question, [one.text for one in drawn])
+        if meanings is None:
+            row["undefined"] = "the entailment of two samples is not known"
+        row |= of_samples(drawn, meanings)
+    if config.p_true is not None:
+        shown = [one.text for one in drawn] if config.p_true == "brainstormed" else []
+        choice = await _is_true(model, question, answer.text, shown)
+        row |= of_truth(from_logprobs(choice.logprobs, choice.upper))
+    return row
+
+
+async def _observed(ask: Ask, config: Config, model: str, turn: Turn) -> Observed:
+    if config.observe == "draw":
+        return values.of_draw(turn.answer)
+    scored = await ask.score(model, turn.messages, turn.answer, top_logprobs=config.alternatives)
+    return values.of_score(scored)
+
+
+def of_tokens(seen: Observed, config: Config) -> dict[str, float | int | None]:
+    """Confidence from the most likely tokens of each position; undefined where none are listed."""
+    if seen.logprobs is None or seen.top is None or not seen.top.logprobs.size:
+        return {}
+    top = seen.top.logprobs
+    confidence = formulas.token_confidence(top)
+    group = formulas.group_confidence(confidence.values, config.window, config.tail, config.bottom)
+    found: dict[str, float | int | None] = {
+        name: known(value) for name, value in zip(_OF_TOKENS, group, strict=True)
+    }
+    found["n_short"] = confidence.n_short
+    if config.vocabulary_size is not None:
+        bound = formulas.self_certainty_low(top, config.vocabulary_size)
+        found["self_certainty_low"] = known(float(bound.mean()))
+    return found
+
+
+def of_truth(said: LabelDistribution) -> Values:
+    """P(True): the probability of the first of two labels, with its bounds."""
+    if said.probabilities is None or said.low is None or said.high is None:
+        return {"p_true_coverage": known(said.coverage)}
+    return {
+        "p_true": said.probabilities[0],
+        "p_true_low": said.low[0],
+        "p_true_high": said.high[0],
+        "p_true_coverage": known(said.coverage),
+    }
+
+
+def of_samples(
+    drawn: Sequence[Generation], meanings: Sequence[int] | None
+) -> dict[str, float | int | None]:
+    """Entropies of samples; undefined where their meanings or their likelihoods are not known."""
+    raw = [values.of_draw(one).logprobs for one in drawn]
+    means = [math.nan if one is None or not one.size else float(np.mean(one)) for one in raw]
+    found: dict[str, float | int | None] = {
+        "predictive_entropy": known(formulas.predictive_entropy(means)),
+        "n_samples": len(drawn),
+    }
+    if meanings is None:
+        return found
+    return {
+        **found,
+        "semantic_entropy": known(formulas.semantic_entropy(means, meanings)),
+        "discrete_semantic_entropy": known(formulas.discrete_semantic_entropy(meanings)),
+        "n_meanings": len(set(meanings)),
+    }
+
+
+async def _samples(unit: Unit, ask: Ask, config: Config, turn: Turn) -> list[Generation]:
+    if config.samples is None:
+        return []
+    hot = {"temperature": config.samples.temperature, "temperature_by_category": {}}
+    sampling = config.answer.model_copy(update=hot).sampling()
+    asks = [
+        ask.generate(unit.models[0], turn.messages, sampling, item_key=unit.item.key, repeat=repeat)
+        for repeat in range(config.samples.n)
+    ]
+    return await ask.all(*asks)
+
+
+async def _meanings(
+    unit: Unit, ask: Ask, config: Config, question: str, texts: Sequence[str]
+) -> list[int] | None:
+    """The number of each text's meaning; None if it can't be told.
+
+    A text means what the first of an earlier meaning does, else it begins one (Kuhn et al.,
+    Algorithm 1).
+    """
+    samples = config.samples or SampleSettings()
+    if samples.meaning == "text":
+        return _numbered([" ".join(text.casefold().split()) for text in texts])
+    if samples.meaning == "similarity":
+        compared = await ask.similarity(unit.judge, texts)
+        # F1 of two texts is the same in both directions.
+        f1 = f_beta_scores(compared.precision, compared.recall, 1.0)
+        return formulas.first_alike(f1 >= samples.threshold)
+    found: list[int] = []
+    firsts: list[str] = []
+    for place, text in enumerate(texts):
+        if text in texts[:place]:
+            found.append(found[texts.index(text)])
+            continue
+        both = [
+            _entails(unit, question, *pair) for one in firsts for pair in ((one, text), (text, one))
+        ]
+        said = [
+            from_logprobs(one.logprobs, one.upper).probabilities for one in await ask.all(*both)
+        ]
+        if any(one is None for one in said):
+            return None
+        entails = [one is not None and one[0] > max(one[1:]) for one in said]
+        alike = [there and back for there, back in zip(entails[::2], entails[1::2], strict=True)]
+        found.append(alike.index(True) if True in alike else len(firsts))
+        if found[-1] == len(firsts):
+            firsts.append(text)
+    return found
+
+
+def _numbered(texts: Sequence[str]) -> list[int]:
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(text, len(numbers)) for text in texts]
+
+
+def _comparing(config: Config, model: str, samples: SampleSettings, draw: str) -> list[Stage]:
+    """The requests that tell the meanings of samples apart."""
+    if samples.meaning == "similarity":
+        name = comparer_name(samples.similarity)
+        return [Stage("similarity", name, "similarity", 1, exact=False, draw=draw)]
+    if samples.meaning == "text":
+        return []
+    judge, most = config.entailment_by or model, samples.n * (samples.n - 1)
+    question, one, other = FIELDS["prompt"], FIELDS["answer_a"], FIELDS["answer_b"]
+    asked = _entailment(judge, question, one, other)
+    # Each pair in both directions, if all differ in meaning.
+    return [Stage("entailment", judge, "choose", most, exact=False, draw=draw, examples=(asked,))]
+
+
+def _is_true(model: str, question: str, answer: str, brainstormed: Sequence[str]) -> ChooseAsk:
+    """Is the answer true? As Kadavath et al. ask, with an instruction for chat models."""
+    kind = "possible" if brainstormed else "proposed"
+    ideas = "\n".join(brainstormed)
+    said = f"Here are some brainstormed ideas: {ideas}\n" if brainstormed else ""
+    return ChooseAsk(
+        model,
+        _asked(
+            f"Question: {question}\n{said}{kind.capitalize()} Answer: {answer}\n"
+            f"Is the {kind} answer:\n (A) True\n (B) False\n"
+            "Reply with A or B and nothing else."
+        ),
+        _TRUTH,
+    )
+
+
+def _entails(unit: Unit, question: str, one: str, other: str) -> ChooseAsk:
+    return _entailment(unit.judge or unit.models[0], question, one, other)
+
+
+def _entailment(model: str, question: str, one: str, other: str) -> ChooseAsk:
+    """Does an answer entail another? As Farquhar et al. ask, by letters."""
+    return ChooseAsk(
+        model,
+        _asked(
+            f'We are evaluating answers to the question "{question}"\n'
+            "Here are two possible answers:\n"
+            f"Possible Answer 1: {one}\nPossible Answer 2: {other}\n"
+            "Does Possible Answer 1 semantically entail Possible Answer 2?\n"
+            " (A) entailment\n (B) contradiction\n (C) neutral\n"
+            "Reply with A, B or C and nothing else."
+        ),
+        _RELATIONS,
+    )
+
+
+def _asked(text: str) -> Messages:
+    return (Message("user", text),)
+
+
+def _top(config: Config) -> int:
+    return config.alternatives if config.observe == "draw" else 0

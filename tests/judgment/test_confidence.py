@@ -1,0 +1,196 @@
+"""Confidence from the most likely tokens and from samples: by hand, by properties, as published."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from orchestrator.errors import StatisticsError
+from orchestrator.judgment.confidence import (
+    discrete_semantic_entropy,
+    first_alike,
+    group_confidence,
+    predictive_entropy,
+    self_certainty,
+    self_certainty_low,
+    semantic_entropy,
+    token_confidence,
+)
+
+NAN = math.nan
+
+
+@st.composite
+def distributions(draw):
+    """ln p over small vocabularies, shape (T, V), most likely first."""
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(2, 9)))
+    logits = draw(arrays.arrays(np.float64, shape, elements=st.floats(-12, 12)))
+    logits = -np.sort(-logits, axis=1)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+
+def test_token_confidence_by_hand():
+    found = token_confidence(np.log([[0.5, 0.25], [0.9, 0.01]]))
+    assert found.values == pytest.approx([1.5 * math.log(2), -(math.log(0.9) + math.log(0.01)) / 2])
+    assert found.n_short == 0
+
+
+@given(distributions(), st.data())
+def test_a_position_with_fewer_tokens_gives_a_lower_bound(whole, data):
+    k = data.draw(st.integers(1, whole.shape[1]))
+    top = whole[:, :k].copy()
+    exact = token_confidence(top)
+    n_left = data.draw(st.integers(1, k))
+    top[:, n_left:] = NAN
+    found = token_confidence(top)
+    assert found.n_short == (len(top) if n_left < k else 0)
+    assert (found.values <= exact.values + 1e-9).all()
+
+
+def test_a_position_without_tokens_is_undefined():
+    found = token_confidence([[-1.0, -2.0], [NAN, NAN]])
+    assert found.values[0] == pytest.approx(1.5)
+    assert math.isnan(found.values[1])
+    assert all(math.isnan(one) for one in group_confidence(found.values, 2, 2))
+
+
+def test_a_list_of_no_tokens_is_refused():
+    with pytest.raises(StatisticsError, match="shape"):
+        token_confidence(np.zeros((3, 0)))
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+def test_groups_by_hand():
+    # Windows of two: 3, 2, 1.5, 3, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5; a fifth of ten are two.
+    found = group_confidence([4, 2, 2, 1, 5, 4, 7, 6, 9, 8, 11], 2, 3, 0.2)
+    assert found == pytest.approx((59 / 11, 1.5, 1.75, 28 / 3))
+
+
+def test_a_short_answer_is_one_group():
+    assert group_confidence([1.0, 3.0], 2048, 2048) == pytest.approx((2, 2, 2, 2))
+
+
+values = arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 50))
+
+
+@given(values, st.integers(1, 40), st.integers(1, 40), st.floats(0.01, 1))
+def test_the_lowest_group_is_below_the_bottom_ones_and_these_below_the_most(x, window, tail, share):
+    found = group_confidence(x, window, tail, share)
+    groups = [x[at : at + window].mean() for at in range(max(len(x) - window + 1, 1))]
+    assert found.lowest == pytest.approx(min(groups), abs=1e-9)
+    assert found.lowest - 1e-9 <= found.bottom <= max(groups) + 1e-9
+    assert found.tail == pytest.approx(x[-tail:].mean())
+
+
+@pytest.mark.parametrize(("window", "tail", "share"), [(0, 1, 0.1), (1, 0, 0.1), (1, 1, 0.0)])
+def test_groups_of_nothing_are_refused(window, tail, share):
+    with pytest.raises(StatisticsError, match="at least 1 token"):
+        group_confidence([1.0], window, tail, share)
+
+
+# -- self-certainty -------------------------------------------------------------------------------
+
+
+def test_self_certainty_by_hand():
+    # -(1/4) (ln 2.8 + 3 ln 0.4), and 0 for the uniform distribution.
+    found = self_certainty(np.log([[0.7, 0.1, 0.1, 0.1], [0.25] * 4]))
+    assert found == pytest.approx([-(math.log(2.8) + 3 * math.log(0.4)) / 4, 0.0], abs=1e-12)
+
+
+@given(distributions(), st.data())
+def test_self_certainty_is_not_below_its_bound(whole, data):
+    k = data.draw(st.integers(1, whole.shape[1]))
+    low = self_certainty_low(whole[:, :k], whole.shape[1])
+    exact = self_certainty(whole)
+    assert (low <= exact + 1e-9).all()
+    if k == whole.shape[1]:
+        assert low == pytest.approx(exact)
+
+
+@given(distributions(), st.data())
+def test_more_tokens_do_not_loosen_the_bound(whole, data):
+    k = data.draw(st.integers(1, whole.shape[1] - 1))
+    fewer, more = (self_certainty_low(whole[:, :n], whole.shape[1]) for n in (k, k + 1))
+    assert (fewer <= more + 1e-9).all()
+
+
+def test_the_bound_is_self_certainty_where_the_rest_is_alike():
+    whole = np.log([[0.7, 0.1, 0.1, 0.1]])
+    assert self_certainty_low(whole[:, :1], 4) == pytest.approx(self_certainty(whole), rel=1e-4)
+
+
+@given(distributions(), st.data())
+def test_the_bound_holds_for_rounded_log_probabilities(whole, data):
+    k = data.draw(st.integers(1, whole.shape[1]))
+    rounded = whole[:, :k].astype(np.float32)
+    low = self_certainty_low(rounded, whole.shape[1])
+    assert (low <= self_certainty(whole) + 1e-6).all()
+
+
+def test_what_is_no_distribution_has_no_self_certainty():
+    assert np.isnan(self_certainty_low([[-0.01, -0.01], [NAN, NAN]], 9)).all()
+
+
+def test_more_tokens_than_the_vocabulary_has_are_refused():
+    with pytest.raises(StatisticsError, match="3 tokens are listed of a vocabulary of 2"):
+        self_certainty_low([[-1.0, -1.0, -1.0]], 2)
+
+
+# -- samples --------------------------------------------------------------------------------------
+
+
+def test_discrete_semantic_entropy_of_the_released_code_s_example():
+    # The code of Farquhar et al. names p = [1/4, 2/4, 1/4] for these meanings.
+    assert discrete_semantic_entropy([0, 1, 2, 1]) == pytest.approx(1.5 * math.log(2))
+
+
+def test_semantic_entropy_by_hand():
+    # p = 0.2, 0.2, 0.1 in two meanings: 0.3 and 0.2 of 0.5.
+    found = semantic_entropy(np.log([0.2, 0.2, 0.1]), [0, 1, 0])
+    assert found == pytest.approx(-(0.6 * math.log(0.6) + 0.4 * math.log(0.4)))
+
+
+@given(st.lists(st.tuples(st.floats(-30, 0), st.integers(0, 3)), min_size=1, max_size=12))
+def test_semantic_entropy_lies_between_none_and_that_of_as_many_meanings(samples):
+    logprobs, meanings = (list(column) for column in zip(*samples, strict=True))
+    for found in (semantic_entropy(logprobs, meanings), discrete_semantic_entropy(meanings)):
+        assert 0 <= found <= math.log(len(set(meanings))) + 1e-9
+    shifted = semantic_entropy([value - 500 for value in logprobs], meanings)
+    assert shifted == pytest.approx(semantic_entropy(logprobs, meanings), abs=1e-6)
+
+
+def test_one_meaning_has_no_entropy():
+    assert semantic_entropy([-1.0, -2.0], [0, 0]) == pytest.approx(0)
+    assert discrete_semantic_entropy([5]) == 0
+
+
+def test_without_samples_or_likelihoods_there_is_no_entropy():
+    assert math.isnan(semantic_entropy([], []))
+    assert math.isnan(semantic_entropy([-1.0, NAN], [0, 1]))
+    assert math.isnan(predictive_entropy([]))
+    assert math.isnan(predictive_entropy([-1.0, NAN]))
+
+
+def test_each_sample_has_a_meaning():
+    with pytest.raises(StatisticsError, match="one meaning a sample"):
+        semantic_entropy([-1.0], [0, 1])
+
+
+def test_predictive_entropy_by_hand():
+    assert predictive_entropy([-1.0, -2.0, -6.0]) == pytest.approx(3)
+
+
+def test_a_sample_is_compared_with_the_first_of_each_meaning():
+    # 2 is like 1 and not like 0; 3 is like 2 alone, which is no first.
+    alike = np.eye(4, dtype=bool)
+    for one, other in ((1, 2), (2, 3)):
+        alike[one, other] = alike[other, one] = True
+    assert first_alike(alike) == [0, 1, 1, 2]
