@@ -49,7 +49,7 @@ from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values, known
 from orchestrator.recipe.similarity import ByBertScore, Similarity, comparer_name
 from orchestrator.recipe.similarity import comparers as named_comparers
-from orchestrator.records import Generation, Label, Message, Messages, Row, Unit
+from orchestrator.records import Generation, Label, Message, Messages, Prefix, Row, Unit
 from orchestrator.settings import Settings
 
 _LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC")
@@ -108,6 +108,11 @@ class Config(MethodSettings):
         "answer",
         description="Ask the model whether its answer is true. brainstormed: it is shown the "
         "samples first; null: do not ask.",
+    )
+    p_true_prefix: str = Field(
+        "",
+        description="Beginning of the reply on what is true, such as 'The proposed answer is: (', "
+        "which the paper's prompts end with; for servers that continue a reply.",
     )
     samples: SampleSettings | None = Field(
         None, description="Further samples, for semantic entropy. Default: none."
@@ -212,7 +217,7 @@ class Confidence(Method[Config]):
                 found += _comparing(config, model, samples, draw)
             if config.p_true is not None:
                 shown = (FIELDS["answer_b"],) if config.p_true == "brainstormed" else ()
-                asked = _is_true(model, FIELDS["prompt"], FIELDS["answer"], shown)
+                asked = _is_true(config, model, FIELDS["prompt"], FIELDS["answer"], shown)
                 found.append(
                     Stage("truth", model, "choose", 1, exact=False, draw=draw, examples=(asked,))
                 )
@@ -251,7 +256,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) 
         row |= of_samples(drawn, meanings)
     if config.p_true is not None:
         shown = [one.text for one in drawn] if config.p_true == "brainstormed" else []
-        choice = await _is_true(model, question, answer.text, shown)
+        choice = await _is_true(config, model, question, answer.text, shown)
         row |= of_truth(from_logprobs(choice.logprobs, choice.upper))
     return row
 
@@ -381,7 +386,9 @@ def _comparing(config: Config, model: str, samples: SampleSettings, draw: str) -
     return [Stage("entailment", judge, "choose", most, exact=False, draw=draw, examples=(asked,))]
 
 
-def _is_true(model: str, question: str, answer: str, brainstormed: Sequence[str]) -> ChooseAsk:
+def _is_true(
+    config: Config, model: str, question: str, answer: str, brainstormed: Sequence[str]
+) -> ChooseAsk:
     """Is the answer true? As Kadavath et al. ask, with an instruction for chat models."""
     kind = "possible" if brainstormed else "proposed"
     ideas = "\n".join(brainstormed)
@@ -394,6 +401,7 @@ def _is_true(model: str, question: str, answer: str, brainstormed: Sequence[str]
             "Reply with A or B and nothing else."
         ),
         _TRUTH,
+        Prefix(config.p_true_prefix),
     )
 
 

@@ -53,6 +53,7 @@ class Model:
         return Scored(np.arange(2, dtype=np.int32), TOP[:, 0], top=top_of(self.listed))
 
     def choose(self, ask):
+        logs: tuple[float, ...]
         if len(ask.labels) == 2:
             logs = (math.log(0.6), math.log(0.2))
         elif not self.known:
@@ -117,6 +118,12 @@ def test_p_true_is_the_share_of_true_among_both():
     assert asked.messages[0].content.startswith(
         "Question: Which city?\nProposed Answer: Paris\nIs the proposed answer:\n (A) True\n (B)"
     )
+
+
+def test_the_reply_may_be_begun_as_in_the_paper():
+    model = Model()
+    row_of(model, p_true_prefix="The proposed answer is: (")
+    assert [ask.prefix.text for ask in model.of(ChooseAsk)] == ["The proposed answer is: ("]
 
 
 def test_the_model_may_see_its_samples_before_it_says_what_is_true():

@@ -29,8 +29,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "confidence": (
         {"vocabulary_size": 9, "samples": {"n": 3}},
-        "c523a7f4d5296147d3f609ca15a50749",
-        "a5c7037da91f265d307189274dc5427d",
+        "bc53bbf1f883b50e46974769eef9a030",
+        "f99cf73108d41e70e68e7c36d8b8eaba",
     ),
     "consistency": (
         {"similarity": {"kind": "rouge_l"}},

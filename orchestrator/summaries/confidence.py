@@ -1,0 +1,112 @@
+"""Confidence: the mean of each measure by model, and what the measures rest on."""
+
+import polars as pl
+
+from orchestrator.clusters import prompt_words
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Summary
+from orchestrator.methods.confidence import Confidence, Config
+from orchestrator.summaries._clusters import METHODS, mean_of
+from orchestrator.tables import Cell, Column, Table, make_table
+
+_MEASURES = (
+    Column("model"),
+    Column("measure"),
+    Column("better"),
+    Column("mean", "number", 4),
+    Column("answers", "count"),
+    Column("undefined", "count"),
+)
+_READ = (
+    Column("model"),
+    Column("answers", "count"),
+    Column("empty", "count"),
+    Column("failed", "count"),
+    Column("tokens", "number", 1),
+    Column("short positions", "percent"),
+    Column("P(True) coverage", "percent"),
+    Column("meanings", "number", 1),
+)
+
+
+class ConfidenceSummary(Summary[Config]):
+    """The mean of each measure by model, and what the measures rest on."""
+
+    reads_alone = True
+    reads = (
+        "item",
+        "model",
+        "status",
+        "n_tokens",
+        "undefined",
+        "n_short",
+        "p_true_coverage",
+        "n_meanings",
+    )
+    section = "Confidence"
+    section_order = 2
+
+    def summarise(self, context: Context) -> list[Table]:
+        """The measures, then the answers, lists and samples that they were read off."""
+        config, level = self.config, context.confidence_level
+        if context.rows.is_empty():
+            return []
+        scores = Confidence(config).scores
+        rows = context.rows_of(context.sources[0], (*self.reads, *scores))
+        measures: list[list[Cell]] = []
+        read: list[list[Cell]] = []
+        for (model,), group in rows.group_by("model", maintain_order=True):
+            good = group.filter(pl.col("status") == "ok")
+            for name, orientation in scores.items():
+                mean = mean_of(good, pl.col(name), level)
+                undefined = good[name].null_count()
+                better = "+" if orientation > 0 else "-"
+                known = len(good) - undefined
+                measures.append([str(model), name, better, mean, known, undefined])
+            n_tokens = good.filter(pl.col("n_short").is_not_null())["n_tokens"].sum()
+            read.append(
+                [
+                    str(model),
+                    len(good),
+                    int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
+                    len(group) - len(good),
+                    _mean(good["n_tokens"]),
+                    good["n_short"].sum() / n_tokens if n_tokens else None,
+                    _mean(good["p_true_coverage"]),
+                    _mean(good["n_meanings"]),
+                ]
+            )
+        basis = prompt_words(rows)
+        notes = _notes(config)
+        return [
+            make_table("confidence", "Confidence", _MEASURES, measures, basis=basis, notes=notes),
+            make_table("confidence.read", "Confidence: what was read", _READ, read, basis=basis),
+        ]
+
+
+def _mean(values: pl.Series) -> float | None:
+    """Return the mean, with no interval: it describes the answers and judges no model."""
+    found = values.cast(pl.Float64).mean()
+    return found if isinstance(found, float) else None
+
+
+def _notes(config: Config) -> list[str]:
+    notes = [
+        "better: whether more (+) or less (-) should mean a better answer; the analysis "
+        "meta_evaluation compares the measures with gold",
+        METHODS,
+        "each model reads its own answers: means of different models are not comparable",
+    ]
+    if config.alternatives:
+        notes.append(
+            f"confidence of a token: minus the mean log-probability of the {config.alternatives} "
+            "most likely ones; a lower bound at short positions, which list fewer"
+        )
+    if config.alternatives and config.vocabulary_size is not None:
+        notes.append("self_certainty_low is a lower bound of self-certainty, not an estimate")
+    if config.p_true is not None:
+        notes.append(
+            "P(True) coverage: probability of both letters together; below 50 % p_true rests "
+            "mostly on what the model did not want to say"
+        )
+    return notes
