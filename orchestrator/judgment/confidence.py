@@ -2,7 +2,7 @@
 
 Self-certainty: Kang, Zhao and Song, "Scalable Best-of-N Selection for Large Language Models via
 Self-Certainty" (2025, arXiv 2502.18581). Token, group and tail confidence: Fu et al., "Deep Think
-with Confidence" (2025, arXiv 2508.15260), section 3. Semantic entropy: Kuhn, Gal and Farquhar,
+with Confidence" (2025, arXiv 2508.15260), sections 2 and 3. Semantic entropy: Kuhn, Gal and Farquhar,
 "Semantic Uncertainty" (ICLR 2023), and Farquhar et al., "Detecting hallucinations in large language
 models using semantic entropy" (Nature 630, 2024). Natural logarithms throughout.
 """
@@ -113,7 +113,7 @@ def group_confidence(
 
 
 def self_certainty(logprobs: ArrayLike) -> FloatArray:
-    """KL(U || p) = -(1/V) sum_v ln(V p(v)) at each position (Kang et al., section 3), exact.
+    """KL(U || p) = -(1/V) sum_v ln(V p(v)) at each position (Kang et al.), exact.
 
     Args:
         logprobs: Shape (..., V): ln p over the whole vocabulary.

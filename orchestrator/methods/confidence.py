@@ -7,10 +7,10 @@ self-certainty, which needs the whole vocabulary. P(True): the probability that 
 "True" where it is shown its own answer. Of further samples: semantic entropy, weighed by their
 likelihood and by their number.
 
-Sources: Fu et al., "Deep Think with Confidence" (arXiv 2508.15260), section 3; Kang, Zhao and Song,
-"Scalable Best-of-N Selection for Large Language Models via Self-Certainty" (arXiv 2502.18581),
-section 3; Kadavath et al., "Language Models (Mostly) Know What They Know" (arXiv 2207.05221),
-section 3; Kuhn, Gal and Farquhar, "Semantic Uncertainty" (ICLR 2023), Algorithm 1; Farquhar et al.,
+Sources: Fu et al., "Deep Think with Confidence" (arXiv 2508.15260), sections 2 and 3; Kang, Zhao
+and Song, "Scalable Best-of-N Selection for Large Language Models via Self-Certainty" (arXiv
+2502.18581); Kadavath et al., "Language Models (Mostly) Know What They Know" (arXiv 2207.05221),
+section 4; Kuhn, Gal and Farquhar, "Semantic Uncertainty" (ICLR 2023), Algorithm 1; Farquhar et al.,
 "Detecting hallucinations in large language models using semantic entropy" (Nature, 2024).
 
 Deviations: questions of true or false and of entailment end with an instruction to reply with a
