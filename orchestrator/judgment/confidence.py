@@ -2,9 +2,9 @@
 
 Self-certainty: Kang, Zhao and Song, "Scalable Best-of-N Selection for Large Language Models via
 Self-Certainty" (2025, arXiv 2502.18581). Token, group and tail confidence: Fu et al., "Deep Think
-with Confidence" (2025, arXiv 2508.15260), sections 2 and 3. Semantic entropy: Kuhn, Gal and Farquhar,
-"Semantic Uncertainty" (ICLR 2023), and Farquhar et al., "Detecting hallucinations in large language
-models using semantic entropy" (Nature 630, 2024). Natural logarithms throughout.
+with Confidence" (2025, arXiv 2508.15260), sections 2 and 3. Semantic entropy: Kuhn, Gal and
+Farquhar, "Semantic Uncertainty" (ICLR 2023), and Farquhar et al., "Detecting hallucinations in
+large language models using semantic entropy" (Nature 630, 2024). Natural logarithms throughout.
 """
 
 from collections.abc import Sequence

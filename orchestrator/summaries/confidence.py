@@ -63,7 +63,8 @@ class ConfidenceSummary(Summary[Config]):
                 better = "+" if orientation > 0 else "-"
                 known = len(good) - undefined
                 measures.append([str(model), name, better, mean, known, undefined])
-            n_tokens = good.filter(pl.col("n_short").is_not_null())["n_tokens"].sum()
+            listed = good.filter(pl.col("n_short").is_not_null())
+            n_tokens, n_short = (int(listed[name].sum()) for name in ("n_tokens", "n_short"))
             read.append(
                 [
                     str(model),
@@ -71,7 +72,7 @@ class ConfidenceSummary(Summary[Config]):
                     int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
                     len(group) - len(good),
                     _mean(good["n_tokens"]),
-                    good["n_short"].sum() / n_tokens if n_tokens else None,
+                    n_short / n_tokens if n_tokens else None,
                     _mean(good["p_true_coverage"]),
                     _mean(good["n_meanings"]),
                 ]
