@@ -101,11 +101,14 @@ def group_confidence(
         )
     if not values.size or not np.isfinite(values).all():
         return GroupConfidence(*(float("nan"),) * 4)
-    width = min(window, len(values))
-    groups = np.sort(np.convolve(values, np.full(width, 1 / width), mode="valid"))
+    mean = float(values.mean())
+    # One group is the mean to the last bit, so that equal measures correlate equally with gold.
+    groups = np.array([mean])
+    if window < len(values):
+        groups = np.sort(np.convolve(values, np.full(window, 1 / window), mode="valid"))
     n_bottom = max(1, int(len(groups) * bottom))
     return GroupConfidence(
-        float(values.mean()),
+        mean,
         float(groups[0]),
         float(groups[:n_bottom].mean()),
         float(values[-tail:].mean()),

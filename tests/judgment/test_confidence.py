@@ -74,11 +74,14 @@ def test_groups_by_hand():
     assert found == pytest.approx((59 / 11, 1.5, 1.75, 28 / 3))
 
 
-def test_a_short_answer_is_one_group():
-    assert group_confidence([1.0, 3.0], 2048, 2048) == pytest.approx((2, 2, 2, 2))
-
-
 values = arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 50))
+
+
+@given(values)
+def test_a_short_answer_is_one_group_to_the_last_bit(x):
+    found = group_confidence(x, 2048, 2048)
+    assert found == (found.mean,) * 4
+    assert found.mean == x.mean()
 
 
 @given(values, st.integers(1, 40), st.integers(1, 40), st.floats(0.01, 1))
