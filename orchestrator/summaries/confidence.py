@@ -28,21 +28,23 @@ _READ = (
     Column("meanings", "number", 1),
 )
 
+_READS = (
+    "item",
+    "model",
+    "status",
+    "n_tokens",
+    "undefined",
+    "n_short",
+    "p_true_coverage",
+    "n_meanings",
+)
+
 
 class ConfidenceSummary(Summary[Config]):
     """The mean of each measure by model, and what the measures rest on."""
 
     reads_alone = True
-    reads = (
-        "item",
-        "model",
-        "status",
-        "n_tokens",
-        "undefined",
-        "n_short",
-        "p_true_coverage",
-        "n_meanings",
-    )
+    reads = _READS
     section = "Confidence"
     section_order = 2
 
@@ -52,7 +54,7 @@ class ConfidenceSummary(Summary[Config]):
         if context.rows.is_empty():
             return []
         scores = Confidence(config).scores
-        rows = context.rows_of(context.sources[0], (*self.reads, *scores))
+        rows = context.rows_of(context.sources[0], (*_READS, *scores))
         measures: list[list[Cell]] = []
         read: list[list[Cell]] = []
         for (model,), group in rows.group_by("model", maintain_order=True):

@@ -33,12 +33,14 @@ _ANSWERS = (
 _RHO = Column("Spearman", "signed", 2)
 _BOUNDS = ("softmax_entropy_low", "softmax_entropy_high")
 
+_READS = ("item", "model", "status", "n_tokens", "undefined", "truncated")
+
 
 class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
     reads_alone = True
-    reads = ("item", "model", "status", "n_tokens", "undefined", "truncated")
+    reads = _READS
     figures_read = ()
     section = "Glass-box features"
     section_order = 2
@@ -54,7 +56,7 @@ class GlassBoxSummary(Summary[Config]):
             bounds = bounds[:1]
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
-        rows = numbered(context.rows_of(context.sources[0], (*self.reads, *wanted)))
+        rows = numbered(context.rows_of(context.sources[0], (*_READS, *wanted)))
         names = [name for name in wanted if name in rows.columns]
         features: list[list[Cell]] = []
         read: list[list[Cell]] = []
