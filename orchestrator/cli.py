@@ -32,10 +32,12 @@ from orchestrator.runner.commands.options import (
     listing_options,
     merge_options,
     new_options,
+    place_option,
     probe_options,
     quiet_option,
     recipes_options,
     servers_options,
+    submit_option,
     subset_option,
     untrusted_option,
     view_options,
@@ -80,6 +82,7 @@ def entry() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
+    options.words = tuple(arguments)
     guard = _module("runner.commands.guard")
     if guard.is_wanted(options):
         return int(guard.call(arguments, options))
@@ -254,7 +257,7 @@ def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None
         "count the requests of a recipe without sending any",
     )
     _recipe_options(plan, _IMPORTED)
-    _place_option(plan)
+    place_option(plan)
     json_option(plan)
     plan.add_argument(
         "--exact", action="store_true", help="count every unit instead of estimating large plans"
@@ -381,7 +384,8 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 3 if a judge can't be trusted, so that there is no ranking",
     )
-    _place_option(run)
+    place_option(run)
+    submit_option(run)
     clients_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
@@ -395,15 +399,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--accept-server-change",
         action="store_true",
         help="continue even if the server has changed",
-    )
-
-
-def _place_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--on",
-        choices=["local", "slurm", "ray"],
-        default="local",
-        help="start servers on this machine, or on the nodes of a Slurm or Ray cluster",
     )
 
 

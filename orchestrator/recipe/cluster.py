@@ -16,9 +16,9 @@ _BYTES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _MINUTES: Final = {"m": 1, "h": 60, "d": 24 * 60}
 # Options of srun and sbatch that choose resources and priorities; they run and write nothing.
 _HARMLESS: Final = frozenset((
-    "account", "clusters", "comment", "constraint", "exclude", "exclusive", "gpu-bind", "hint",
-    "licenses", "mail-type", "mem-per-cpu", "mem-per-gpu", "network", "nice", "nodelist",
-    "partition", "priority", "qos", "reservation", "switches", "wckey",
+    "account", "clusters", "comment", "constraint", "exclude", "exclusive", "gpu-bind",
+    "gpus-per-node", "hint", "licenses", "mail-type", "mem-per-cpu", "mem-per-gpu", "network",
+    "nice", "nodelist", "partition", "priority", "qos", "reservation", "switches", "wckey",
 ))  # fmt: skip
 # They are decided elsewhere in the section, or by this program.
 _OURS: Final = frozenset((
@@ -65,6 +65,12 @@ class Cluster(ServerSize):
     """Partition of these jobs; null: the cluster's default."""
     time: Duration | None = None
     """Time limit of these jobs, such as 4h; null: the partition's default."""
+    nodes: Count | None = None
+    """With `--submit`, nodes of the client's job, on which servers are steps. Default: the
+    client's job is small, and servers are jobs of their own."""
+    drain: Duration = "10m"
+    """With `--submit`, how long before the time limit the client stops and another job continues.
+    Slurm may begin up to a minute earlier."""
     options: dict[Option, str] = Field({})
     """Further options of srun and sbatch by their long names, such as `account`."""
     setup: Words = ()

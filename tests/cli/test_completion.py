@@ -42,7 +42,7 @@ def completed(here):
 
 def test_commands_and_options_are_completed(completed):
     assert completed("orchestrator re") >= {"report", "resume", "repair", "recipes"}
-    assert completed("orchestrator run x --sub") == {"--subset"}
+    assert completed("orchestrator run x --subs") == {"--subset"}
     assert completed("orchestrator run x --format ") == {"table", "markdown", "json"}
 
 

@@ -89,12 +89,12 @@ class Cluster:
             return sum(one["done"] for one in values["models"] if one["name"] == "judge")
         return 0
 
-    def until_judging(self, process: subprocess.Popen[str], n: int = 8) -> None:
+    def until_judging(self, process: subprocess.Popen[str] | None, n: int = 8) -> None:
         """Wait until some judgments are there, long before all are."""
         end = time.monotonic() + LONG_S
         while self.judged() < n:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < end, self.log()
+            assert process is None or process.poll() is None, process.communicate()
+            assert time.monotonic() < end, self.jobs()
             time.sleep(0.1)
 
     def log(self) -> list[str]:

@@ -454,3 +454,22 @@ def init_options(command: argparse.ArgumentParser) -> None:
         "--yes", action="store_true", help="ask nothing; use defaults for what is not given"
     )
     command.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def place_option(command: argparse.ArgumentParser) -> None:
+    """Machines that launched servers run on."""
+    command.add_argument(
+        "--on",
+        choices=["local", "slurm", "ray"],
+        default="local",
+        help="start servers on this machine, or on the nodes of a Slurm or Ray cluster",
+    )
+
+
+def submit_option(run: argparse.ArgumentParser) -> None:
+    """Option of `run` by which it is a job of the cluster."""
+    run.add_argument(
+        "--submit",
+        action="store_true",
+        help="submit this as a Slurm job, which hands on to another before its limit",
+    )

@@ -30,6 +30,7 @@ from orchestrator.report.waiting import progress
 from orchestrator.runner import api
 from orchestrator.runner.commands import files as report_commands
 from orchestrator.runner.commands.messages import Said
+from orchestrator.runner.commands.submit import submit
 from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
 from orchestrator.runner.results.runs import list_runs
 from orchestrator.runner.results.runs import status as last_status
@@ -47,6 +48,8 @@ def _show(*renderables: RenderableType) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
+    if options.submit:
+        return submit(options, said)
     with deferred_interrupts() as late:
         try:
             return _run(options, late, said)

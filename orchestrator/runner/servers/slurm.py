@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory
@@ -113,7 +113,8 @@ class SlurmServer(Carrier):
     def waiting(self) -> str:
         """See `Carrier`."""
         said = "--noheader", f"--name={self._name}", "--format=%i %T %r"
-        words = _answer("squeue", *said).split(maxsplit=2)
+        found = answer("squeue", *said)
+        words = found.split(maxsplit=2) if isinstance(found, str) else []
         if len(words) < 3:
             return ""  # also where squeue fails: what is not known is not gone
         return f"job {words[0]} is {words[1].lower()} ({words[2].strip()})"
@@ -129,7 +130,7 @@ class SlurmServer(Carrier):
     def give_back(self) -> None:
         """See `Carrier`."""
         if self._name:
-            _answer("scancel", "--quiet", f"--name={self._name}", f"--user={getpass.getuser()}")
+            answer("scancel", "--quiet", f"--name={self._name}", f"--user={getpass.getuser()}")
 
 
 def options_of(cluster: Cluster) -> list[str]:
@@ -141,8 +142,14 @@ def options_of(cluster: Cluster) -> list[str]:
     ]
 
 
-def _answer(*words: str) -> str:
-    """Output of a command of Slurm; empty where it fails or takes too long."""
+class NoAnswer(NamedTuple):
+    """A command of Slurm that failed, and what it said."""
+
+    why: str
+
+
+def answer(*words: str) -> str | NoAnswer:
+    """Return the output of a command of Slurm, or why there is none."""
     try:
         ended = subprocess.run(  # noqa: S603 (no shell)
             words,
@@ -152,9 +159,11 @@ def _answer(*words: str) -> str:
             timeout=_ANSWER_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return ended.stdout if ended.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return NoAnswer(str(error))
+    if ended.returncode:
+        return NoAnswer(ended.stderr.strip() or f"exit code {ended.returncode}")
+    return ended.stdout
 
 
 def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> CarrierOf | None:

@@ -2,15 +2,18 @@
 
 import json
 import os
+import subprocess
 
 import pytest
 
-from orchestrator.errors import RecipeError, UsageError
+from orchestrator.cli import main
+from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
 from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.slurm import SlurmServer, carriers, check, commands
+from orchestrator.runner.servers.slurm_chain import name_of, script
 
 SERVER = {"kind": "fake"}
 RECIPE = {
@@ -199,3 +202,52 @@ def test_sizes_are_checked(prepared):
         prepared(cluster={"memory": "lots"})
     with pytest.raises(RecipeError, match="cpus"):
         prepared(cluster={"cpus": 0})
+
+
+def test_the_job_of_a_client_hands_on_in_time_and_runs_alone(tmp_path):
+    cluster = Cluster(time="4h", drain="15m", partition="gpu", options={"account": "x"})
+    text = script(cluster, tmp_path / "run", tmp_path, ("python", "-m", "orchestrator", "a b"))
+    assert f"#SBATCH --job-name={name_of(tmp_path / 'run')}\n" in text
+    assert "#SBATCH --dependency=singleton\n" in text
+    assert "#SBATCH --signal=B:USR1@900\n" in text
+    assert "#SBATCH --time=240\n" in text
+    assert "python -m orchestrator 'a b' --set cluster.jobs=true &\n" in text
+    with_nodes = script(Cluster(nodes=2), tmp_path / "run", tmp_path, ("python",))
+    assert "#SBATCH --nodes=2\n" in with_nodes
+    assert "python --set cluster.jobs=false &\n" in with_nodes
+
+
+def test_a_job_must_be_longer_than_its_drain(tmp_path):
+    with pytest.raises(UsageError, match="10m must be longer than drain, 10m"):
+        script(Cluster(time="10m"), tmp_path, tmp_path, ())
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_job_ends_with_the_exit_code_of_its_client(tmp_path, code):
+    text = script(Cluster(), tmp_path, tmp_path, ("sh", "-c", f"exit {code}"))
+    assert subprocess.run(["bash", "-c", text], check=False).returncode == code
+
+
+def test_what_can_not_be_submitted_is_refused(tmp_path, capsys):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(RECIPE))
+    assert main(["run", str(path), "--submit"]) == EXIT_USAGE
+    assert "add --on slurm" in capsys.readouterr().err
+    assert main(["run", str(path), "--on", "slurm", "--submit", "--fresh"]) == EXIT_USAGE
+    assert "--run-dir" in capsys.readouterr().err
+
+
+def test_a_submission_writes_the_job_and_says_its_number(tmp_path, capsys, slurm):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(RECIPE))
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text("#!/bin/sh\necho 71\n")
+    sbatch.chmod(0o755)
+    run = tmp_path / "run"
+    assert main(["run", str(path), "--on", "slurm", "--submit", "--run-dir", str(run)]) == 0
+    assert "submitted job 71" in capsys.readouterr().err
+    text = (run / "slurm.sh").read_text()
+    assert "--submit" not in text.split("client=$!")[0].split("begins")[1]
+    sbatch.write_text("#!/bin/sh\necho sbatch: error: invalid account >&2; exit 1\n")
+    assert main(["run", str(path), "--on", "slurm", "--submit", "--run-dir", str(run)]) == 2
+    assert "invalid account" in capsys.readouterr().err

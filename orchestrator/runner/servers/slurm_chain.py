@@ -1,0 +1,97 @@
+"""A client as a Slurm job that hands the run on to another one before its time limit.
+
+The successor is a new job with the same name, which waits for the end of this one
+(`--dependency=singleton`). To requeue the job instead would cost two minutes each time.
+"""
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.recipe.cluster import Cluster, minutes
+from orchestrator.runner.servers.slurm import answer, options_of
+
+_SCRIPT: Final = """\
+#!/bin/bash
+# Written by `orchestrator run --submit`. To end the run: scancel --me --name={name}
+{head}
+say() {{ echo "$(date +%s.%N) job $SLURM_JOB_ID: $*"; }}
+hand_on() {{
+  say "near the time limit: handing on to job $(sbatch --parsable {file})"
+  kill -USR1 "$client"
+}}
+trap hand_on USR1
+trap 'kill -TERM "$client"' TERM
+cd {folder} || exit 1
+say begins
+{command} &
+client=$!
+# Each signal interrupts the wait.
+while wait "$client"; code=$?; kill -0 "$client" 2>/dev/null; do :; done
+wait "$client"; code=$?
+say "ends with exit code $code"
+exit "$code"
+"""
+
+
+def name_of(run: Path) -> str:
+    """Return the name of the jobs of a run, by which only one of them runs at a time."""
+    return f"orch-{run.name}-{hashlib.blake2b(str(run).encode(), digest_size=4).hexdigest()}"
+
+
+def script(cluster: Cluster, run: Path, folder: Path, command: Sequence[str]) -> str:
+    """Return the text of the job that runs a client.
+
+    Args:
+        cluster: Settings of the recipe.
+        run: Run directory, absolute.
+        folder: Where the command is run.
+        command: Of the client.
+
+    Raises:
+        UsageError: If the job would end before it could hand on.
+    """
+    name = name_of(run)
+    drain = minutes(cluster.drain)
+    if cluster.time is not None and minutes(cluster.time) <= drain:
+        raise UsageError(f"cluster.time: {cluster.time} must be longer than drain, {cluster.drain}")
+    options = [
+        f"--job-name={name}",
+        "--dependency=singleton",
+        f"--signal=B:USR1@{60 * drain}",
+        "--requeue",
+        "--open-mode=append",
+        f"--output={run}/slurm-%j.log",
+        *options_of(cluster),
+        # With nodes its servers are steps of it; without, it is small and they are jobs.
+        # Not --no-kill: after the loss of its first node a job would stay without its script.
+        f"--nodes={cluster.nodes}" if cluster.nodes else "--ntasks=1",
+    ]
+    jobs = f"cluster.jobs={str(cluster.nodes is None).lower()}"
+    return _SCRIPT.format(
+        name=name,
+        head="\n".join(f"#SBATCH {shlex.quote(option)}" for option in options),
+        file=shlex.quote(str(file_of(run))),
+        folder=shlex.quote(str(folder)),
+        command=shlex.join([*command, "--set", jobs]),
+    )
+
+
+def file_of(run: Path) -> Path:
+    """Return the file of the job, which successors are submitted from."""
+    return run / "slurm.sh"
+
+
+def submit(file: Path) -> str:
+    """Submit a job; return its number.
+
+    Raises:
+        UsageError: If Slurm refuses it.
+    """
+    said = answer("sbatch", "--parsable", str(file))
+    if isinstance(said, str):
+        return said.strip().partition(";")[0]
+    raise UsageError(f"sbatch {file}: {said.why}")

@@ -1,0 +1,83 @@
+"""The client as a job of a real Slurm, which hands itself on."""
+
+import re
+import subprocess
+import time
+
+import pytest
+
+from orchestrator.errors import EXIT_COMPLETE
+from tests.cluster.runs import LONG_S, Cluster
+from tests.e2e.runs import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
+# Between the end of a client and the start of the next one: 0.2 to 0.6 s on a machine at rest.
+GAP_S = 10.0
+
+
+@pytest.fixture
+def cluster(rig, tmp_path):
+    options = {"exclusive": ""}
+    yield Cluster(rig, tmp_path, nodes=3, time="20m", drain="5m", options=options)
+    rig.run("scancel", "--user=root")
+
+
+def submit(cluster: Cluster) -> None:
+    words = cluster.words("--submit")
+    ended = subprocess.run(
+        words, cwd=ROOT, env=cluster.rig.env, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == EXIT_COMPLETE, ended.stderr
+    assert "submitted job" in ended.stderr
+
+
+def until_no_jobs(cluster: Cluster) -> str:
+    """Wait for the end of the chain; return what its jobs wrote."""
+    end = time.monotonic() + LONG_S
+    while cluster.jobs():
+        assert time.monotonic() < end, (cluster.jobs(), said(cluster))
+        time.sleep(0.2)
+    return said(cluster)
+
+
+def said(cluster: Cluster) -> str:
+    logs = sorted(cluster.run_dir.glob("slurm-*.log"), key=lambda file: file.stat().st_mtime)
+    return "".join(file.read_text() for file in logs)
+
+
+def test_before_its_limit_a_job_hands_on_to_another(cluster, expected):
+    submit(cluster)
+    cluster.until_judging(None)
+    (job,) = cluster.jobs()
+    # As Slurm does five minutes before the limit.
+    cluster.rig.run("scancel", "--batch", "--signal=USR1", job.split()[0])
+    words = until_no_jobs(cluster)
+    times = re.findall(r"^(\S+) job \d+: (begins|ends with exit code \d+)", words, re.MULTILINE)
+    whats = [what for _, what in times]
+    assert whats == ["begins", "ends with exit code 130", "begins", "ends with exit code 0"], words
+    assert float(times[2][0]) - float(times[1][0]) < GAP_S
+    cluster.look()
+    assert set(cluster.recorded.values()) == {1}
+    cluster.check(expected)
+
+
+def test_a_job_whose_node_dies_begins_again_on_another(cluster, expected):
+    submit(cluster)
+    cluster.until_judging(None)
+    (job,) = cluster.jobs()
+    number = job.split()[0]
+    shown = cluster.rig.run("scontrol", "show", "job", number)
+    node = shown.partition("BatchHost=")[2].split()[0]
+    cluster.rig.kill_node(node)
+    cluster.look()
+    try:
+        end = time.monotonic() + LONG_S
+        # Slurm keeps it back for two minutes.
+        while "JobState=PENDING" not in cluster.rig.run("scontrol", "show", "job", number):
+            assert time.monotonic() < end, cluster.rig.run("scontrol", "show", "job", number)
+            time.sleep(0.2)
+        cluster.rig.run("scontrol", "update", f"JobId={number}", "StartTime=now", "NumNodes=2")
+        until_no_jobs(cluster)
+    finally:
+        cluster.rig.revive(node)
+    cluster.check(expected)
