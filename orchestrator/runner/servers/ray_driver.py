@@ -9,7 +9,7 @@ loses the cluster, and that must not be the client's. The command runs in an act
 group of one bundle, so on one node.
 
 It has ended, at the latest `LEASE_S` later, when this driver has ended or can't reach it, or the
-node's raylet has. Ray alone leaves processes of a node behind whose raylet was killed. See
+node's raylet has: no server outlives its node for Ray. See
 docs/design/0023-servers-on-a-cluster.md.
 """
 
