@@ -276,6 +276,10 @@ class Store:
         """
         self._vocabulary.put(server, texts)
 
+    def keep_out(self, secret: str) -> None:
+        """Keep no text of a token that holds a key, or a long part of it; empty for none."""
+        self._vocabulary.keep_out(secret)
+
     def known_tokens(self, server: int) -> frozenset[int]:
         """The ids of a server's tokens whose texts are kept."""
         return self._vocabulary.known(server)

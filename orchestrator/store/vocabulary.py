@@ -7,9 +7,11 @@ alone gives no ids, so that a run numbers those texts itself: -2, -3, … in the
 many tokens to a row, with the checksums that outcomes have.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -28,6 +30,9 @@ MOST_TOKENS: Final = 2**20
 """The most tokens of a server, and the most texts that a run numbers."""
 FIRST_NUMBER: Final = -2
 """The number of the first text."""
+# Shorter ones may well be words.
+_LEAST_SECRET: Final = 12
+_LEAST_PART: Final = 8
 # Where a row is lost, numbers go on below all that it may have held: none is given to two texts.
 _BLOCK: Final = MOST_TOKENS
 
@@ -108,6 +113,25 @@ class Vocabulary:
         self._numbers: dict[bytes, int] | None = None
         self._next = FIRST_NUMBER
         self._known: dict[int, set[int]] = {}
+        self._secrets: set[bytes] = set()
+
+    def keep_out(self, secret: str) -> None:
+        """Write no text of a token from now on that holds a key, or a long part of it.
+
+        A server is given the key, and may draw it as tokens.
+        """
+        if len(secret) >= _LEAST_SECRET:
+            spellings = (secret, json.dumps(secret)[1:-1], quote(secret, safe=""))
+            self._secrets |= {spelling.encode() for spelling in spellings}
+
+    def _may_keep(self, text: bytes) -> bool:
+        if len(text) > MOST_BYTES:
+            return False
+        part = text.strip()
+        return not any(
+            secret in text or (len(part) >= _LEAST_PART and part in secret)
+            for secret in self._secrets
+        )
 
     def numbered(self, made: Generation) -> Generation:
         """Return a draw whose tokens are named by the run's numbers instead of its own texts."""
@@ -127,7 +151,7 @@ class Vocabulary:
             new = {
                 number: text
                 for number, text in texts.items()
-                if number >= 0 and number not in known and len(text) <= MOST_BYTES
+                if number >= 0 and number not in known and self._may_keep(text)
             }
             if new and server != NUMBERED and len(known) + len(new) <= MOST_TOKENS:
                 known.update(new)
@@ -146,7 +170,7 @@ class Vocabulary:
     def numbers_of(self, names: Sequence[bytes]) -> list[int]:
         """The numbers of texts, which are written down if they are new.
 
-        -1 stands for a text that is longer than what is kept, or for which there is no room.
+        -1 stands for a text that is not kept: longer than what is, part of a key, or without room.
         """
         with self._lock:
             if self._numbers is None:
@@ -165,7 +189,7 @@ class Vocabulary:
         new: _Tokens = {}
         for name in names:
             # Without the limits a server could fill the disk with tokens that it makes up.
-            if name not in known and len(name) <= MOST_BYTES and len(known) < MOST_TOKENS:
+            if name not in known and len(known) < MOST_TOKENS and self._may_keep(name):
                 known[name] = self._next
                 new[self._next] = name
                 self._next -= 1

@@ -83,6 +83,7 @@ def test_a_quiet_run_prints_its_results_only(command, recipe):
 def test_a_command_does_its_task_without_a_word(command, here, monkeypatch, arguments, is_quiet):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
     (here / "project").mkdir()
+    (here / "runs" / "made").mkdir(parents=True)
     monkeypatch.setattr(init, "USUAL", {})
     monkeypatch.setattr(RunDirectory, "open", lambda path: path)
     monkeypatch.setattr(remote_control, "tell", lambda *_: "paused")

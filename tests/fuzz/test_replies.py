@@ -17,11 +17,12 @@ MOST = 2**63
 ROUNDING = 0.01
 
 
-def check_top(top: TopLogprobs | None, n: int, k: int) -> None:
+def check_top(top: TopLogprobs | None, n: int, k: int, n_names: int = 0) -> None:
+    """Ids below -1 are places in the texts by which a server names tokens."""
     if top is None:
         return
     assert top.token_ids.shape == top.logprobs.shape == (n, k)
-    assert top.token_ids.min(initial=0) >= -1
+    assert top.token_ids.min(initial=0) >= -1 - n_names
     assert not (top.logprobs > ROUNDING).any()
     known = np.where(np.isnan(top.logprobs), -np.inf, top.logprobs)
     assert (known[:, :-1] >= known[:, 1:]).all()
@@ -34,7 +35,7 @@ def check_generation(made: Generation) -> None:
     n = len(made.logprobs)
     assert not (made.logprobs > ROUNDING).any()
     assert made.token_ids is None or (len(made.token_ids) == n and (made.token_ids >= 0).all())
-    check_top(made.top, n, 2)
+    check_top(made.top, n, 2, len(made.names))
     if made.offsets is not None:
         assert len(made.offsets) == n
         assert ((made.offsets >= 0) & (made.offsets <= len(made.text))).all()

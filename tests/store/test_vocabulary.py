@@ -135,6 +135,22 @@ def test_texts_over_the_limit_are_not_kept(run):
         assert store.known_tokens(server) == {8}
 
 
+@pytest.mark.parametrize("shown", ["{key}", " {key}\n", "Bearer {key}", "{part}", " {part}"])
+def test_texts_that_hold_a_key_or_a_long_part_of_it_are_not_kept(run, shown):
+    key = "sk-0123456789/abcdef"
+    text = shown.format(key=key, part=key[4:12])
+    with opened(run) as store:
+        store.keep_out(key)
+        store.put_tokens(1, {5: text.encode(), 6: b"abcdef"})
+        put(store, 1, drawn(text, "abcdef"))
+        assert texts(store, 1) == [None, "abcdef"]
+        assert store.known_tokens(1) == {6}
+    with closing(sqlite3.connect(run / "store.sqlite")) as connection:
+        kept = b"".join(blob for (blob,) in connection.execute("SELECT texts FROM token"))
+    assert b"abcdef" in kept
+    assert key[4:12].encode() not in kept
+
+
 @pytest.mark.parametrize("repaired", [False, True])
 def test_a_lost_row_leaves_outcomes_and_gives_its_numbers_to_no_other_text(run, repaired):
     path = run / "store.sqlite"

@@ -341,6 +341,7 @@ class Fleet:
                 return server
             kind, name = launched.launch.backend, spec.name
             base_url, api_key = server.base_url, server.api_key
+        self._store.keep_out(api_key)
         endpoint = Endpoint(
             base_url=base_url,
             model=name or spec.name,
