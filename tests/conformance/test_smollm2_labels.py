@@ -255,4 +255,7 @@ def test_client_and_server_cut_labels_as_the_tokenizer_does(
     by_client = asyncio.run(
         Contexts(Routes(alone), plain=False).continuation(whole, text, len(answer))
     )
-    assert (by_client.ids, by_client.boundary) == (wanted, boundary)
+    assert by_client.ids == wanted
+    # The client sees the end of the context only, which may be cut as usual where the whole is not.
+    is_cut_otherwise = joint[: len(before)] != before
+    assert by_client.boundary in ({boundary, "merged"} if is_cut_otherwise else {boundary})

@@ -138,8 +138,9 @@ def interrupt(reader: Reader) -> None:
     assert sent(second) > 0
     assert sent(first) + sent(second) == stored(reader, "patient")
     assert len(load(reader, "patient").frames["judgments"]) == 40
-    limits = load(reader, "patient").settings["models"]["judge"]["limits"]
-    assert limits["requests_per_minute"] == 6000
+    # The judge answers 30 requests a minute at first.
+    (rate,) = re.findall(r"([\d.,]+) requests/s$", second.output, re.MULTILINE)
+    assert float(rate.replace(",", "")) > 0.75
     said = text(reader, "ended.txt").splitlines()
     assert [line.partition(",")[0] for line in said] == [
         "patient: interrupted",
