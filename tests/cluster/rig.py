@@ -12,6 +12,7 @@ started is a child of this process, or of one of them, and ended by its process 
 
 import contextlib
 import functools
+import itertools
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ import psutil
 PROGRAMS: Final = ("slurmctld", "slurmd", "srun", "salloc", "munged", "ip", "nsenter")
 CPUS: Final = 2
 _UP_S: Final = 60.0
+_NUMBERS: Final = itertools.count()
 _NODE_PORT: Final = 6818
 # Programs of a node keep its name in their environment, also those that Slurm has lost sight of.
 _NODE_NAME: Final = "SLURMD_NODENAME"
@@ -43,8 +45,11 @@ class Rig:
 
     def __init__(self, folder: Path, n_nodes: int = 3) -> None:
         self._folder = folder
-        self._net = f"10.79.{os.getpid() % 250}"
-        self._bridge = f"orchbr{os.getpid()}"
+        # Of its own: the kernel takes a while to delete the devices of a rig before.
+        number = next(_NUMBERS)
+        self._name = f"{os.getpid()}{chr(ord('a') + number % 26)}"
+        self._net = f"10.79.{(5 * os.getpid() + number) % 250}"
+        self._bridge = f"orchbr{self._name}"
         self.nodes = [f"n{number}" for number in range(1, n_nodes + 1)]
         self._port = _free_port()
         self._controller: subprocess.Popen[bytes] | None = None
@@ -172,10 +177,10 @@ class Rig:
         return ["salloc", "--quiet", "--no-kill", "--time=10", *size, *words]
 
     def _namespace(self, node: str) -> str:
-        return f"orch{os.getpid()}{node}"
+        return f"orch{self._name}{node}"
 
     def _cable(self, node: str) -> str:
-        return f"o{os.getpid()}{node}"
+        return f"o{self._name}{node}"
 
     def _namespace_id(self, node: str) -> int:
         return Path("/run/netns", self._namespace(node)).stat().st_ino
