@@ -68,6 +68,8 @@ def test_a_run_is_held_against_the_gates_of_its_recipe(command, recipe):
     assert "## The gate is not decided yet" in page
     err = command("run", path, "--run-dir", "runs/a", "--display", "json")[2]
     (event,) = [one for one in map(json.loads, err.splitlines()) if one["event"] == "gate"]
+    # Each call says when it was.
+    assert event["run"].pop("at") >= said["gate"]["run"].pop("at")
     assert event == {"event": "gate", **said["gate"]}
     # Only the run is held against them, and only if there are any.
     assert "The gate" not in command("report", "a")[1]
