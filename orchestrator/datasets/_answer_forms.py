@@ -11,12 +11,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.datasets._fields import DEFAULTS
+from orchestrator.datasets._fields import DEFAULTS, key_text
 
 _MANY: Final = 10**9
 _KEYS: Final = ("key", "item", "question_id", "doc_id", "id")
 _PROMPTS: Final = DEFAULTS["prompt"]
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
+_FORMS: Final = ("choices", "resps", "filtered_resps")
 _GENERATORS: Final = ("generator", "model_id", "model")
 
 
@@ -58,10 +59,10 @@ def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
     """
     key = ""
     if names.key:
-        key = _plain(row.get(names.key))
+        key = key_text(row.get(names.key))
     elif not names.prompt:
         # A prompt that the user named is all that counts.
-        key = _first(row, _KEYS)
+        key = next((text for name in _KEYS if (text := key_text(row.get(name)))), "")
     if names.prompt:
         prompt = _plain(row.get(names.prompt))
     elif "resps" in row or "filtered_resps" in row:
@@ -73,12 +74,30 @@ def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
             f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find "
             "its item by; set 'key' or 'prompt'"
         )
-    turn = row.get("turn")
-    if turn is None:
-        turn = 0
-    elif isinstance(turn, bool) or not isinstance(turn, int) or not 0 < turn < _MANY:
-        raise FormError(f"'turn' must be a number from 1, not {turn!r:.40}")
-    return AnswerRow(key, prompt, _first(row, _GENERATORS), turn, _samples(row, names))
+    return AnswerRow(
+        key, prompt, _first(row, _GENERATORS), _turn(row.get("turn")), _samples(row, names)
+    )
+
+
+def _turn(value: object) -> int:
+    if value is None:
+        return 0
+    text = key_text(value)
+    if text.isascii() and text.isdecimal() and 0 < int(text[:12]) < _MANY:
+        return int(text)
+    raise FormError(f"'turn' must be a number from 1, not {value!r:.40}")
+
+
+def check_columns(columns: Sequence[str], names: Names) -> None:
+    """See that one column alone can hold the answers: another may hold the gold answer.
+
+    Raises:
+        FormError: If several could, and the user named none.
+    """
+    found = [name for name in _TEXTS if name in columns]
+    if len(found) > 1 and not names.text and not {*_FORMS}.intersection(columns):
+        either = " and ".join(map(repr, found))
+        raise FormError(f"{either} could each be the answer; say which by 'text: {found[-1]}'")
 
 
 def has_generator(columns: Sequence[str]) -> bool:
@@ -115,7 +134,7 @@ def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], 
         except TypeError as error:
             raise FormError("'choices' have indexes that are not numbers") from error
         return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
-    for name in ("resps", "filtered_resps"):
+    for name in _FORMS[1:]:
         if name in row:
             # lm-eval: a list by request of lists of repeats, or of texts after a filter.
             return _responses(row[name], name)

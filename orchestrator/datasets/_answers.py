@@ -16,9 +16,11 @@ from orchestrator.datasets._answer_forms import (
     FormError,
     Names,
     answer_row,
+    check_columns,
     has_generator,
 )
 from orchestrator.datasets._download import sha256_of
+from orchestrator.datasets._fields import key_text
 from orchestrator.datasets._readers import open_rows
 from orchestrator.datasets._rows import Faults, Rows
 from orchestrator.errors import DatasetError
@@ -63,6 +65,10 @@ class AnswerFile:
         self.identity = {"answers": sha256_of(path), "generator": given.generator or ""} | {
             f"answers.{name}": value for name, value in self._names._asdict().items() if value
         }
+        try:
+            check_columns(self._rows.columns, self._names)
+        except FormError as error:
+            raise DatasetError(f"{self._file}: {error}") from error
         found, generators = _read(self._rows, self._names, given.generator)
         _check_generators(path.name, given.generator, generators, self._rows)
         self._hashes, self._places = _index(found, self._rows, self._names)
@@ -79,7 +85,7 @@ class AnswerFile:
         # The key is tried before the prompt, and an answer to the turn before one to all turns.
         addresses = [
             _hash(kind, value, turn)
-            for kind, value in (("key", item.key), ("prompt", item.prompt.strip()))
+            for kind, value in (("key", key_text(item.key)), ("prompt", item.prompt.strip()))
             for turn in (ask.turn, 0)
         ]
         for address in addresses:

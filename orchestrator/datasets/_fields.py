@@ -3,6 +3,7 @@
 import difflib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
@@ -28,6 +29,7 @@ _QUESTIONS: Final = ("prompt", "messages", "turns")
 _ROLES: Final = ("system", "user", "assistant")
 _MAX_NAMES: Final = 12
 _MAX_CLUSTER: Final = 80
+_WHOLE: Final = re.compile(r"-?[0-9]{1,16}\.0+")
 
 
 class FieldNames(Settings):
@@ -155,7 +157,7 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
             # A long name, such as a passage, is shown by its beginning.
             cluster = f"{cluster[:_MAX_CLUSTER]}… {digest('cluster', cluster).hex()[:16]}"
         shown = columns.shown
-        key = _text_of(row, columns.key) or ""
+        key = "" if columns.key is None else key_text(_text_of(row, columns.key))
         if columns.key is not None and not key:
             raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
         return Item(
@@ -170,6 +172,20 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
         )
     except (RecursionError, ValueError) as error:
         raise RowError(f"a value is too deep or too long: {error}") from error
+
+
+def key_text(value: object) -> str:
+    """The key that a value is; empty for none.
+
+    Equal numbers are one key, however a program wrote them: 81, 81.0 and "81.0", which is what
+    pandas makes of numbers in a column with gaps.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        return ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""
+    text = str(value)
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 
 def plain(value: object) -> object:

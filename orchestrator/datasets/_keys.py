@@ -1,10 +1,25 @@
-"""Keys that stand twice in one JSON object: decoders keep the last and say nothing."""
+"""Faults of JSON that decoders do not name: keys that stand twice, halves of characters."""
 
 import json
 import re
 from typing import Any, Final
 
 _KEY_END: Final = re.compile(rb'"\s*:')
+# An escaped backslash or a whole pair is taken first, so that what is left is a half.
+_ESCAPED: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def not_json(text: bytes, error: Exception) -> str:
+    """Say why a text can't be decoded.
+
+    Programs that cut texts by characters of UTF-16 leave halves, which decoders call malformed.
+    """
+    half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
+    if half is None:
+        return f"not JSON: {error}"
+    return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 
 def repeated_key(text: bytes, value: object) -> str | None:

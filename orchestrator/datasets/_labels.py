@@ -11,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.datasets._fields import key_text
 from orchestrator.datasets._readers import open_rows
 from orchestrator.datasets._rows import Faults
 from orchestrator.errors import DatasetError
@@ -71,11 +72,11 @@ def _label(row: Mapping[str, object], columns: Mapping[str, str | None]) -> tupl
         value = None if name is None else row.get(name)
         return None if value is None or value == "" else str(value)
 
-    item, label = text("item"), text("label")
-    if item is None or label is None:
-        raise ValueError(f"the {'item' if item is None else 'label'} is missing")
-    turn = text("turn")
-    if turn is not None and not (turn.isascii() and turn.isdecimal() and len(turn) < 10):
+    item, label = key_text(row.get(columns["item"] or "")), text("label")
+    if not item or label is None:
+        raise ValueError(f"the {'label' if item else 'item'} is missing")
+    turn = key_text(text("turn"))
+    if turn and not (turn.isascii() and turn.isdecimal() and len(turn) < 10):
         raise ValueError(f"the turn must be a number, not {turn!r:.40}")
     try:
         number = float(label)
@@ -84,4 +85,4 @@ def _label(row: Mapping[str, object], columns: Mapping[str, str | None]) -> tupl
     models = (text("model"), text("model_a"), text("model_b"))
     # "nan" and "inf" are words that nobody gave as a rating.
     rating = number if math.isfinite(number) else None
-    return (item, turn and int(turn), *models, label, rating, text("annotator"))
+    return (item, int(turn) if turn else None, *models, label, rating, text("annotator"))

@@ -23,7 +23,7 @@ def open_rows(path: Path, shown: str) -> Rows:
     if suffix in json.JsonKind.suffixes:
         return json.JsonRows(path, shown)
     if suffix in csv.CsvKind.suffixes:
-        return csv.CsvRows(path, shown, "\t" if suffix == ".tsv" else ",")
+        return csv.CsvRows(path, shown)
     if suffix in parquet.ParquetKind.suffixes:
         return parquet.ParquetRows(path, shown)
     kinds = (jsonl.JsonlKind, json.JsonKind, csv.CsvKind, parquet.ParquetKind)

@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -15,13 +15,18 @@ from orchestrator.datasets._lines import MAX_ROW_BYTES, LineFile, decoded
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
 
+_SEPARATORS: Final = (",", ";", "\t", "|")
+
 
 class Config(FileConfig):
     """Settings of `csv`."""
 
     separator: str | None = Field(
         None,
-        description="Delimiter, one character. Default: a tab for .tsv, otherwise a comma.",
+        description=(
+            "Delimiter, one character. Default: a tab for .tsv, otherwise a comma, a semicolon, a "
+            "tab or a bar, the first that divides the header."
+        ),
         min_length=1,
         max_length=1,
     )
@@ -39,19 +44,24 @@ class CsvKind(DatasetKind[Config]):
             DatasetError: With every row that is not right.
         """
         file, shown = located(self.config.path, base)
-        separator = self.config.separator or ("\t" if file.suffix.lower() == ".tsv" else ",")
-        return from_rows(CsvRows(file, shown, separator), self.config.fields)
+        return from_rows(CsvRows(file, shown, self.config.separator), self.config.fields)
 
 
 class CsvRows:
-    """Rows of a file with a header line."""
+    """Rows of a file with a header line.
 
-    def __init__(self, path: Path, shown: str, separator: str) -> None:
+    Args:
+        path: The file.
+        shown: Its name for messages.
+        separator: Delimiter; None: found by the suffix and the header.
+    """
+
+    def __init__(self, path: Path, shown: str, separator: str | None = None) -> None:
         # The limit of the csv module is for the whole process and a hundredth of ours.
         csv.field_size_limit(MAX_ROW_BYTES)
         self.file = shown
-        self._separator = separator
         self._lines = LineFile(path, shown)
+        self._separator = separator or self._found_separator(path)
         self.columns: tuple[str, ...] = ()
         faults = Faults()
         for number, offset, values in self._rows():
@@ -89,6 +99,19 @@ class CsvRows:
     def where(self, index: int) -> str:
         """See `_rows.Rows`."""
         return self._lines.where(index)
+
+    def _found_separator(self, path: Path) -> str:
+        """The first usual delimiter that divides the header; programs write what is local."""
+        usual = "\t" if path.suffix.lower() == ".tsv" else ","
+        _, _, line = next(self._lines.lines(), (1, 0, b""))
+        for separator in (usual, *_SEPARATORS):
+            try:
+                names = next(csv.reader([decoded(line)], delimiter=separator, strict=True), [])
+            except (ValueError, csv.Error):
+                continue
+            if len(names) > 1:
+                return separator
+        return usual
 
     def _rows(self) -> Iterator[tuple[int, int, list[str] | ValueError]]:
         """Every row with the number and offset of its first line; an error ends the file."""

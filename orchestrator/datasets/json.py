@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
-from orchestrator.datasets._keys import repeated_key
+from orchestrator.datasets._keys import not_json, repeated_key
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
 
@@ -39,15 +39,16 @@ class JsonRows:
         self.file = shown
         try:
             text = path.read_text(encoding="utf-8-sig")
-            found = msgspec.json.decode(text)
         except OSError as error:
             raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
+        try:
+            found = msgspec.json.decode(text)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise DatasetError(
-                f"{shown}: not JSON: {error}; if it has an object on each line, name it .jsonl"
-            ) from error
+            what = not_json(text.encode(), error)
+            lines = "; if it has an object on each line, name it .jsonl"
+            raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
         if not isinstance(found, list):
             raise DatasetError(
                 f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]"

@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._file import FileConfig, located
-from orchestrator.datasets._keys import repeated_key
+from orchestrator.datasets._keys import not_json, repeated_key
 from orchestrator.datasets._lines import LineFile, decoded
 from orchestrator.datasets._rows import Faults, from_rows
 from orchestrator.errors import DatasetError
@@ -86,7 +86,9 @@ def _object(line: bytes) -> dict[str, object]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         begin = decoded(line)[:40].strip()
         what = (
-            "a list; JSON Lines needs one object per line" if begin == "[" else f"not JSON: {error}"
+            "a list; JSON Lines needs one object per line"
+            if begin == "["
+            else not_json(line, error)
         )
         raise ValueError(f"{what}; the line begins {begin!r}") from error
     if isinstance(value, dict):

@@ -1,5 +1,6 @@
 """Answers that exist already: every form of file, found by key or prompt, never the wrong one."""
 
+import itertools
 import json
 
 import polars as pl
@@ -12,6 +13,7 @@ from orchestrator.datasets._answers import AnswerFile, given_answers
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling, labels
+from tests.datasets.test_open import opened
 
 
 def item(key="1", prompt="Why?", **fields):
@@ -296,3 +298,25 @@ def test_a_column_without_text_is_a_failure(value):
 def test_one_place_is_named(settings):
     with pytest.raises(ValueError, match="'path'"):
         GivenAnswers(**settings)
+
+
+# -- what could be meant -------------------------------------------------------------------------
+
+TEXT_COLUMNS = ("text", "answer", "output", "response", "completion", "prediction")
+
+
+@pytest.mark.parametrize("two", list(itertools.combinations(TEXT_COLUMNS, 2)), ids="-".join)
+def test_of_two_columns_that_could_be_the_answer_one_must_be_named(file, two):
+    row = {"id": 1, two[0]: "gold", two[1]: "said"}
+    with pytest.raises(DatasetError, match=f"'{two[0]}' and '{two[1]}' could each be the answer"):
+        file(row)
+    for name in two:
+        assert text(file(row, text=name), item()) == row[name]
+
+
+@pytest.mark.parametrize("asked", [81, 81.0, "81", "81.0"], ids=repr)
+@pytest.mark.parametrize("given_as", [81, 81.0, "81", "81.0"], ids=repr)
+def test_a_number_is_the_same_key_in_both_files(tmp_path, file, asked, given_as):
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps({"question_id": asked, "prompt": "Why?"}) + "\n", encoding="utf-8")
+    assert text(file({"question_id": given_as, "text": "a"}), opened(path).item(0)) == "a"

@@ -41,7 +41,7 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_last_line_break_are_fine(fi
         (b"[1]", "x.jsonl:2: a list; each line must be an object"),
         (b'"a"', "x.jsonl:2: a value without names"),
         (b"\xff", "x.jsonl:2: not UTF-8 text"),
-        (b'{"prompt": "\\ud800"}', "x.jsonl:2: not JSON"),
+        (b'{"prompt": "\\ud800"}', "x.jsonl:2: has half a character (\\ud800"),
         (b"[" * 100_000, "x.jsonl:2: not JSON"),
         (b'{"prompt": 1e999}', "x.jsonl:2: not JSON"),
         (b'{"prompt": ["a", ""]}', "x.jsonl:2: prompt[1] is empty"),
@@ -149,6 +149,22 @@ def test_a_byte_order_mark_is_not_part_of_the_first_name(file):
 def test_blank_lines_are_skipped_and_quoted_line_breaks_kept(file):
     dataset = opened(file("x.csv", 'prompt,note\n\n"a\n\nb",1\n\nc,2\n\n'))
     assert [dataset.item(index).prompt for index in range(2)] == ["a\n\nb", "c"]
+
+
+@given(
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.lists(st.text("ab;,| é", min_size=1).filter(str.strip), min_size=1, max_size=3),
+    st.sampled_from(["id{}prompt", "prompt{}note{}id"]),
+)
+def test_the_separator_is_found_in_the_header(tmp_path_factory, separator, prompts, header):
+    columns = header.format(separator, separator).split(separator)
+    path = tmp_path_factory.mktemp("csv") / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, delimiter=separator, restval="-")
+        writer.writeheader()
+        writer.writerows({"id": n, "prompt": one} for n, one in enumerate(prompts))
+    dataset = opened(path)
+    assert [dataset.item(n).prompt for n in range(len(dataset))] == prompts
 
 
 def test_a_separator_may_be_given(file):

@@ -22,6 +22,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.runner.commands.recipes import check_free, check_name, write_new
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.probing.scan import USUAL, Found, scan
+from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.session.event_loop import run_to_end
 
 _DEFAULT_FILE: Final = "evaluation.yaml"
@@ -83,9 +84,7 @@ def _search(options: argparse.Namespace) -> list[Found]:
         raise UsageError("--api-key-env takes the name of a variable, not the key itself")
     if variable and not options.url:
         raise UsageError("--api-key-env goes with --url: a key is sent only to a given address")
-    key = os.environ.get(variable, "") if variable else ""
-    if variable and not key:
-        raise UsageError(f"the environment variable {variable} is not set")
+    key = key_in(variable) if variable else ""
     for url in options.url:
         if fault := base_url_fault(url):
             raise UsageError(f"--url {fault}")

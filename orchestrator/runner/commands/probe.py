@@ -1,7 +1,6 @@
 """`orchestrator probe`: what servers really do, and which methods that allows."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.probing.http import Http
 from orchestrator.runner.probing.probe import Target, probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
+from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.session.event_loop import run_to_end
@@ -120,9 +120,7 @@ def probe_recipe(
 
 
 async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    key = os.environ.get(wanted.api_key_env, "") if wanted.api_key_env else ""
-    if wanted.api_key_env and not key:
-        raise UsageError(f"the environment variable {wanted.api_key_env} is not set")
+    key = key_in(wanted.api_key_env) if wanted.api_key_env else ""
     async with Http(url, key) as http:
         replies = {path: await http.get(path) for path in PATHS}
         if not any(reply.status for reply in replies.values()):

@@ -61,11 +61,29 @@ def api_key_of(spec: ModelSpec) -> str:
     """
     if spec.api_key_env is None:
         return ""
-    value = os.environ.get(spec.api_key_env, "")
-    if not value:
+    try:
+        return key_in(spec.api_key_env)
+    except UsageError as error:
         raise UsageError(
-            f"model {spec.name!r}: the environment variable {spec.api_key_env} is not set; set "
-            f"it to the API key of {spec.base_url}"
+            f"model {spec.name!r}: {error}; set it to the API key of {spec.base_url}"
+        ) from error
+
+
+def key_in(variable: str) -> str:
+    """The key that an environment variable holds, without the white space around it.
+
+    Files of secrets mostly end with a newline, which no header can carry.
+
+    Raises:
+        UsageError: If there is none, or it can't be sent.
+    """
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise UsageError(f"the environment variable {variable} is not set")
+    if not (value.isascii() and value.isprintable() and " " not in value):
+        raise UsageError(
+            f"the environment variable {variable} has white space or a character outside ASCII "
+            "in the key"
         )
     return value
 
@@ -73,7 +91,7 @@ def api_key_of(spec: ModelSpec) -> str:
 def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
     """Warn of each model whose key is in no environment variable."""
     for spec in specs:
-        if spec.api_key_env is not None and not os.environ.get(spec.api_key_env):
+        if spec.api_key_env is not None and not os.environ.get(spec.api_key_env, "").strip():
             _log.warning(
                 "%s: the environment variable %s is not set; the run will stop when it queries "
                 "this model",
