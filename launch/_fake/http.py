@@ -11,12 +11,14 @@ from typing import Final, Literal
 import msgspec
 
 _HEAD_LIMIT: Final = 65_536
-_BODY_LIMIT: Final = 256 * 2**20
+_BODY_LIMIT: Final = 64 * 2**20
+_LENGTH_DIGITS: Final = 20
 # Between two pieces of a flood, seconds.
 _FLOOD_S: Final = 1e-3
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
-    405: "Method Not Allowed", 413: "Payload Too Large", 429: "Too Many Requests",
+    405: "Method Not Allowed", 411: "Length Required", 413: "Payload Too Large",
+    429: "Too Many Requests", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
@@ -105,7 +107,13 @@ class Connection(asyncio.Protocol):
             request = self._parse()
             if request is None:
                 return
-            self._pending = action = self._handle(request)
+            if isinstance(request, int):
+                # Where the next request begins is unknown.
+                self._buffer.clear()
+                refusal = respond(request, b"{}", "Connection: close\r\n")
+                self._pending = action = Action(refusal, ending="close")
+            else:
+                self._pending = action = self._handle(request)
             if action.delay_s > 0:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(action.delay_s, self._send_later)
@@ -155,12 +163,11 @@ class Connection(asyncio.Protocol):
         if action is not None and action.done is not None:
             action.done(delivered)
 
-    def _parse(self) -> HttpRequest | None:
+    def _parse(self) -> HttpRequest | int | None:
+        """Take a request from the buffer; None until it is whole, a status if it is refused."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
-            if len(self._buffer) > _HEAD_LIMIT:
-                self.abort()
-            return None
+            return 431 if len(self._buffer) > _HEAD_LIMIT else None
         lines = self._buffer[:end].decode("latin-1").split("\r\n")
         headers = {}
         for line in lines[1:]:
@@ -168,9 +175,12 @@ class Connection(asyncio.Protocol):
             headers[name.lower()] = value.strip()
         length = headers.get("content-length", "0")
         parts = lines[0].split(" ")
-        if len(parts) < 2 or not length.isdigit() or int(length) > _BODY_LIMIT:
-            self.abort()
-            return None
+        if "transfer-encoding" in headers:
+            return 411
+        if len(parts) < 2 or not (length.isascii() and length.isdigit()):
+            return 400
+        if len(length) > _LENGTH_DIGITS or int(length) > _BODY_LIMIT:
+            return 413
         start = end + 4
         if len(self._buffer) < start + int(length):
             return None

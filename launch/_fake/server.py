@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +30,8 @@ _ROUTES: Final = {
     "/pooling": "pooling",
     "/classify": "classify",
 }
+_HEALTH: Final = "/health"
+_STATS: Final = "/fake/stats"
 
 
 class _Foreign(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +47,7 @@ class FakeServer:
     Args:
         models: Names it answers to; any name where empty.
         rules: What it does other than answer at once.
-        key: Required in requests under `/v1` where not empty.
+        key: Required on all paths but `/health` where not empty.
         log: File that gets a line for each model request: hash, route, model, attempt.
     """
 
@@ -56,6 +58,15 @@ class FakeServer:
         self._models = tuple(models)
         self._referee = Referee(rules)
         self._speaker = Speaker(rules)
+        self._pages: dict[str, Callable[[], bytes]] = {
+            _HEALTH: lambda: respond(200, b"{}"),
+            "/version": lambda: respond(
+                200, encode({"version": VERSION, "fingerprint": FINGERPRINT})
+            ),
+            "/v1/models": self._list_models,
+            "/metrics": self._metrics,
+            _STATS: lambda: respond(200, encode(self.stats())),
+        }
         self._dialect = None
         if rules.dialect != "native":
             self._dialect = dialects.load(rules.dialect, Toy(rules, self._models))
@@ -73,6 +84,12 @@ class FakeServer:
         self._running: Counter[str] = Counter()
         self._places = Places(rules.capacity)
         self._n_asked_again = self._n_aborted = self._max_in_flight = 0
+
+    @property
+    def routes(self) -> dict[str, str]:
+        """Paths that it answers, with the method of each."""
+        posted = _ROUTES if self._dialect is None else self._dialect.routes
+        return dict.fromkeys(self._pages, "GET") | dict.fromkeys(posted, "POST")
 
     async def listen(self, host: str, port: int) -> int:
         """Start to listen; the port that was taken (a free one for 0)."""
@@ -112,9 +129,8 @@ class FakeServer:
     def _handle(self, request: HttpRequest) -> Action:
         path = request.path.partition("?")[0]
         dialect = self._dialect
-        routes = _ROUTES if dialect is None else dialect.routes
-        route = routes.get(path)
-        if self._key and (route or path.startswith("/v1")):
+        route = (_ROUTES if dialect is None else dialect.routes).get(path)
+        if self._key and path != _HEALTH:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
                 refused = RefusedError(401, "wrong API key", "AuthenticationError")
@@ -126,37 +142,34 @@ class FakeServer:
         return self._ask(route, request)
 
     def _foreign_get(self, path: str) -> bytes:
-        if path == "/fake/stats" or self._dialect is None:
+        if path == _STATS or self._dialect is None:
             return self._plain(path)
         found = self._dialect.get(path, self._running)
         missing = RefusedError(404, "Not Found", "NotFoundError")
         return self._refusal(missing, path) if found is None else found
 
     def _plain(self, path: str) -> bytes:
-        match path:
-            case "/health":
-                return respond(200, b"{}")
-            case "/version":
-                return respond(200, encode({"version": VERSION, "fingerprint": FINGERPRINT}))
-            case "/v1/models":
-                models = [{"id": name, "object": "model"} for name in self._models]
-                return respond(200, encode({"object": "list", "data": models}))
-            case "/metrics":
-                now = asyncio.get_running_loop().time()
-                lines = []
-                for model in self._models or tuple(self._by_model):
-                    waiting = self._places.waiting(model, now)
-                    escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-                    label = f'model_name="{escaped}"'
-                    running = self._running[model] - waiting
-                    lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
-                    lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
-                metrics = "\n".join([*lines, ""]).encode()
-                return respond(200, metrics, content_type="text/plain; version=0.0.4")
-            case "/fake/stats":
-                return respond(200, encode(self.stats()))
-            case _:
-                return respond(404, error_body(404, "Not Found", "NotFoundError"))
+        page = self._pages.get(path)
+        return (
+            respond(404, error_body(404, "Not Found", "NotFoundError")) if page is None else page()
+        )
+
+    def _list_models(self) -> bytes:
+        models = [{"id": name, "object": "model"} for name in self._models]
+        return respond(200, encode({"object": "list", "data": models}))
+
+    def _metrics(self) -> bytes:
+        now = asyncio.get_running_loop().time()
+        lines = []
+        for model in self._models or tuple(self._by_model):
+            waiting = self._places.waiting(model, now)
+            escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            label = f'model_name="{escaped}"'
+            running = self._running[model] - waiting
+            lines.append(f"orchestrator:num_requests_running{{{label}}} {running}")
+            lines.append(f"orchestrator:num_requests_waiting{{{label}}} {waiting}")
+        metrics = "\n".join([*lines, ""]).encode()
+        return respond(200, metrics, content_type="text/plain; version=0.0.4")
 
     def _ask(self, route: str, received: HttpRequest) -> Action:
         digest = blake2b(received.body, digest_size=12, key=route.encode())

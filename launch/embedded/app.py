@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from launch.embedded import protocol
 from launch.embedded.chat import chat_job, chat_reply, completion_jobs, completion_reply
 from launch.embedded.drawing import envelope
-from launch.embedded.errors import ApiError, ClientGoneError, bad_request, internal, not_found
+from launch.embedded.errors import (
+    ApiError,
+    ClientGoneError,
+    bad_request,
+    internal,
+    not_found,
+    reply,
+)
+from launch.embedded.guard import Guard
 from launch.embedded.jobs import Job
 from launch.embedded.metrics import prometheus
 from launch.embedded.pooling import Pooling
@@ -28,18 +35,9 @@ from launch.embedded.streaming import Stream
 from orchestrator import __version__
 
 _log = logging.getLogger(__name__)
-_encode = msgspec.json.Encoder().encode
-_MOST_BYTES = 64 << 20
 _GONE = 499
 SERVER = "orchestrator-embedded"
-_GUARDED = ("/v1", "/pooling")
 _RATES_NOT = "draws texts: /pooling is for reward models"
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-def reply(fields: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
-    """A JSON response; numbers that are not finite become null."""
-    return Response(_encode(fields), status, media_type="application/json")
 
 
 class Service:
@@ -47,35 +45,36 @@ class Service:
 
     Args:
         models: By name; requests that name none go to the only one.
-        key: Wanted as a bearer token on `/v1` routes; empty for none.
+        key: Wanted as a bearer token; empty for none.
     """
 
     def __init__(self, models: Sequence[Served], key: str = "") -> None:
         self._models = {served.name: served for served in models}
-        self._key = key.encode()
-
-    def app(self) -> Starlette:
-        """The ASGI application."""
-        routes = [
-            ("/v1/chat/completions", self.chat, "POST"),
-            ("/v1/completions", self.completions, "POST"),
-            ("/v1/score", self.score, "POST"),
-            ("/v1/choose", self.choose, "POST"),
-            ("/v1/models", self.list_models, "GET"),
-            ("/pooling", self.pooling, "POST"),
-            ("/tokenize", self.tokenize, "POST"),
-            ("/detokenize", self.detokenize, "POST"),
-            ("/health", self.health, "GET"),
-            ("/version", self.version, "GET"),
-            ("/metrics", self.metrics, "GET"),
-        ]
-        return Starlette(
-            routes=[
-                Route(path, self._guarded(handler), methods=[method])
-                for path, handler, method in routes
-            ],
-            exception_handlers={HTTPException: _http_error, Exception: _fault},
+        self._key = key
+        self.routes: Final = (
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/score", self.score, methods=["POST"]),
+            Route("/v1/choose", self.choose, methods=["POST"]),
+            Route("/v1/models", self.list_models, methods=["GET"]),
+            Route("/pooling", self.pooling, methods=["POST"]),
+            Route("/tokenize", self.tokenize, methods=["POST"]),
+            Route("/detokenize", self.detokenize, methods=["POST"]),
+            Route("/health", self.health, methods=["GET"]),
+            Route("/version", self.version, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
         )
+
+    def app(self) -> ASGIApp:
+        """The ASGI application."""
+        handlers = {
+            ApiError: _refused,
+            ClientGoneError: _gone,
+            ClientDisconnect: _gone,
+            HTTPException: _http_error,
+            Exception: _fault,
+        }
+        return Guard(Starlette(routes=self.routes, exception_handlers=handlers), self._key)
 
     async def chat(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
@@ -190,8 +189,6 @@ class Service:
         return asked, served
 
     async def _asked(self, request: Request, kind: type[protocol.T]) -> tuple[protocol.T, Served]:
-        if int(request.headers.get("content-length") or 0) > _MOST_BYTES:
-            raise ApiError(413, f"the body is over {_MOST_BYTES} bytes", "BadRequestError")
         asked = protocol.decode(await request.body(), kind)
         name: str | None = getattr(asked, "model", None)
         if name is None and len(self._models) == 1:
@@ -202,24 +199,6 @@ class Service:
             raise not_found(f"The model `{name}` does not exist.")
         return asked, self._models[name]
 
-    def _guarded(self, handler: Handler) -> Handler:
-        """A handler whose faults become error bodies, behind the key where it is on `/v1`."""
-
-        async def guarded(request: Request) -> Response:
-            if self._key and request.url.path.startswith(_GUARDED):
-                given = request.headers.get("authorization", "").encode("latin-1")
-                if not hmac.compare_digest(given, b"Bearer " + self._key):
-                    error = ApiError(401, "the API key is missing or wrong", "AuthenticationError")
-                    return reply(error.body(), error.status)
-            try:
-                return await handler(request)
-            except ApiError as error:
-                return reply(error.body(), error.status)
-            except (ClientGoneError, ClientDisconnect):
-                return Response(status_code=_GONE)
-
-        return guarded
-
 
 def _stream(
     asked: protocol.ChatRequest | protocol.CompletionRequest, served: Served, job: Job
@@ -229,6 +208,16 @@ def _stream(
     stream = Stream(asked, served, job)
     stream.start()
     return StreamingResponse(stream.events(), media_type="text/event-stream")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    # Handlers are found by the type of the error.
+    assert isinstance(error, ApiError)  # noqa: S101
+    return reply(error.body(), error.status)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=_GONE)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

@@ -1,6 +1,18 @@
-"""Errors of requests, in the form of the wire."""
+"""Replies and errors of requests, in the form of the wire."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
 
 from orchestrator.errors import LaunchError
+
+_encode = msgspec.json.Encoder().encode
+
+
+def reply(fields: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
+    """Return a JSON response; numbers that are not finite become null."""
+    return Response(_encode(fields), status, media_type="application/json")
 
 
 class UnsupportedModelError(LaunchError):

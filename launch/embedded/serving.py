@@ -101,6 +101,8 @@ def serve(
         access_log=False,
         lifespan="off",
         ws="none",
+        # Reads no more than 64 KB of a request's head; the other parser has no bound.
+        http="h11",
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_DRAIN_S,
     )

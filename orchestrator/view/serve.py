@@ -77,6 +77,8 @@ def serve(
             access_log=False,
             lifespan="off",
             ws="none",
+            # Reads no more than 64 KB of a request's head; the other parser has no bound.
+            http="h11",
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_S,

@@ -1,9 +1,18 @@
 """Visitors that are let in, and those that are refused."""
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from starlette.routing import Route
+
+from orchestrator.view.app import make_app
+from orchestrator.view.library import Library
 from tests.view.conftest import HERE
 from tests.view.runs import made
+
+ROUTES = [route for route in make_app(Library([], Path())).routes if isinstance(route, Route)]
+PATHS = {re.sub(r"{.*?}", "made", route.path) for route in ROUTES}
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +32,12 @@ def opened(closed):
     return closed.enter()
 
 
-@pytest.mark.parametrize("path", ["/", "/api/runs", "/static/app.js", "/run/made", "/api/nothing"])
-def test_without_a_cookie_nothing_is_shown(closed, path):
-    reply = closed.get(path)
-    assert reply.status_code == 401
-    assert "made" not in reply.text.replace("/run/made", "")
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", sorted(PATHS))
+def test_without_a_cookie_no_route_answers(closed, path, method):
+    reply = closed.client.request(method, path, content=b"{}")
+    assert reply.status_code == (401 if method == "GET" else 405)
+    assert "made" not in reply.text.replace(path, "")
 
 
 def test_the_token_is_good_once(closed):

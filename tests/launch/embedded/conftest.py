@@ -18,8 +18,7 @@ from launch.embedded.app import Service
 from launch.embedded.served import Served, Settings, load
 from tests.launch.embedded.client import Client
 from tests.launch.embedded.tiny import build
-
-KEY = "secret-key"
+from tests.launch.routes import KEY
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +63,7 @@ def url(models: dict[str, Served]) -> Iterator[str]:
         log_level="error",
         lifespan="off",
         ws="none",
+        http="h11",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
