@@ -20,7 +20,6 @@ from orchestrator.runner.commands.options import (
     allow_options,
     charts_option,
     cite_options,
-    clients_option,
     compare_options,
     export_options,
     full_option,
@@ -352,8 +351,6 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
             "recover what is readable in a damaged run",
         )
     )
-    text = "work on a run that `run --clients` shares, as one more client"
-    _run_argument(_command(commands, "join", "runner.commands.joining:join", text))
     merge = _command(
         commands,
         "merge",
@@ -391,7 +388,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     place_option(run)
     submit_option(run)
-    clients_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )

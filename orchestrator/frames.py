@@ -125,39 +125,6 @@ def writing_parquet(
         raise StoreError(f"can't write {path}: {error.strerror or error}") from error
 
 
-def write_parts(columns: Mapping[str, str], rows: Iterable[Sequence[object]], folder: Path) -> None:
-    """Write packed rows to files of a bounded size in a new folder, which appears as a whole.
-
-    Raises:
-        StoreError: If they can't be written.
-    """
-    try:
-        files.real_folder(folder.parent)
-        with _aside(folder.parent) as made:
-            for frame in _frames(columns, rows):
-                if frame is not None:
-                    n_parts = sum(1 for _ in made.iterdir())
-                    _write_part(frame, made / f"{n_parts:06}-{len(frame)}")
-            made.rename(folder)
-    except OSError as error:
-        raise StoreError(f"can't write {folder}: {error.strerror or error}") from error
-
-
-def join_parts(folders: Iterable[Path], path: Path) -> None:
-    """Write the rows of such folders to one Parquet file, replaced as a whole when all are there.
-
-    Raises:
-        StoreError: If one can't be read, or the file can't be written.
-    """
-    try:
-        parts = [part for folder in folders for part in sorted(folder.iterdir())]
-        n_rows = max(int(part.name.rpartition("-")[2]) for part in parts)
-        with files.replacing(path, own=True) as file:
-            columnar.scan(parts).sink_parquet(file, row_group_size=max(1, n_rows))
-    except (*columnar.UNREADABLE, ValueError) as error:
-        raise StoreError(f"can't write {path}: {error}") from error
-
-
 def _write_part(frame: pl.DataFrame, part: Path) -> Path:
     """A part of a frame, which is soon read again: compressing it would cost more than it saves."""
     frame.write_parquet(part, compression="uncompressed", statistics=False)

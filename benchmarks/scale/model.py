@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from benchmarks.scale.store_growth import pages, wrong
 BLOCK: Final = 256
 PER_ITEM: Final = 20
 _IN_FLIGHT: Final = 64
+_NOTHING: Final = 1e-6
 
 
 class Constants(msgspec.Struct, frozen=True):
@@ -21,7 +22,6 @@ class Constants(msgspec.Struct, frozen=True):
     Attributes:
         start_s: Processor time of a call.
         request_s: Processor time of a request to a small store, its share of all else included.
-        shared_s: The same where several clients share the run, without the merge.
         wrong_s: Of a request that the filter of keys takes for a known one.
         page_s: Of a page of the index that is read and written for a key.
         page_bytes: Written for such a page.
@@ -30,14 +30,12 @@ class Constants(msgspec.Struct, frozen=True):
         sending_bytes: More of it for each request of the run.
         results_mb: Memory that making the results takes beside it.
         results_bytes: More of it for each request.
-        merge_s: Processor time of merging an outcome.
         resume_s: From the command to the first request of a small run.
         resumed_s: More of it for each stored outcome.
     """
 
     start_s: float
     request_s: float
-    shared_s: float
     wrong_s: float
     page_s: float
     page_bytes: float
@@ -46,14 +44,12 @@ class Constants(msgspec.Struct, frozen=True):
     sending_bytes: float
     results_mb: float
     results_bytes: float
-    merge_s: float
     resume_s: float
     resumed_s: float
 
-    def cost_s(self, n_held: float, *, is_shared: bool) -> float:
+    def cost_s(self, n_held: float) -> float:
         """Processor time of one more request of a client whose store holds so many."""
-        base = self.shared_s if is_shared else self.request_s
-        return base + self.wrong_s * wrong(n_held) + self.page_s * pages(n_held)
+        return self.request_s + self.wrong_s * wrong(n_held) + self.page_s * pages(n_held)
 
 
 class Death(NamedTuple):
@@ -73,7 +69,6 @@ class Setting(msgspec.Struct, frozen=True):
 
     Attributes:
         n: Requests.
-        n_clients: Each has a core.
         n_servers: Servers.
         latency_s: Of a request.
         server_rate: Requests that a server answers a second, at most.
@@ -83,7 +78,6 @@ class Setting(msgspec.Struct, frozen=True):
     """
 
     n: int
-    n_clients: int = 1
     n_servers: int = 16
     latency_s: float = 0.1
     server_rate: float = float("inf")
@@ -97,21 +91,19 @@ class Simulated(NamedTuple):
 
     Attributes:
         sending_s: Until the last answer.
-        client_cpu_s: Of all clients.
-        merge_s: After it.
+        client_cpu_s: Of the client.
         n_bytes: Of the store.
         written_bytes: Given to disks in all, the changed pages of the index included.
-        sending_mb: Of one client while it sends.
+        sending_mb: Of the client while it sends.
         results_mb: While results are made.
         resume_s: If the run is stopped shortly before its end.
         cost_ms: Of the last request, processor time.
         n_again: Requests that were asked again.
-        n_hand_overs: Of each client.
+        n_hand_overs: Of the client.
     """
 
     sending_s: float
     client_cpu_s: float
-    merge_s: float
     n_bytes: float
     written_bytes: float
     sending_mb: float
@@ -122,26 +114,20 @@ class Simulated(NamedTuple):
     n_hand_overs: int
 
 
-class _Client(msgspec.Struct):
-    n_held: float = 0.0
-    left: float = 0.0
-    rate: float = 0.0
-    stands_until: float = 0.0
-    n_hand_overs: int = 0
-
-
 class _Simulation:
     """The state of a simulated run, at `now` (seconds)."""
 
     def __init__(self, setting: Setting, constants: Constants) -> None:
         self.now = 0.0
-        self.cpu_s = constants.start_s * setting.n_clients
+        self.cpu_s = constants.start_s
         self.written_bytes = 0.0
         self.n_again = 0.0
-        self.clients = [_Client() for _ in range(setting.n_clients)]
+        self.n_held = 0.0
+        self.n_hand_overs = 0
+        self._rate = 0.0
+        self._stands_until = 0.0
         self._setting = setting
         self._constants = constants
-        self._n_free = setting.n
         self._n_alive = setting.n_servers
         self._numbers = itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -149,60 +135,40 @@ class _Simulation:
             self._at(death.at_s, self._dies)
             self._at(death.at_s + death.back_s, self._is_back)
         if setting.hand_over_every_s < float("inf"):
-            for client in self.clients:
-                self._at(setting.hand_over_every_s, lambda client=client: self._hand_on(client))
+            self._at(setting.hand_over_every_s, self._hand_on)
 
     def run(self) -> None:
         """Until all is answered."""
-        for client in self.clients:
-            self._lease(client)
-        while busy := [client for client in self.clients if client.left > 0]:
-            self._set_rates(busy)
-            ends = [self.now + one.left / one.rate for one in busy if one.rate > 0]
-            waits = [one.stands_until for one in busy if one.stands_until > self.now]
+        n = self._setting.n
+        while (left := n - self.n_held) > _NOTHING:
+            self._set_rate()
+            # What a request costs grows with the store: the rate holds for a block of items.
+            block = min(left, BLOCK * PER_ITEM)
+            ends = [self.now + block / self._rate] if self._rate > 0 else []
+            waits = [self._stands_until] if self._stands_until > self.now else []
             events = [self._events[0][0]] if self._events else []
             then = min([*ends, *waits, *events])
-            for client in busy:
-                self._advance(client, then - self.now)
+            self._advance(min(block, self._rate * (then - self.now)))
             self.now = then
             while self._events and self._events[0][0] <= self.now:
                 heapq.heappop(self._events)[2]()
-            for client in busy:
-                if client.left <= 1e-6:
-                    self._lease(client)
 
-    def _lease(self, client: _Client) -> None:
-        """Give a client the next block; the last one may be smaller."""
-        taken = min(self._n_free, BLOCK * PER_ITEM)
-        self._n_free -= taken
-        client.left = float(taken)
-
-    def _set_rates(self, busy: Sequence[_Client]) -> None:
-        """Share the servers among the clients that have something to ask."""
+    def _set_rate(self) -> None:
         setting = self._setting
-        window = _IN_FLIGHT * self._n_alive / len(busy)
-        for client in busy:
-            cost_s = self._cost_s(client)
-            client.rate = min(1 / cost_s, window / setting.latency_s)
-            if client.stands_until > self.now:
-                client.rate = 0.0
-        wanted = sum(client.rate for client in busy)
-        most = self._n_alive * setting.server_rate
-        if wanted > most:
-            for client in busy:
-                client.rate *= most / wanted
+        self._rate = min(
+            1 / self._constants.cost_s(self.n_held),
+            _IN_FLIGHT * self._n_alive / setting.latency_s,
+            self._n_alive * setting.server_rate,
+        )
+        if self._stands_until > self.now:
+            self._rate = 0.0
 
-    def _cost_s(self, client: _Client) -> float:
-        return self._constants.cost_s(client.n_held, is_shared=len(self.clients) > 1)
-
-    def _advance(self, client: _Client, seconds: float) -> None:
-        n = min(client.left, client.rate * seconds)
+    def _advance(self, n: float) -> None:
         constants = self._constants
-        self.cpu_s += n * self._cost_s(client)
-        written = constants.request_bytes + constants.page_bytes * pages(client.n_held)
+        self.cpu_s += n * constants.cost_s(self.n_held)
+        written = constants.request_bytes + constants.page_bytes * pages(self.n_held)
         self.written_bytes += n * written
-        client.n_held += n
-        client.left -= n
+        self.n_held += n
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -211,43 +177,41 @@ class _Simulation:
 
     def _dies(self) -> None:
         self._n_alive -= 1
-        in_flight = sum(client.rate for client in self.clients) * self._setting.latency_s
+        in_flight = self._rate * self._setting.latency_s
         self.n_again += min(_IN_FLIGHT, in_flight / (self._n_alive + 1))
 
     def _is_back(self) -> None:
         self._n_alive += 1
 
-    def _hand_on(self, client: _Client) -> None:
-        client.stands_until = self.now + self._setting.hand_over_s
-        client.n_hand_overs += 1
-        self._at(self.now + self._setting.hand_over_every_s, lambda: self._hand_on(client))
+    def _hand_on(self) -> None:
+        self._stands_until = self.now + self._setting.hand_over_s
+        self.n_hand_overs += 1
+        self._at(self.now + self._setting.hand_over_every_s, self._hand_on)
 
 
 def simulate(setting: Setting, constants: Constants) -> Simulated:
     """Simulate a run."""
     found = _Simulation(setting, constants)
     found.run()
-    shared = setting.n_clients > 1
-    n, held = setting.n, max(client.n_held for client in found.clients)
+    n = setting.n
     return Simulated(
         found.now,
         found.cpu_s,
-        n * constants.merge_s if shared else 0.0,
         n * constants.request_bytes,
-        found.written_bytes + (2 * n * constants.request_bytes if shared else 0),
+        found.written_bytes,
         constants.sending_mb + n * constants.sending_bytes / 2**20,
         constants.sending_mb
         + constants.results_mb
         + n * (constants.sending_bytes + constants.results_bytes) / 2**20,
         constants.resume_s + n * constants.resumed_s,
-        1e3 * constants.cost_s(held, is_shared=shared),
+        1e3 * constants.cost_s(found.n_held),
         found.n_again,
-        max(client.n_hand_overs for client in found.clients),
+        found.n_hand_overs,
     )
 
 
 def breaks(constants: Constants) -> list[tuple[float, str]]:
-    """Numbers of requests from which on something is too much for one client, the first first."""
+    """Numbers of requests from which on something is too much for the client, the first first."""
 
     def least(is_too_much: Callable[[float], bool]) -> float:
         return next((n for n in np.geomspace(1e5, 1e10, 1001) if is_too_much(n)), float("inf"))
@@ -258,7 +222,7 @@ def breaks(constants: Constants) -> list[tuple[float, str]]:
 
     found = [
         (
-            least(lambda n: constants.cost_s(n, is_shared=False) > 1.25 * constants.request_s),
+            least(lambda n: constants.cost_s(n) > 1.25 * constants.request_s),
             "a request takes a quarter more processor time (filter and index of keys)",
         ),
         (

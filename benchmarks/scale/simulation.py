@@ -3,13 +3,12 @@
     python -m benchmarks.scale.simulation [--requests N] [--servers N] [--sizes SMALL LARGE]
                                           [--simulate-only] [--write]
 
-The model. Clients lease blocks of 256 items in order, 20 requests an item. Between two events (a
-block ends, a server dies, a client is handed on) each client sends at a constant rate: the least of
-what its core can do, of the requests that it may have in flight over their latency, and of its
-share of the servers. A request costs a client the measured processor time, and more the more
-outcomes its store holds: the filter of known keys is wrong more often, and fewer of the keys that
-are sorted into the index together share a page. A server that dies takes its share of what may be
-in flight with it, and what it has then is asked again. At the end the clients' stores are merged.
+The model. Between two events (256 items of 20 requests end, a server dies, the client is handed on)
+the client sends at a constant rate: the least of what its core can do, of the requests that it may
+have in flight over their latency, and of what the servers answer. A request costs the measured
+processor time, and more the more outcomes the store holds: the filter of known keys is wrong more
+often, and fewer of the keys that are sorted into the index together share a page. A server that
+dies takes its share of what may be in flight with it, and what it has then is asked again.
 
 The constants are measured: by two small runs of `benchmarks.scale.large`, made now, and by what
 other commands have written into docs/performance.md. The model's predictions stand beside the
@@ -46,12 +45,10 @@ def constants_of(page: str, small: large.Measured, greater: large.Measured) -> C
     """
     figures, held = _page.figures_in(page), points_in(page, "scale-store")
     runs = points_in(page, "scale-large")
-    missing = {"merge_cpu_us", "resume_200000_nothing", "resume_1000000_nothing"} - figures.keys()
-    shared = re.search(r"^\| 2 \| ([0-9.]+) \|", section_of(page, "clients"), re.MULTILINE)
-    if missing or not held or not runs or shared is None:
+    missing = {"resume_200000_nothing", "resume_1000000_nothing"} - figures.keys()
+    if missing or not held or not runs:
         raise SystemExit("docs/performance.md lacks figures: run `make bench-cluster ARGS=--write`")
     request_s = (greater.cpu_s - small.cpu_s) / (greater.n_requests - small.n_requests)
-    merge_s = figures["merge_cpu_us"] / 1e6
     resumed_s = (figures["resume_1000000_nothing"] - figures["resume_200000_nothing"]) / 800_000
     wrong_s, page_s, page_bytes = _growth(held)
     # Memory grows too little to be seen in small runs.
@@ -61,7 +58,6 @@ def constants_of(page: str, small: large.Measured, greater: large.Measured) -> C
     return Constants(
         start_s=small.cpu_s - request_s * small.n_requests,
         request_s=request_s,
-        shared_s=float(shared.group(1)) / 1e3 - merge_s,
         wrong_s=wrong_s,
         page_s=page_s,
         page_bytes=page_bytes,
@@ -71,7 +67,6 @@ def constants_of(page: str, small: large.Measured, greater: large.Measured) -> C
         sending_bytes=float(sending[0]) * 2**20,
         results_mb=float(made[1]),
         results_bytes=float(made[0]) * 2**20,
-        merge_s=merge_s,
         resume_s=figures["resume_200000_nothing"] - 200_000 * resumed_s,
         resumed_s=resumed_s,
     )
@@ -121,34 +116,25 @@ def beside(runs: Sequence[dict[str, float]], constants: Constants) -> list[str]:
     return lines
 
 
-def rows(settings: Sequence[Setting], constants: Constants) -> list[str]:
-    """Lines of a table: simulated runs by their number of clients."""
-    lines = [
-        "| clients | sending, h | merge, h | requests/s | client CPU of the last request, ms | "
-        "store GB | written GB | memory of a client while it sends, MB | memory at the end, GB | "
+def row(setting: Setting, constants: Constants) -> list[str]:
+    """Lines of a table: a simulated run."""
+    found = simulate(setting, constants)
+    return [
+        "| sending, h | requests/s | client CPU of the last request, ms | "
+        "store GB | written GB | memory while it sends, MB | memory at the end, GB | "
         "to resume, s | asked again |",
-        "| --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
+        "| --: | --: | --: | --: | --: | --: | --: | --: | --: |",
+        f"| {found.sending_s / 3600:.1f} | "
+        f"{setting.n / found.sending_s:,.0f} | {found.cost_ms:.3f} | "
+        f"{found.n_bytes / 1e9:.0f} | {found.written_bytes / 1e9:,.0f} | "
+        f"{found.sending_mb:,.0f} | {found.results_mb / 1024:.1f} | {found.resume_s:.0f} | "
+        f"{found.n_again:.0f} |",
     ]
-    for setting in settings:
-        found = simulate(setting, constants)
-        lines.append(
-            f"| {setting.n_clients} | {found.sending_s / 3600:.1f} | {found.merge_s / 3600:.2f} | "
-            f"{setting.n / found.sending_s:,.0f} | {found.cost_ms:.3f} | "
-            f"{found.n_bytes / 1e9:.0f} | {found.written_bytes / 1e9:,.0f} | "
-            f"{found.sending_mb:,.0f} | {found.results_mb / 1024:.1f} | {found.resume_s:.0f} | "
-            f"{found.n_again:.0f} |"
-        )
-    return lines
 
 
 def text_of(page: str, constants: Constants, setting: Setting, command: str, machine: str) -> str:
     """The section of the page."""
-    each = [
-        msgspec.structs.replace(
-            setting, n_clients=n, deaths=(Death(600.0, 60.0), Death(3600.0, 60.0))
-        )
-        for n in (1, 4, 16)
-    ]
+    simulated = msgspec.structs.replace(setting, deaths=(Death(600.0, 60.0), Death(3600.0, 60.0)))
     named = msgspec.structs.asdict(constants)
     shown = [
         f"| {key} | {1e6 * value:,.3g} us |" if key.endswith("_s") and value < 0.01
@@ -165,7 +151,7 @@ def text_of(page: str, constants: Constants, setting: Setting, command: str, mac
         [
             f"## A run of {setting.n:,} requests, simulated",
             "",
-            "`benchmarks/scale/simulation.py` states the model and simulates leases, limits and "
+            "`benchmarks/scale/simulation.py` states the model and simulates limits and "
             "the growth of the stores event by event. Below are its predictions beside measured "
             "runs. Its times are for a client with a core of its own; the measured runs shared "
             "two cores with their servers and other programs. Memory is fitted to these runs. "
@@ -174,13 +160,13 @@ def text_of(page: str, constants: Constants, setting: Setting, command: str, mac
             *beside(runs, constants),
             "",
             f"{setting.n_servers} servers that answer after {setting.latency_s:g} s and take "
-            f"{setting.server_rate:g} requests a second each (assumed), two of which die; a core "
-            f"for each client, whose job hands itself on every "
+            f"{setting.server_rate:g} requests a second each (assumed), two of which die; the "
+            f"client has a core, and its job hands itself on every "
             f"{setting.hand_over_every_s / 3600:g} h ({setting.hand_over_s:.1f} s each):",
             "",
-            *rows(each, constants),
+            *row(simulated, constants),
             "",
-            "What breaks first, with one client:",
+            "What breaks first:",
             "",
             *limits,
             "",

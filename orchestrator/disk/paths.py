@@ -8,8 +8,6 @@ from typing import Final
 
 STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
-CLIENTS: Final = "clients"
-"""In a run directory: where its clients work, until what they recorded is merged."""
 RUNS: Final = "runs"
 """Default folder of runs."""
 CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"

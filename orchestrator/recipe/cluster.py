@@ -62,8 +62,6 @@ class Cluster(ServerSize):
 
     models: dict[str, ServerSize] = Field({})
     """Resources of the servers of single models, in place of those above."""
-    clients: ServerSize = ServerSize()
-    """Resources of each client with `--clients` and `--on slurm`."""
     jobs: bool | None = None
     """Each server is a job of its own, rather than a step of the job that the command runs in.
     Default: outside a job."""

@@ -76,8 +76,6 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     keep_servers: bool = False,
     on_end: str | None = None,
     on: On = "local",
-    clients: int = 1,
-    listen: str | None = None,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe, or continue where it stopped.
@@ -101,8 +99,6 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
             permission.
         on: Start servers on this machine ("local"), or on the nodes of a cluster of Slurm
             ("slurm") or Ray ("ray").
-        clients: Processes that share the run by blocks of items; merged at the end.
-        listen: Address of this machine at which clients of others may `orchestrator join` the run.
         allow_code: Run code and programs that the recipe names.
 
     Returns:
@@ -129,8 +125,6 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         keep_servers=keep_servers,
         on_end=on_end,
         on=on,
-        clients=clients,
-        listen=listen,
         allow_code=allow_code,
     )
     return call(Stop())
@@ -148,8 +142,6 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
     keep_servers: bool = False,
     on_end: str | None = None,
     on: On = "local",
-    clients: int = 1,
-    listen: str | None = None,
     allow_code: bool = False,
 ) -> Result:
     """Run a recipe without blocking the event loop; see `run`.
@@ -169,8 +161,6 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         keep_servers: As in `run`.
         on_end: As in `run`.
         on: As in `run`.
-        clients: As in `run`.
-        listen: As in `run`.
         allow_code: As in `run`.
 
     Returns:
@@ -196,8 +186,6 @@ async def arun(  # noqa: PLR0913 (options of one command, all but one by keyword
         keep_servers=keep_servers,
         on_end=on_end,
         on=on,
-        clients=clients,
-        listen=listen,
         allow_code=allow_code,
     )
     return await in_thread(call)

@@ -259,14 +259,3 @@ class _Pace:
         self.latency_s = mean * elapsed / ended
         self._since, self._n_ended = now, seen.n_ended
         self._in_flight, self._n = 0.0, 0
-
-
-def portion(total: int, rank: int, n: int) -> int:
-    """Return a client's part of a limit: the parts of all of them are the limit, at least 1 each.
-
-    Args:
-        total: The limit.
-        rank: Of the client among those that live, from 0.
-        n: Clients that live.
-    """
-    return max(1, total // n + (rank < total % n))

@@ -16,7 +16,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Backend
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
-from orchestrator.scheduler._link import Link, send, set_rate, throttler
+from orchestrator.scheduler._link import Link, send, throttler
 from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, ModelState, Settled
 
@@ -188,12 +188,6 @@ class Scheduler:
         before = self._core.set_limit(model, n)
         self._fill(self._links[model])
         return before
-
-    def set_rate(self, model: str, per_minute: float) -> None:
-        """Change how many requests a minute a model may have, if that is bounded."""
-        throttle = self._links[model].throttle
-        if throttle is not None:
-            set_rate(throttle, per_minute)
 
     def backend(self, model: str) -> Backend | None:
         """The connection to a model; None while there is none."""

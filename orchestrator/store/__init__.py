@@ -1,7 +1,7 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
 from orchestrator.store.blobs import damaged
-from orchestrator.store.ended import EndedStore, check_ended, copied, opened
+from orchestrator.store.ended import EndedStore, check_ended, opened
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -14,7 +14,6 @@ from orchestrator.store.entries import (
     StoredUnit,
 )
 from orchestrator.store.filesystem import is_network_fs
-from orchestrator.store.following import Followed, Following, UnfitError, can_follow
 from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
 from orchestrator.store.lending import Lender, Lent
 from orchestrator.store.merging import FromRun, merge, put_in_place
@@ -28,8 +27,6 @@ __all__ = [
     "ROLES",
     "EndedStore",
     "FailureCount",
-    "Followed",
-    "Following",
     "FromRun",
     "Lender",
     "Lent",
@@ -44,11 +41,8 @@ __all__ = [
     "Store",
     "StoredServer",
     "StoredUnit",
-    "UnfitError",
     "Unplanned",
-    "can_follow",
     "check_ended",
-    "copied",
     "damaged",
     "damaged_files",
     "drop",

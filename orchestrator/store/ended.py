@@ -1,4 +1,4 @@
-"""Stores that nobody writes: those of runs that have ended, and copies of those that go on."""
+"""Stores that nobody writes: those of runs that have ended."""
 
 import contextlib
 import shutil
@@ -20,7 +20,7 @@ _LAST: Final = """SELECT (SELECT coalesce(max(id), 0) FROM outcome),
 
 
 class EndedStore:
-    """A store that nobody writes; see `opened` and `copied`.
+    """A store that nobody writes; see `opened`.
 
     Attributes:
         run: Its run directory.
@@ -89,35 +89,6 @@ def opened(run: Path, folder: Path) -> Iterator[EndedStore]:
                 files.link_or_copy(original, apart / original.name)
             file, mode = apart / path.name, "ro"
         yield _read(run, path, f"{file.absolute().as_uri()}?mode={mode}")
-
-
-@contextlib.contextmanager
-def copied(run: Path, folder: Path) -> Iterator[EndedStore]:
-    """Open a copy of the store of a run that may go on, as the store is at this moment.
-
-    Args:
-        run: The run directory.
-        folder: The copy is made in a new folder in it.
-
-    Raises:
-        RunDirectoryError: If there is no store, or it is another version's.
-        StoreError: If it is damaged, or can't be copied.
-    """
-    path = RunDirectory.open(run).store_path
-    apart = Path(tempfile.mkdtemp(prefix="copy-", dir=folder))
-    try:
-        file = apart / path.name
-        with (
-            explained(path),
-            contextlib.closing(schema.connect_reader(path)) as source,
-            contextlib.closing(sqlite3.connect(file)) as copy,
-        ):
-            copy.execute("PRAGMA synchronous=OFF")
-            # In one step, so that what is written meanwhile is not in it.
-            source.backup(copy)
-        yield _read(run, path, f"{file.absolute().as_uri()}?mode=ro&immutable=1")
-    finally:
-        shutil.rmtree(apart, ignore_errors=True)
 
 
 def _read(run: Path, path: Path, uri: str) -> EndedStore:

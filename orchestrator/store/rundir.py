@@ -115,18 +115,6 @@ class RunDirectory:
         return cls(path)
 
     @staticmethod
-    def dismiss(path: Path) -> None:
-        """Take a run on a network file system from its owner, which then writes nothing more.
-
-        For who knows that the owner has ended, or that it must. On a local disk nothing happens:
-        its lock ends with its process.
-
-        Raises:
-            OSError: If that can't be written.
-        """
-        (path / _OWNER).unlink(missing_ok=True)
-
-    @staticmethod
     def mend(path: Path) -> list[str]:
         """Write the mark of a run anew where it is damaged, and return what was done, in words.
 

@@ -4,7 +4,7 @@ What is put is visible at once, committed within 100 ms, and never overwritten. 
 committed in the order they came, so a unit's rows never precede the outcomes they rest on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -239,16 +239,11 @@ class Store:
         server = StoredServer(model, provenance, run)
         return self._servers.number(server, self._names.number(model))
 
-    def server_epoch(self, key: bytes, elsewhere: Callable[[bytes], int] = lambda _: 0) -> int:
-        """Return the number of the server that gave an outcome, from 0; 0 also if it is unknown.
-
-        Args:
-            key: Of the outcome.
-            elsewhere: Gives the number of the server if another store holds the outcome.
-        """
+    def server_epoch(self, key: bytes) -> int:
+        """Return the number of the server that gave an outcome, from 0; 0 also if it is unknown."""
         if self._held is None or not self._servers.are_several:
             return 0
-        return self._servers.epoch(self._held.server(key) or elsewhere(key))
+        return self._servers.epoch(self._held.server(key))
 
     def servers(self) -> list[StoredServer]:
         """All servers, in the order they were met."""
@@ -301,10 +296,6 @@ class Store:
         if self._meta.get(key) != value:
             self._submit(MetaEntry(key, value))
             self._meta[key] = value
-
-    def all_meta(self) -> dict[str, str]:
-        """All committed values of the run."""
-        return reading.meta(self._flushed_query())
 
     def get_meta(self, key: str) -> str | None:
         """A value of the run; None where it was never set."""

@@ -17,7 +17,6 @@ from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
 from orchestrator.runner import api
-from orchestrator.runner.interface.whole import is_shared, mark_of
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.stored import units_left
@@ -53,13 +52,8 @@ class Run:
             OrchestratorError: If it can't be read.
         """
         said = RunDirectory.open(self.path).read_status()
-        if is_shared(self.path):
-            # Only their merged copy knows how many units have ended.
-            shown = self.snapshot()
-            mark, left = shown.version, shown.result.n_left
-        else:
-            with Store.open(self.path / STORE_NAME, read_only=True) as store:
-                mark, left = version(store), units_left(store)
+        with Store.open(self.path / STORE_NAME, read_only=True) as store:
+            mark, left = version(store), units_left(store)
         values = {} if said is None else said.values
         return {
             "version": mark,
@@ -79,7 +73,8 @@ class Run:
             newest = self._snapshots[-1] if self._snapshots else None
             if newest is not None and time.monotonic() < self._not_before:
                 return newest
-            mark = mark_of(self.path)
+            with Store.open(self.path / STORE_NAME, read_only=True) as store:
+                mark = version(store)
             if newest is not None and newest.version == mark:
                 return newest
             began = time.monotonic()

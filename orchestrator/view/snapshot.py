@@ -85,9 +85,4 @@ class Snapshot:
     @cached_property
     def _replay(self) -> Replay:
         result = self.result
-        return Replay(
-            result.path,
-            result.frames,
-            allow_code=self._allow_code,
-            store_path=lambda: result.store_path,
-        )
+        return Replay(result.path, result.frames, allow_code=self._allow_code)

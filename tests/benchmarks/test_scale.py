@@ -12,7 +12,6 @@ from benchmarks.scale import (
     model,
     node_death,
     remote,
-    shared_report,
     simulation,
     store_growth,
 )
@@ -60,9 +59,9 @@ def test_the_filter_and_the_pages_follow_the_number_of_keys():
 
 
 CONSTANTS = model.Constants(
-    start_s=2.0, request_s=2.5e-4, shared_s=3e-4, wrong_s=3e-5, page_s=1e-5, page_bytes=16_000,
+    start_s=2.0, request_s=2.5e-4, wrong_s=3e-5, page_s=1e-5, page_bytes=16_000,
     request_bytes=470, sending_mb=200, sending_bytes=10, results_mb=10, results_bytes=150,
-    merge_s=1e-5, resume_s=0.7, resumed_s=1.5e-6,
+    resume_s=0.7, resumed_s=1.5e-6,
 )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def test_one_client_is_bounded_by_its_core():
     found = model.simulate(model.Setting(100_000), CONSTANTS)
     assert found.client_cpu_s == pytest.approx(2.0 + 25.0, rel=0.02)
     assert found.sending_s == pytest.approx(25.0, rel=0.02)
-    assert (found.merge_s, found.n_again) == (0.0, 0.0)
+    assert found.n_again == 0.0
 
 
 def test_what_is_in_flight_bounds_a_rate_by_littles_law():
@@ -79,11 +78,10 @@ def test_what_is_in_flight_bounds_a_rate_by_littles_law():
     assert found.sending_s == pytest.approx(100_000 / (2 * 64 / 0.5))
 
 
-def test_clients_share_the_servers_and_merge_at_the_end():
-    setting = model.Setting(1_000_000, n_clients=4, n_servers=10, server_rate=100.0)
+def test_what_servers_answer_bounds_a_rate():
+    setting = model.Setting(1_000_000, n_servers=10, server_rate=100.0)
     found = model.simulate(setting, CONSTANTS)
     assert found.sending_s == pytest.approx(1_000.0, rel=0.01)
-    assert found.merge_s == pytest.approx(10.0)
 
 
 def test_a_dead_server_is_missing_until_it_is_back():
@@ -118,7 +116,6 @@ def test_constants_come_from_the_small_runs_and_from_the_page():
     assert found.start_s == pytest.approx(2.0)
     assert found.request_s == pytest.approx(3e-4)
     assert found.request_bytes == pytest.approx(500.0)
-    assert found.merge_s == pytest.approx(_page.figures_in(page)["merge_cpu_us"] / 1e6)
     text = simulation.text_of(page, found, model.Setting(1_000_000), "command", "machine")
     assert "What breaks first" in text
     with pytest.raises(SystemExit, match="make bench-cluster"):
@@ -130,15 +127,6 @@ def test_outcomes_are_stored_beside_many_keys(tmp_path):
     found = store_growth.measure(tmp_path, 50_000, 2_000)
     assert found.n == 50_000
     assert found.written_bytes > 100
-
-
-@pytest.mark.slow
-def test_a_run_that_clients_share_is_read_whole(tmp_path):
-    found = [one for _, one in shared_report.measure(tmp_path, 2_000, 2)]
-    assert [one["rows"] for one in found] == [1_980, 1_980, 2_000, 2_000, 2_000]
-    # What is put together is kept, and so are the frames of a run that has ended.
-    assert found[1]["written"] < found[0]["written"]
-    assert found[4]["written"] < found[3]["written"]
 
 
 @pytest.mark.slow

@@ -299,18 +299,6 @@ def limit_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("n", metavar="N", type=int, help="maximum number of concurrent requests")
 
 
-def clients_option(command: argparse.ArgumentParser) -> None:
-    """Add the number of processes that share a run, and the way for more of them."""
-    command.add_argument(
-        "--clients", type=int, default=1, metavar="N",
-        help="share the run among N processes, with --on slurm on its nodes (default: 1)",
-    )  # fmt: skip
-    command.add_argument(
-        "--listen", metavar="ADDRESS",
-        help="let `orchestrator join` of other machines share the run, at this address",
-    )  # fmt: skip
-
-
 def merge_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator merge`."""
     command.add_argument(

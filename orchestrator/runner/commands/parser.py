@@ -6,6 +6,13 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+# What earlier versions had, and what does its work.
+_PARTS = (
+    "run parts of the items, each with a `--run-dir` of its own, and put them together by "
+    "`orchestrator merge`"
+)
+_REMOVED = {"--clients": _PARTS, "--listen": _PARTS, "join": _PARTS}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that suggests commands, options and values.
@@ -24,7 +31,10 @@ class Parser(argparse.ArgumentParser):
         self._given = () if args is None else tuple(args)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {self._hint(unknown) or ' '.join(unknown)}")
+            gone = next((said for one in unknown if (said := _gone(one.partition("=")[0]))), "")
+            self.error(
+                gone or f"unrecognized arguments: {self._hint(unknown) or ' '.join(unknown)}"
+            )
         return found, []
 
     def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
@@ -45,6 +55,8 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
             return
         is_command = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 (no public way)
+        if is_command and (gone := _gone(value)):
+            raise argparse.ArgumentError(None, gone)
         what = f"unknown {str(action.metavar).lower()}" if is_command else "invalid choice:"
         near = _nearest(str(value), choices)
         hint = f"; did you mean {near!r}?" if near else f" (choose from {', '.join(choices)})"
@@ -62,6 +74,11 @@ class Parser(argparse.ArgumentParser):
             if near := _nearest(name, known):
                 return f"{argument}; did you mean {near!r}?"
         return ""
+
+
+def _gone(name: str) -> str:
+    """What to do instead of a removed option or command; "" if there was none of this name."""
+    return f"{name} was removed: {_REMOVED[name]}" if name in _REMOVED else ""
 
 
 def _is_json(arguments: Sequence[str]) -> bool:

@@ -94,8 +94,6 @@ def _run_once(options: argparse.Namespace) -> "Result":
         display=options.display or ("none" if options.quiet else None),
         accept_server_change=options.accept_server_change,
         keep_servers=options.keep_servers,
-        clients=options.clients,
-        listen=options.listen,
         on_end=options.on_end,
         on=options.on,
         allow_code=options.allow_code,

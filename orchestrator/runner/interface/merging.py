@@ -13,7 +13,7 @@ import msgspec
 from orchestrator import numbers
 from orchestrator.disk import files
 from orchestrator.disk.foreign import is_foreign
-from orchestrator.disk.paths import CLIENTS, STORE_NAME
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.report.progress import Progress
@@ -33,7 +33,6 @@ from orchestrator.store import (
     RunDirectory,
     Store,
     check_ended,
-    copied,
     newest,
     opened,
     put_in_place,
@@ -123,12 +122,6 @@ def merge(
     paths = [_source(Path(run)) for run in runs]
     if not paths:
         raise UsageError("name at least one run to merge")
-    for path in (target, *paths):
-        if (path / CLIENTS).exists():
-            raise RunDirectoryError(
-                f"{path} was cut off while clients shared it: `orchestrator run` with its recipe "
-                "puts together what they recorded; merge it then"
-            )
     for at, path in enumerate(paths):
         if target.exists() and path.samefile(target):
             raise UsageError(f"{path} is merged into itself; name the other runs only")
@@ -144,7 +137,6 @@ def merge_into(
     *,
     accept_change: bool,
     advance: Callable[[int], None] | None = None,
-    at_once: bool = False,
 ) -> Merged:
     """As `merge`, into a run directory that is held for writing.
 
@@ -153,12 +145,10 @@ def merge_into(
         paths: Runs that nobody writes.
         accept_change: Merge also what different servers answered for one model.
         advance: As in `merge`.
-        at_once: Count hours that these runs spent side by side once, as clients of one call.
 
     Raises:
         OrchestratorError: As `merge`.
     """
-    clients = paths if at_once else ()
     with ExitStack() as stack:
         if directory.store_path.exists():
             _settle(directory)
@@ -168,27 +158,7 @@ def merge_into(
         _check_recipes(stores)
         if not accept_change:
             _check_servers(stores)
-        return _merge_opened(stores, folder, directory, clients, advance)
-
-
-def merge_copies(directory: RunDirectory, run: Path, clients: Sequence[Path]) -> None:
-    """Merge a run and its clients, all of which may go on, into an empty run directory.
-
-    Args:
-        directory: Of the result, held for writing.
-        run: The run, which is preferred.
-        clients: Run directories of its clients.
-
-    Raises:
-        OrchestratorError: If one can't be read, or the merged one can't be written.
-    """
-    with ExitStack() as stack:
-        folder = _work_folder(directory, stack)
-        # The run last: if it takes over what clients recorded meanwhile, that is there twice
-        # instead of nowhere.
-        stores = [stack.enter_context(copied(path, folder)) for path in (*clients, run)]
-        _check_recipes(stores)
-        _merge_opened([stores[-1], *stores[:-1]], folder, directory, clients, None)
+        return _merge_opened(stores, folder, directory, advance)
 
 
 def _settle(directory: RunDirectory) -> None:
@@ -215,12 +185,11 @@ def _merge_opened(
     stores: Sequence[EndedStore],
     folder: Path,
     directory: RunDirectory,
-    clients: Sequence[Path],
     advance: Callable[[int], None] | None,
 ) -> Merged:
     plan = _plan_of(stores, directory)
     found = merge_stores(stores, folder, plan, advance or (lambda _: None))
-    return _finish(stores, found, plan, folder / STORE_NAME, directory, clients)
+    return _finish(stores, found, plan, folder / STORE_NAME, directory)
 
 
 def _source(path: Path) -> Path:
@@ -260,7 +229,7 @@ def _check_recipes(stores: Sequence[EndedStore]) -> None:
     Raises:
         UsageError: If they are not: what differs, by run.
     """
-    # Empty ones have no recipe: a merge that was cut off makes them, and a client that begins.
+    # Empty ones have no recipe: a merge that was cut off makes them.
     begun = [store for store in stores if store.last_outcome or store.plan is not None]
     first, *others = begun or stores
     record = _record(first)
@@ -337,7 +306,6 @@ def _finish(
     plan: bytes | None,
     new: Path,
     directory: RunDirectory,
-    clients: Sequence[Path],
 ) -> Merged:
     """Complete the new store, put it in place and write what is beside it."""
     values: dict[str, str] = {}
@@ -346,8 +314,7 @@ def _finish(
         values = {key: text for key, text in one.meta.items() if key not in left_out} | values
     kept = [one for one, of in zip(stores, found, strict=True) if not of.is_contained]
     values.pop(SPENT, None)
-    at_once = {one.path for one in kept if one.run in clients}
-    spent = add_spent({one.path: one.meta.get(SPENT) for one in kept}, at_once)
+    spent = add_spent({one.path: one.meta.get(SPENT) for one in kept})
     if spent is not None:
         values[SPENT] = spent
     with Store.open(new, check_owned=directory.check_owned) as store:

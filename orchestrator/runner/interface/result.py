@@ -1,8 +1,6 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
-import contextlib
 import importlib
-import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
@@ -27,7 +25,6 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.interface.verdict import GateResult
-from orchestrator.runner.interface.whole import Whole, gather, notes_on_clients
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
@@ -82,10 +79,8 @@ class Result:
         frames: FrameFiles | None = None,
         orders: Orders | None = None,
         spent: Spent | None = None,
-        store_path: Path | None = None,
     ) -> None:
         self.path = path
-        self._store_path = store_path
         self.frames = FrameFiles(path / "results") if frames is None else frames
         self.ended = ended
         self.notes = tuple(notes)
@@ -98,12 +93,8 @@ class Result:
 
     @property
     def store_path(self) -> Path:
-        """The store of the frames, which is the run's own, or one of it and its clients.
-
-        When these have ended, it is gone, and the run's own holds all that it held.
-        """
-        found = self._store_path
-        return self.path / STORE_NAME if found is None or not found.exists() else found
+        """The store of the run."""
+        return self.path / STORE_NAME
 
     @property
     def n_left(self) -> int:
@@ -444,26 +435,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         raise UsageError(f"{path} belongs to another user; no code is imported for it")
     allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
-    with contextlib.ExitStack() as stack:
-        whole = gather(path, apart, stack)
-        result = _read(path, directory, whole, allow_code=allow_code, apart=apart)
-        weakref.finalize(result.frames, stack.pop_all().close)
-        return result
-
-
-def _read(
-    path: Path,
-    directory: RunDirectory,
-    whole: Whole | None,
-    *,
-    allow_code: bool,
-    apart: Path | None,
-) -> Result:
-    source = directory if whole is None else whole.directory
-    with Store.open(source.store_path, read_only=True) as store:
-        frames = None if whole is None else whole.frames
-        if frames is None:
-            frames = frames_of(store, source, apart if whole is None else None)
+    with Store.open(directory.store_path, read_only=True) as store:
+        frames = frames_of(store, directory, apart)
         revision = last_revision(directory)
         if revision is None and store.current_plan is not None:
             raise StoreError(
@@ -474,7 +447,6 @@ def _read(
         identities = revision.get("identities", {})
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
-        notes += notes_on_clients(path, whole)
         if ITEMS in frames:
             notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
         if store.current_plan is None:
@@ -493,5 +465,4 @@ def _read(
         frames=frames,
         orders=orders,
         spent=spent,
-        store_path=source.store_path,
     )

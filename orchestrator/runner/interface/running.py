@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from orchestrator.disk.paths import CLIENTS
 from orchestrator.recipe.ending import LogTo
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress
@@ -20,7 +19,7 @@ from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.results.stored import missing_notes, remember_schemas
+from orchestrator.runner.results.stored import check_whole, missing_notes, remember_schemas
 from orchestrator.runner.servers.slurm import On
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.runner.session.announcement import announce
@@ -44,8 +43,6 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
         keep_servers: Leave the servers that were launched running for a later run.
         stop: Asked from another thread to stop the run.
         on: Machines that launched servers run on.
-        clients: Processes that share the run.
-        listen: Address at which clients of other machines may join; empty for none.
     """
 
     where: Path
@@ -54,13 +51,6 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     keep_servers: bool = False
     stop: Stop
     on: On = "local"
-    clients: int = 1
-    listen: str = ""
-
-    @property
-    def is_shared(self) -> bool:
-        """True if clients share the run."""
-        return self.clients != 1 or bool(self.listen)
 
 
 def run_prepared(
@@ -83,8 +73,6 @@ def run_prepared(
         OrchestratorError: If the run can't continue.
     """
     recipe = prepared.recipe
-    if how.is_shared:
-        _clients().check(prepared, _asked(how))
     needed(recipe.log_to)
     with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
         # After the lock is gone: the command may read the run.
@@ -129,32 +117,12 @@ def _locked(prepared: Prepared, given: "Recipe | None", shown: Display, how: How
         deferred_interrupts() as late,
         RunDirectory.lock(how.where, fresh=how.fresh) as directory,
     ):
+        check_whole(directory)
         prepared = msgspec.structs.replace(prepared, lenders=lenders)
         if given is not None:
             recipe = given.keep(prepared.recipe, directory)
             prepared = msgspec.structs.replace(prepared, recipe=recipe)
-        ended = _shared(prepared, directory, shown, how)
-        return _run(prepared, directory, shown, how, late, ended)
-
-
-def _shared(prepared: Prepared, directory: RunDirectory, shown: Display, how: How) -> Ended | None:
-    """Have several clients evaluate units, if that is wanted, and merge what they recorded."""
-    if not how.is_shared and not (directory.path / CLIENTS).exists():
-        return None
-    _clients().merge_left(directory)
-    if not how.is_shared:
-        return None
-    ended: Ended | None = _clients().share(prepared, directory, shown, _asked(how), how.stop)
-    return ended
-
-
-def _asked(how: How) -> object:
-    return _clients().Asked(how.clients, how.on, how.listen, how.accept_change)
-
-
-def _clients() -> ModuleType:
-    # What it needs is imported by nothing else.
-    return importlib.import_module("orchestrator.runner.interface.clients")
+        return _run(prepared, directory, shown, how, late)
 
 
 def _run(
@@ -163,7 +131,6 @@ def _run(
     shown: Display,
     how: How,
     late: DeferredInterrupts,
-    shared: Ended | None,
 ) -> "Result":
     """Run the remaining units of a run in the directory that is held for it; return its frames.
 
@@ -173,7 +140,6 @@ def _run(
         shown: Display of the progress.
         how: Options.
         late: Interrupts of the call.
-        shared: The end of the clients that shared the run; None if there were none.
     """
     with (
         logged(directory.log_path, shown),
@@ -187,7 +153,7 @@ def _run(
         for line in (*announce(prepared, opened, store), *alike):
             shown.note(line)
         told = _models_told(directory)
-        ended = _finish(prepared, opened, directory, store, shown, how, shared)
+        ended = _finish(prepared, opened, directory, store, shown, how)
         late.begin()
         result: Result = _outcome().result_of(
             prepared,
@@ -230,18 +196,15 @@ def _models_told(directory: RunDirectory) -> tuple[ModelProgress, ...]:
         return ()
 
 
-def _finish(  # noqa: PLR0913 (the parts of a run)
+def _finish(
     prepared: Prepared,
     opened: Opened,
     directory: RunDirectory,
     store: Store,
     shown: Display,
     how: How,
-    shared: Ended | None,
 ) -> Ended:
     left = opened.done.count(0)
-    if shared is not None and (left == 0 or shared.stopping):
-        return shared
     if left == 0:
         n_stored = len(prepared.plan) - opened.n_not_needed
         shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")

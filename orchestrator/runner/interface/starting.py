@@ -34,8 +34,6 @@ def start(  # noqa: PLR0913 (options of one command, by keyword)
     keep_servers: bool,
     on_end: str | None,
     on: On,
-    clients: int,
-    listen: str | None,
     allow_code: bool,
 ) -> "Result":
     """Run a recipe, or continue where it stopped; `api.run` describes the options.
@@ -53,8 +51,6 @@ def start(  # noqa: PLR0913 (options of one command, by keyword)
         keep_servers: Leave launched servers running.
         on_end: Command for the shell when the call ends.
         on: Machines that launched servers run on.
-        clients: Processes that share the run.
-        listen: Address at which clients of other machines may join.
         allow_code: Run code and programs that the recipe names.
 
     Raises:
@@ -71,8 +67,6 @@ def start(  # noqa: PLR0913 (options of one command, by keyword)
         accept_change=accept_server_change,
         keep_servers=keep_servers,
         on=on,
-        clients=clients,
-        listen=listen or "",
         stop=stop,
     )
     return run_prepared(prepared, given, make_display(display, sys.stderr), how, decide)

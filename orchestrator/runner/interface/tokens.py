@@ -9,10 +9,5 @@ from orchestrator.runner.results.tokens import tokens_frame
 
 def tokens(result: Result, item: str) -> pl.DataFrame:
     """The tokens of all texts of an item; see `Result.tokens`."""
-    replay = Replay(
-        result.path,
-        result.frames,
-        allow_code=result.allow_code,
-        store_path=lambda: result.store_path,
-    )
+    replay = Replay(result.path, result.frames, allow_code=result.allow_code)
     return tokens_frame(replay, item)

@@ -10,7 +10,7 @@ prompt beyond what its earlier answers showed, tokens generated beyond `max_toke
 reasoning), and tokens billed for attempts that failed, of which nothing is reported.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -114,8 +114,6 @@ class Budget:
         bounds: Of the run.
         spent: So far.
         prices: By model.
-        more: Asked where the bounds do not suffice; returns them raised, or as they were. A client
-            of several has a part of the run's budget, and gets more of it so.
     """
 
     def __init__(
@@ -123,10 +121,8 @@ class Budget:
         bounds: Bounds,
         spent: Spent,
         prices: dict[str, Price],
-        more: Callable[[], Bounds] | None = None,
     ) -> None:
         self._bounds = bounds
-        self._more = more
         self.spent = spent
         self._prices = prices
         self._hours_before = spent.hours
@@ -147,13 +143,9 @@ class Budget:
         """
         self.run_for(elapsed_s)
         self._stopped_by = self._reached()
-        while self._stopped_by and self._is_raised():
-            self._stopped_by = self._reached()
         if not self._stopped_by and self._is_reserving:
             needed = self._most(request.ask)
             self._stopped_by = self._exceeded_with(needed)
-            while self._stopped_by and self._is_raised():
-                self._stopped_by = self._exceeded_with(needed)
             if self._stopped_by and self._reserves:
                 self._stopped_by = ""
                 return Admission.WAIT
@@ -167,15 +159,6 @@ class Budget:
             return Admission.STOP
         self.spent.requests += 1
         return Admission.SEND
-
-    def _is_raised(self) -> bool:
-        """Ask for more; return False if there is none."""
-        if self._more is None:
-            return False
-        before, self._bounds = self._bounds, self._more()
-        if self._bounds == before:
-            self._more = None
-        return self._bounds != before
 
     def release(self, request: Request) -> None:
         """End what is reserved for a request, because the attempt has ended."""

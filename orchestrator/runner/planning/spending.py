@@ -1,13 +1,12 @@
 """Spending of a run, kept in its store between calls."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from orchestrator.errors import UsageError
 from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent
-from orchestrator.runner.planning.portions import Portions
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Store, damaged
 
@@ -20,14 +19,8 @@ def keep_spent(store: Store, budget: Budget) -> None:
     store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
 
 
-def budget_of(prepared: Prepared, store: Store, part: Callable[[], Bounds] | None = None) -> Budget:
+def budget_of(prepared: Prepared, store: Store) -> Budget:
     """Return the bounds of a recipe, with what earlier calls spent.
-
-    Args:
-        prepared: The recipe.
-        store: Of the run, or of one of its clients.
-        part: Gives the part of a client, and more of it at each call; None where one process has
-            the whole.
 
     Raises:
         UsageError: If a bound on money can't be kept, because a model has no price.
@@ -41,8 +34,6 @@ def budget_of(prepared: Prepared, store: Store, part: Callable[[], Bounds] | Non
             f"budget.money needs prices: {', '.join(unpriced)} has none; set `price` for each "
             "model (0 if free)"
         )
-    if part is not None:
-        return Budget(part(), _spent(store), _prices(prepared), part)
     return Budget(bounds_of(prepared), _spent(store), _prices(prepared))
 
 
@@ -50,17 +41,6 @@ def bounds_of(prepared: Prepared) -> Bounds:
     """Return the bounds of a recipe."""
     bounds = prepared.recipe.budget
     return Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours)
-
-
-def portions_of(prepared: Prepared, store: Store) -> Portions:
-    """Return what a run may still spend, to be divided among clients.
-
-    Raises:
-        UsageError: If a bound on money can't be kept, because a model has no price.
-        StoreError: If what was spent can't be read.
-    """
-    budget_of(prepared, store)
-    return Portions(bounds_of(prepared), _spent(store))
 
 
 def money_spent(prepared: Prepared, store: Store) -> float | None:
@@ -94,12 +74,11 @@ def spent_by(store: Store) -> Spent | None:
     return _decoded(store.get_meta(SPENT), store.path)
 
 
-def add_spent(texts: Mapping[Path, str | None], at_once: Collection[Path] = ()) -> str | None:
+def add_spent(texts: Mapping[Path, str | None]) -> str | None:
     """Return what several runs spent together, as a store keeps it; None where none kept it.
 
     Args:
         texts: What each kept, by its store.
-        at_once: Stores of clients that worked side by side; only the longest time of them counts.
 
     Raises:
         StoreError: If that can't be read.
@@ -109,8 +88,6 @@ def add_spent(texts: Mapping[Path, str | None], at_once: Collection[Path] = ()) 
         return None
     names = Spent.__struct_fields__
     total = Spent(**{name: sum(getattr(one, name) for one in found.values()) for name in names})
-    hours = [spent.hours for path, spent in found.items() if path in at_once]
-    total.hours -= sum(hours) - max(hours, default=0.0)
     return msgspec.json.encode(total).decode()
 
 

@@ -6,7 +6,7 @@ sent: a unit that asks what the store does not hold ends there.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,6 @@ class Replay:
         path: The run directory.
         frames: Its frames, items among them.
         allow_code: Import kinds from outside this project.
-        store_path: Gives its store, if that is not in the run directory.
 
     Raises:
         OrchestratorError: If the plan can't be made again here.
@@ -80,7 +79,6 @@ class Replay:
         frames: FrameFiles,
         *,
         allow_code: bool = False,
-        store_path: Callable[[], Path] | None = None,
     ) -> None:
         if is_foreign(path):
             raise RunDirectoryError(
@@ -88,7 +86,7 @@ class Replay:
             )
         directory = RunDirectory.open(path)
         revision = last_revision(directory) or {}
-        self._store_path = store_path or (lambda: directory.store_path)
+        self._store_path = directory.store_path
         settings = revision.get("recipe")
         if not settings:
             raise RunDirectoryError(f"{path}: this run has no recipe")
@@ -113,7 +111,7 @@ class Replay:
         Raises:
             OrchestratorError: If the store can't be read.
         """
-        texts = written_texts(self._store_path(), self.identities)
+        texts = written_texts(self._store_path, self.identities)
         return Speller(self.recipe, self.identities, texts, allow_code=self._allow_code)
 
     def index(self, item: str) -> int:
@@ -132,7 +130,7 @@ class Replay:
         """
         n = self._plan.n_per_item
         found: dict[int, list[Asked]] = {at: [] for at in range(index * n, (index + 1) * n)}
-        with Store.open(self._store_path(), read_only=True) as store:
+        with Store.open(self._store_path, read_only=True) as store:
             driver = Driver(
                 self._plan,
                 store.get,

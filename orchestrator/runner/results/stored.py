@@ -5,12 +5,13 @@ Nothing here reads a frame, so a run that begins needs nothing that computes wit
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from orchestrator.contracts.method import roles_of
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import PluginError
+from orchestrator.errors import PluginError, RunDirectoryError
 from orchestrator.report.completeness import Completeness
 from orchestrator.roles import RowRoles, decoded
 from orchestrator.runner.models.identity import provenance_words, server_label
@@ -19,6 +20,7 @@ from orchestrator.schemas import schema_fault
 from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 from orchestrator.units import Plan
 
+_CLIENTS = "clients"
 UNITS = "units"
 """Key of the number of units of the plan in a store."""
 
@@ -91,8 +93,28 @@ def schemas_of(store: Store) -> dict[str, dict[str, str]]:
     return found
 
 
+def check_whole(run_dir: RunDirectory) -> None:
+    """See that no stores stand beside that of a run, as processes of earlier versions left them.
+
+    Raises:
+        RunDirectoryError: If some do.
+    """
+    if (run_dir.path / _CLIENTS).is_dir():
+        raise RunDirectoryError(_left_by_clients(run_dir.path))
+
+
+def _left_by_clients(path: Path) -> str:
+    return (
+        f"{path / _CLIENTS} holds what clients of an earlier version recorded and did not merge: "
+        f"`orchestrator merge {path} {path / _CLIENTS}/[0-9]* --into OTHER` puts it together "
+        "with this run"
+    )
+
+
 def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
     """Return a line if the store lacks outcomes that the run said were recorded."""
+    if (run_dir.path / _CLIENTS).is_dir():
+        return [_left_by_clients(run_dir.path)]
     # Where a copy is read that is some minutes old, the run itself is ahead of it.
     if is_network_fs(run_dir.path):
         return []

@@ -347,11 +347,6 @@ class Fleet:
                 if share.node != server.node:
                     server.move(share, loss.node)
 
-    def hold(self, models: Collection[str]) -> None:
-        """Don't start the servers of these models before `admit`."""
-        for server in _each(self._servers.get(name, ()) for name in models):
-            server.wait()
-
     def admit(self, models: Collection[str]) -> None:
         """Let the servers of these models start, which waited for others to end."""
         for server in _each(self._servers.get(name, ()) for name in models):

@@ -202,10 +202,6 @@ class Launched:
         """
         names = tuple(model.name for model in self.models)
         served = [(name, keep.identities[name]) for name in sorted(names)]
-        if keep.among_clients:
-            # Their places are those that the parent gave them.
-            own = digest(self.kind, names, number).hex()
-            return Keeping(keep.shelf, own, self.kind, names, keep.wanted, elsewhere=keep.elsewhere)
         settings = self.launch.config.model_dump_json()
         key = digest(__version__, self.kind, settings, served, number).hex()
         return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
@@ -243,12 +239,9 @@ class Launched:
     async def _start_once(self) -> None:
         await self._may_start.wait()
         _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
-        if self.keeping is not None and self.keeping.elsewhere:
-            server: RunningServer = await self.keeping.awaited()
-        else:
-            if self.launch.carrier is not None:
-                self.launch.carrier.prefer = self.node
-            server = await self.launch.start(self.models, self._log_path)
+        if self.launch.carrier is not None:
+            self.launch.carrier.prefer = self.node
+        server = await self.launch.start(self.models, self._log_path)
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})
@@ -347,11 +340,10 @@ class Launched:
     async def rest(self) -> None:
         """End it until it is needed again, kept or not: others need its room."""
         async with self._lock:
-            if self.keeping is None or not self.keeping.elsewhere:
-                if self.server is not None and self.keeping is not None:
-                    await self.keeping.end(self.server)
-                await self._end()
-                await wait_until_given_back()
+            if self.server is not None and self.keeping is not None:
+                await self.keeping.end(self.server)
+            await self._end()
+            await wait_until_given_back()
             self.server = None
             self._n_crashes, self._last_end = 0, None
 

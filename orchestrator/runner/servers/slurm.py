@@ -42,7 +42,6 @@ _NEEDED: Final = ("SLURM_CONF",)
 # seconds: a busy slurmctld takes a while, and a server of the wave before may just be ending. After
 # that Slurm might choose a node that is silent, of which it does not know yet.
 _CHOOSY_S: Final = 10
-_CLIENT: Final = "client"
 # Of srun, where slurmctld is down or too busy.
 _SILENT: Final = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Unable to establish control"
@@ -165,27 +164,6 @@ class SlurmServer(Carrier):
             answer("scancel", "--quiet", f"--name={self._name}", f"--user={getpass.getuser()}")
 
 
-class SlurmClient(SlurmServer):
-    """Brings a client of a run to a node, where it shares the CPUs of a job with the servers.
-
-    Args:
-        cluster: Settings of the recipe.
-        number: Of the client: as steps, clients go to one node after the other.
-        n_nodes: Of the allocation; 0 for a job of its own.
-    """
-
-    def __init__(self, cluster: Cluster, number: int, n_nodes: int) -> None:
-        # Settings for the servers alone: a client runs in this program's Python.
-        own = {"models": {_CLIENT: cluster.clients}, "python": None}
-        super().__init__(cluster.model_copy(update=own), (_CLIENT,), n_nodes)
-        self._number = number
-
-    def _of_a_step(self) -> list[str]:
-        # Servers may have all CPUs of all nodes, and for these a client would wait for ever.
-        node = self._number % self._n_nodes
-        return ["--overlap", f"--relative={node}", f"--mem={self._size.memory or 0}"]
-
-
 def options_of(cluster: Cluster) -> list[str]:
     """Return the options of a job of a recipe, for srun and sbatch."""
     return [
@@ -218,15 +196,6 @@ def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> Carri
         )
     n_nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     return lambda models: SlurmServer(cluster, models, n_nodes)
-
-
-def client_carrier(prepared: Prepared, on: On, number: int) -> Carrier | None:
-    """Return what brings a client of a run to a node; None where clients are on this machine."""
-    if on != "slurm":
-        return None
-    cluster = prepared.recipe.cluster
-    n_nodes = 0 if has_jobs(cluster) else int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
-    return SlurmClient(cluster, number, n_nodes)
 
 
 def has_jobs(cluster: Cluster) -> bool:

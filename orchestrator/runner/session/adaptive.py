@@ -17,7 +17,7 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.report.progress import LimitProgress
 from orchestrator.runner.servers.load import Loads
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen, portion
+from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.store.clock import wall_ms
 
@@ -82,32 +82,6 @@ def first_limits(
         own = spec.limits
         limits[name] = Limits(limit, own.dead_after_s, own.max_attempts, own.max_failures)
     return controllers, limits
-
-
-def parts(
-    controllers: Mapping[str, Controller],
-    limits: Mapping[str, Limits],
-    share: tuple[int, int],
-    n_servers: Mapping[str, int],
-) -> tuple[dict[str, Controller], dict[str, Limits]]:
-    """Return one client's part of `first_limits`.
-
-    Args:
-        controllers: Of the whole run.
-        limits: Of the whole run.
-        share: Rank of the client among those that live, and how many do.
-        n_servers: Of each model.
-    """
-    rank, n = share
-    own: dict[str, Controller] = {}
-    for name, controller in controllers.items():
-        most = portion(CEILING * n_servers[name], rank, n)
-        own[name] = Controller(portion(controller.limit, rank, n), FLOOR, most)
-    found = {}
-    for name, limit in limits.items():
-        part = own[name].limit if name in own else portion(limit.max_in_flight, rank, n)
-        found[name] = msgspec.structs.replace(limit, max_in_flight=part)
-    return own, found
 
 
 class Adaptive:

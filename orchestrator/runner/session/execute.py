@@ -30,7 +30,6 @@ from orchestrator.runner.session import adaptive
 from orchestrator.runner.session.event_loop import Stop
 from orchestrator.runner.session.order import unfinished_before
 from orchestrator.runner.session.session import Session, Watch
-from orchestrator.runner.session.sharing import Sharing
 from orchestrator.runner.session.steering import Interrupts, obey
 from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.blocks import Blocks
@@ -146,7 +145,6 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
     watch: Watch | None = None,
     meanwhile: Callable[[], object] | None = None,
     stop: Stop | None = None,
-    sharing: Sharing | None = None,
 ) -> Ended:
     """Evaluate the units that are not done.
 
@@ -162,19 +160,14 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
         meanwhile: Called in a thread once the first request is sent: imports that only the end
             needs. Then no request waits for them, and the end waits less.
         stop: Requested by another thread, where signals don't come here.
-        sharing: The part of this process, where several clients share the run.
 
     Raises:
         OrchestratorError: Whatever made it impossible to go on.
     """
-    waves: Waves | None = None
-    if sharing is None:
-        places, waves, keep = _own_servers(prepared, on, keep_servers=keep_servers)
-    else:
-        places, keep = sharing.places, sharing.keep(prepared.plan.identities)
-    fleet = make_fleet(prepared, run_dir, store, places, keep, accept_change=accept_change)
-    budget = budget_of(prepared, store, None if sharing is None else sharing.more)
-    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget, sharing)
+    places, waves, keep = _servers(prepared, on, keep_servers=keep_servers)
+    fleet = _fleet(prepared, run_dir, store, places, keep, accept_change=accept_change)
+    budget = budget_of(prepared, store)
+    wiring = _wiring(prepared, opened, run_dir, store, fleet, budget)
     session = Session(
         msgspec.structs.replace(
             wiring,
@@ -182,19 +175,17 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
             rest=fleet.rest,
             move=fleet.move,
             admit=fleet.admit,
-            hold=fleet.hold,
         )
     )
     _listen(fleet, session, wiring.core)
-    if sharing is None:
-        fleet.warn_of_missing_keys()
+    fleet.warn_of_missing_keys()
     raise_file_limit()
     told = _Monitor(session, fleet, run_dir, store, budget, watch)
     interrupts = Interrupts(session, stop)
     _log.info("sending begins", extra={"units_left": opened.done.count(0)})
     with interrupts.handled():
         try:
-            await _to_end(told, interrupts, prepared, sharing, meanwhile)
+            await _to_end(told, interrupts, prepared, meanwhile)
         finally:
             await fleet.stop()
             keep_spent(store, budget)
@@ -226,7 +217,7 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.restarted = lambda model: core.restarted(model, now())
 
 
-def _own_servers(
+def _servers(
     prepared: Prepared, on: On, *, keep_servers: bool
 ) -> tuple[Places, Waves | None, Keep]:
     """Return the places of a run's servers, their waves, and how they are found and kept."""
@@ -244,7 +235,7 @@ def _own_servers(
     return places, placed.turns(), keep
 
 
-def make_fleet(
+def _fleet(
     prepared: Prepared,
     run_dir: RunDirectory,
     store: Store,
@@ -274,7 +265,6 @@ async def _to_end(
     told: "_Monitor",
     interrupts: Interrupts,
     prepared: Prepared,
-    sharing: Sharing | None,
     meanwhile: Callable[[], object] | None,
 ) -> None:
     session = told.session
@@ -287,14 +277,10 @@ async def _to_end(
                 group.create_task(told.session.adaptive.run()),
                 group.create_task(told.session.loads.run()),
                 group.create_task(told.session.spelling.run()),
+                group.create_task(
+                    keep_items(lambda: session.n_sent, prepared.dataset, told.run_dir, meanwhile)
+                ),
             ]
-            if sharing is None:
-                items = keep_items(
-                    lambda: session.n_sent, prepared.dataset, told.run_dir, meanwhile
-                )
-                watchers.append(group.create_task(items))
-            else:
-                watchers.append(group.create_task(_share_limits(session, sharing, prepared)))
             interrupts.task = group.create_task(told.session.run())
             await interrupts.wait()
             for watcher in watchers:
@@ -303,30 +289,13 @@ async def _to_end(
         raise unwrapped(errors) from None
 
 
-async def _share_limits(session: Session, sharing: Sharing, prepared: Prepared) -> None:
-    """Follow clients that come and go: each has its part of the limits that are fixed."""
-    specs = [prepared.models[name] for name in session.models]
-    totals = {spec.name: spec.max_in_flight for spec in specs if not spec.is_adaptive}
-    while True:
-        await asyncio.sleep(_WATCH_S)
-        session.follow()
-        if sharing.look():
-            for model, n in totals.items():
-                session.set_limit(model, sharing.portion(n * session.n_servers(model)))
-            for spec in specs:
-                if spec.limits.requests_per_minute is not None:
-                    rate = spec.limits.requests_per_minute / sharing.share[1]
-                    session.set_rate(spec.name, rate)
-
-
-def _wiring(  # noqa: PLR0913 (the parts of a run)
+def _wiring(
     prepared: Prepared,
     opened: Opened,
     run_dir: RunDirectory,
     store: Store,
     fleet: Fleet,
     budget: Budget,
-    sharing: Sharing | None,
 ) -> Wiring:
     recipe = prepared.recipe
     specs = {name: prepared.models[name] for name in prepared.identities}
@@ -334,10 +303,6 @@ def _wiring(  # noqa: PLR0913 (the parts of a run)
     kept = adaptive.decoded(store.get_meta(adaptive.META))
     n_servers = {name: fleet.n_servers(name) for name in specs}
     controllers, limits = adaptive.first_limits(specs, n_servers, labels, kept)
-    n_clients = 1
-    if sharing is not None:
-        n_clients = sharing.share[1]
-        controllers, limits = adaptive.parts(controllers, limits, sharing.share, n_servers)
     core = Core(limits, RetryPolicy())
     return Wiring(
         plan=prepared.plan,
@@ -351,7 +316,7 @@ def _wiring(  # noqa: PLR0913 (the parts of a run)
         server_of=fleet.server_of,
         systems={name: spec.system for name, spec in specs.items() if spec.system},
         per_minute={
-            name: spec.limits.requests_per_minute / n_clients
+            name: spec.limits.requests_per_minute
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None
         },
@@ -368,7 +333,6 @@ def _wiring(  # noqa: PLR0913 (the parts of a run)
         copies=fleet.copies,
         thresholds=Thresholds(**recipe.statistics.trust.model_dump()),
         confidence_level=recipe.statistics.confidence_level,
-        sharing=sharing,
     )
 
 

@@ -20,7 +20,6 @@ from orchestrator.runner.servers.load import Loads
 from orchestrator.runner.servers.losses import plan_anew
 from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session.adaptive import META, Adaptive
-from orchestrator.runner.session.following import Following
 from orchestrator.runner.session.live_ranking import LiveRankings
 from orchestrator.runner.session.order import positions_left
 from orchestrator.runner.session.spelling import Spelling
@@ -63,16 +62,15 @@ class Session:
             self._look_up,
             wiring.systems,
             reuse=None if copies is None else copies.find,
-            epoch_of=self._epoch,
+            epoch_of=wiring.store.server_epoch,
         )
         self._n_stored = wiring.done.count(1)
         self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
-        if wiring.sharing is not None:
+        if wiring.blocks is None:
             ended = bytearray(wiring.done)
-            left: Iterator[int | None] = wiring.sharing.positions()
-        elif wiring.blocks is None:
-            ended = bytearray(wiring.done)
-            left = positions_left(wiring.done, wiring.first, wiring.plan.n_per_item)
+            left: Iterator[int | None] = positions_left(
+                wiring.done, wiring.first, wiring.plan.n_per_item
+            )
         else:
             ended, left = wiring.blocks.ended, wiring.blocks.positions()
             self._n_stored -= wiring.blocks.n_not_needed
@@ -117,12 +115,6 @@ class Session:
         # what has failed would take them to and fro for ever.
         self._failed_now: dict[bytes, Failure] = {}
         self.stopping = ""
-        self._following: Following | None = None
-        if wiring.sharing is not None and wiring.rest and wiring.hold and wiring.admit:
-            self._following = Following(
-                wiring.sharing, wiring.core, self._driver, self._window, self._scheduler,
-                wiring.rest, wiring.hold, wiring.admit,
-            )  # fmt: skip
         if self._waves is not None:
             self._enter_wave(self._waves)
 
@@ -168,18 +160,6 @@ class Session:
         """Fix how many requests a model may have at a time; how many it was before."""
         return self.adaptive.by_hand(model, n)
 
-    def set_limit(self, model: str, n: int) -> None:
-        """Change how many requests a model may have at a time, as other clients come and go."""
-        self._scheduler.set_limit(model, n)
-
-    def set_rate(self, model: str, per_minute: float) -> None:
-        """Change how many requests a minute a model may have, as other clients come and go."""
-        self._scheduler.set_rate(model, per_minute)
-
-    def n_servers(self, model: str) -> int:
-        """Servers of a model."""
-        return self._w.n_servers.get(model, 1)
-
     @property
     def models(self) -> tuple[str, ...]:
         """The models of the run."""
@@ -221,7 +201,7 @@ class Session:
         if isinstance(outcome, Failure) and not outcome.permanent:
             self._w.store.put_attempt(request.key, model, outcome)
             self._doubt(model, outcome)
-            if self._waves is not None or (self._following and self._following.in_waves):
+            if self._waves is not None:
                 self._failed_now[request.key] = outcome
         else:
             self._w.store.put_outcome(
@@ -248,15 +228,7 @@ class Session:
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
-        found = self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
-        if found is None and self._w.sharing is not None:
-            return self._w.sharing.find(key)
-        return found
-
-    def _epoch(self, key: bytes) -> int:
-        if self._w.sharing is None:
-            return self._w.store.server_epoch(key)
-        return self._w.store.server_epoch(key, self._w.sharing.server)
+        return self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 
@@ -272,11 +244,6 @@ class Session:
             self._pumping = False
         if self._window.empty and self._driver.n_open == 0:
             self._scheduler.stop()
-        elif self._following is not None:
-            if self._following.in_waves and not self.stopping:
-                is_idle = not self._pump_is_due and self._is_idle()
-                if not self._following.tell(is_idle=is_idle):
-                    self.stop(_NO_SERVER)
         elif self._waves is not None and not (self._turning or self.stopping):
             is_idle = not self._pump_is_due and self._is_idle()
             leaving = self._enter_wave(self._waves) if is_idle else ()
@@ -316,11 +283,6 @@ class Session:
     async def _rest(self, models: Collection[str]) -> None:
         if self._w.rest is not None and models:
             await self._w.rest(models)
-
-    def follow(self) -> None:
-        """Go on to the wave that the process which leads this client has begun, if it has."""
-        if self._following is not None:
-            self._following.look(self._pump)
 
     def lose(self, node: str) -> None:
         """Plan anew what was to run on a node of a cluster that is out of reach."""
@@ -393,14 +355,11 @@ class Session:
         )
         if self._w.blocks is not None:
             self._w.blocks.end(end.position, end.status, rows)
-        if self._w.sharing is not None:
-            self._w.sharing.end(end.position)
         self._n_done += 1
         # A method may say of single rows that they failed.
         cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
         self._stages.ended(end.position, failed=cause is not None)
-        if self._w.sharing is None:
-            self._board.ended(end.position, part, end.rows)
+        self._board.ended(end.position, part, end.rows)
         if cause is not None:
             self._n_failed += 1
             self._failures[cause] = self._failures.get(cause, 0) + 1
@@ -458,8 +417,7 @@ class Session:
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._w.core.paused,
-            # Of all items only: what one client of several has seen would mislead.
-            rankings=self._board.rankings(self._loop.time()) if self._w.sharing is None else (),
+            rankings=self._board.rankings(self._loop.time()),
             money=self._w.budget.money,
         )
 

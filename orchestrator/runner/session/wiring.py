@@ -12,7 +12,6 @@ from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.servers.fleet import Hold
 from orchestrator.runner.servers.waves import Loss, Waves
 from orchestrator.runner.session.adaptive import KeptLimit
-from orchestrator.runner.session.sharing import Sharing
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.limits import Controller
@@ -48,7 +47,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         rest: Ends the servers of models, which are started again when they are asked.
         move: Has servers start at their new places when a node is lost.
         admit: Lets servers start that waited for this wave.
-        hold: Keeps servers from starting until they are admitted.
         n_servers: Of each model.
         controllers: Of the models whose limit is found while the run goes on.
         labels: What the store remembers the servers of each model by.
@@ -57,7 +55,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
         blocks: Which units are needed, where asking may stop early; `done` is theirs.
         thresholds: Of the rule on judges, which displays show.
         confidence_level: Of the rule on judges.
-        sharing: The part of this client, where several share the run.
     """
 
     plan: Plan
@@ -78,7 +75,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     rest: Callable[[Collection[str]], Awaitable[None]] | None = None
     move: Callable[[Loss], None] | None = None
     admit: Callable[[Collection[str]], None] | None = None
-    hold: Callable[[Collection[str]], None] | None = None
     n_servers: Mapping[str, int] = {}
     controllers: Mapping[str, Controller] = {}
     labels: Mapping[str, str] = {}
@@ -89,7 +85,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     first: Sequence[int] = ()
     thresholds: Thresholds = DEFAULTS
     confidence_level: float = 0.95
-    sharing: Sharing | None = None
 
     @property
     def not_needed(self) -> NDArray[np.int64]:
