@@ -35,6 +35,21 @@ _COMPACT: Final = {
     "pointwise": Wording(user=compact.RATING, form="jinja"),
     "pairwise": Wording(user=compact.PAIRWISE, form="jinja"),
 }
+_FACTS, _LOGIC, _WRITING = "事实与解释型回答", "逻辑推理型回答", "生成型回答"
+# Its code's map from the categories of AlignBench, which calls the first one 基本任务.
+TYPES: Final = {
+    "基本任务": _FACTS,
+    "基本能力": _FACTS,
+    "中文理解": _FACTS,
+    "综合问答": "建议型回答",
+    "文本写作": _WRITING,
+    "逻辑推理": _LOGIC,
+    "数学计算": _LOGIC,
+    "角色扮演": _WRITING,
+    "专业能力": _FACTS,
+    "多语言能力": _WRITING,
+    "代码": _LOGIC,
+}
 _FORMATS: Final = {
     ("compact", "pointwise"): _formats.COMPACT_RATING,
     ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
@@ -57,7 +72,13 @@ class Config(NamedJudgesSettings):
     )
     type_field: str = Field(
         "type",
-        description="Column of the dataset with the type of question. Default: the category.",
+        description="Column of the dataset with the type of answer that a question asks for. Items "
+        "without it have that of their category.",
+    )
+    types: dict[str, str] = Field(
+        {},
+        description="Types by category. Default: CritiqueLLM's for the categories of AlignBench; "
+        "any other category is shown itself.",
     )
     convention: Literal["critique_llm"] | None = Field(
         None,
@@ -90,7 +111,7 @@ class CritiqueLLM(NamedJudges[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     cites = ("ke2024critiquellm",)
-    version = 3
+    version = 4
     published_as = "CritiqueLLM"
 
     def needs(self) -> frozenset[str]:
@@ -110,7 +131,8 @@ class CritiqueLLM(NamedJudges[Config]):
 def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
     fields = _harness.fields(item, shown)
     kind = item.fields.get(config.type_field)
-    fields["type"] = item.category if kind is None else str(kind)
+    types = TYPES | config.types
+    fields["type"] = types.get(item.category or "", item.category) if kind is None else str(kind)
     if config.prompts == "compact":
         return _harness.messages(_COMPACT[config.mode], fields)
     based = fields["reference"] is not None if config.reference is None else config.reference

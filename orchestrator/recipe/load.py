@@ -141,9 +141,9 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
     files = sorted(file for file in folder.glob("*") if file.suffix in RECIPE_SUFFIXES)
     # Another suffix or a slip in the path is nearer than what comes with this project.
     near = difflib.get_close_matches(str(given), map(str, files), n=1, cutoff=0.8)
-    if near:
-        raise UsageError(f"{given}: {what}; did you mean {near[0]!r}?")
-    raise UsageError(f"{given}: {what}{nearest(given.stem, recipes)}")
+    near = near or difflib.get_close_matches(given.stem, recipes, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else "list recipes with: orchestrator recipes"
+    raise UsageError(f"{given}: {what}; {advice}")
 
 
 class _Loading:

@@ -29,11 +29,12 @@ from orchestrator.runner.interface.verdict import GateResult
 from orchestrator.runner.planning.counts import blocks_of, count_prepared
 from orchestrator.runner.planning.durations import duration_of, earlier_paces
 from orchestrator.runner.planning.reuse import open_lenders
+from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.servers.placement import look_for_places
 from orchestrator.runner.servers.slurm import On, commands
 from orchestrator.runner.session.event_loop import Stop, in_thread
-from orchestrator.store import Store, newest
+from orchestrator.store import RunDirectory, Store, check_usable, newest
 
 __all__ = [
     "RUNS",
@@ -231,6 +232,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     where = newest(directory_of(run_dir, loaded.name))
+    check_usable(where)
     servers = look_for_places(prepared).words() if on == "local" else commands(prepared, on)
     with contextlib.ExitStack() as stack:
         lenders = stack.enter_context(open_lenders(loaded.reuse, where))
@@ -239,6 +241,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         path = where / STORE_NAME
         # A run that is just beginning has an empty file for a moment.
         if path.exists() and path.stat().st_size:
+            revision_of(RunDirectory.open(where), loaded.name)
             store = stack.enter_context(Store.open(path, read_only=True))
         counted = count_prepared(
             prepared, store, blocks_of(prepared, store), exact=exact, advance=advance

@@ -18,7 +18,7 @@ from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
 from orchestrator.store.lending import Lender, Lent
 from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
-from orchestrator.store.rundir import RunDirectory, RunStatus, newest
+from orchestrator.store.rundir import RunDirectory, RunStatus, check_usable, newest
 from orchestrator.store.salvage import Salvaged, damaged_files, salvage
 from orchestrator.store.store import Store
 
@@ -43,6 +43,7 @@ __all__ = [
     "StoredUnit",
     "Unplanned",
     "check_ended",
+    "check_usable",
     "damaged",
     "damaged_files",
     "drop",

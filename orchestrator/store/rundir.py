@@ -337,13 +337,29 @@ def _make(path: Path) -> None:
         )
     try:
         fault = make_private(path)
-        found = {entry.name for entry in path.iterdir()} if not fault else set()
     except OSError as error:
         raise RunDirectoryError(
             f"{path}: {error.strerror or error}: use another --run-dir"
         ) from error
     if fault:
         raise RunDirectoryError(f"{fault}; use a --run-dir that only you can write to")
+    check_usable(path)
+
+
+def check_usable(path: Path) -> None:
+    """See that a folder, if it is there, is empty or holds a run.
+
+    Raises:
+        RunDirectoryError: If it is something else.
+    """
+    try:
+        found = {entry.name for entry in path.iterdir()}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path}: {error.strerror or error}: use another --run-dir"
+        ) from error
     # What a process leaves that is ended between making the folder and marking it.
     begun = (_LOCK, _OWNER, _MARK, f".{_MARK}.")
     if _MARK not in found and STORE_NAME in found:

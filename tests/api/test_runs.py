@@ -107,6 +107,7 @@ async def test_an_interrupt_in_a_notebook_stops_softly(tmp_path):
     sender.join()
     assert result.ended is not None
     assert result.ended.interrupted
+    assert ": interrupted, " in repr(result)
     assert result.n_left > 0
     assert n_outcomes(run) >= 3
     assert signal.getsignal(signal.SIGINT) is before

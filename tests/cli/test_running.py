@@ -218,9 +218,11 @@ def test_results_that_can_not_be_written_are_said_in_words(command, recipe, here
 
 def test_a_directory_that_holds_the_run_of_another_recipe_is_refused(command, recipe):
     run(command, recipe("first"), "--run-dir", "d")
-    code, _, err = command("run", recipe("second"), "--run-dir", "d", "--display", "none")
-    assert code == EXIT_USAGE
-    assert "holds a run of the recipe 'first'" in " ".join(err.split())
+    for name in ("run", "plan"):
+        code, _, err = command(name, recipe("second"), "--run-dir", "d")
+        assert code == EXIT_USAGE
+        assert "holds a run of the recipe 'first'" in " ".join(err.split())
+        assert "write 'name: first' into the recipe" in " ".join(err.split())
 
 
 def test_a_changed_recipe_says_what_changed(command, recipe):

@@ -1,8 +1,11 @@
 """Misspelt commands, options and values: the nearest name, and the usage of the right command."""
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.cli import _parser
+from orchestrator.runner.commands import files
 from tests.cli.test_start_up import commands
 
 
@@ -63,6 +66,20 @@ def test_a_recipe_that_lies_there_is_suggested(command, here, given, meant):
 
 def test_a_recipe_of_the_project_is_suggested_where_none_lies_there(command):
     assert "did you mean 'pairwise_ranking'?" in command("check", "pairwise_rankin")[2]
+
+
+def test_a_recipe_that_resembles_none_brings_no_list_of_all(command):
+    err = command("check", "elsewhere/xyzzy.yaml")[2]
+    assert err == "elsewhere/xyzzy.yaml: no such recipe; list recipes with: orchestrator recipes\n"
+
+
+def test_a_folder_without_a_run_hides_none_of_the_same_name(command, here):
+    (here / "mine").mkdir()
+    (here / "runs/mine").mkdir(parents=True)
+    (here / "runs/mine/store.sqlite").touch()
+    assert files.run_path("mine") == Path("runs/mine")
+    (here / "mine/store.sqlite").touch()
+    assert files.run_path("mine") == Path("mine")
 
 
 @pytest.mark.parametrize(

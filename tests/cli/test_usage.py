@@ -1,5 +1,7 @@
 """Refusals before anything is sent: exit code 2, in words, and nothing left behind."""
 
+import socket
+
 import pytest
 
 from orchestrator.cli import main
@@ -300,6 +302,16 @@ def test_serving_what_is_not_there_is_a_wrong_command(command, here):
         assert command("serve", model)[0] == 2
 
 
+@pytest.mark.parametrize("arguments", [("--fake", "a"), ("bundled:judge",)], ids=["fake", "real"])
+def test_a_port_that_another_program_has_is_named(command, arguments):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = command("serve", *arguments, "--port", str(port))
+    assert code == 2
+    assert f"cannot listen on 127.0.0.1, port {port}: " in err
+    assert "use --port 0" in err
+
+
 @pytest.mark.parametrize("family", ["methods", "statistics", "backends", "datasets", "recipes"])
 def test_lists_have_one_line_each(command, family):
     code, out, _ = command(family)
@@ -316,12 +328,13 @@ def test_recipes_that_come_with_the_project_have_no_faults(command):
         assert command("check", name)[0] == 0, name
 
 
+@pytest.mark.parametrize("name", ["plan", "run"])
 @pytest.mark.parametrize("taken", ["file", "file/x", "full"])
-def test_a_run_directory_that_is_something_else_is_refused(command, recipe, here, taken):
+def test_a_run_directory_that_is_something_else_is_refused(command, recipe, here, name, taken):
     (here / "file").touch()
     (here / "full").mkdir()
     (here / "full" / "thesis.tex").touch()
-    code, _, err = command("run", recipe(), "--run-dir", taken)
+    code, _, err = command(name, recipe(), "--run-dir", taken)
     assert code == 2
     assert "--run-dir" in err
     assert sorted(path.name for path in here.iterdir()) == ["file", "full", "made.yaml"]

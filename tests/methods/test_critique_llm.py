@@ -1,5 +1,6 @@
 import json
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -33,6 +34,25 @@ def test_the_reference_is_shown_where_there_is_one(file):
     shown = [ask.messages[-1].content for ask in judge.judged]
     assert shown[0] == "[math] What is 2+2? 参考 4 答 a says 1"
     assert shown[2] == "[writing] Hello? 答 a says 1"
+
+
+@pytest.mark.parametrize(
+    ("category", "fields", "shown"),
+    [
+        ("数学计算", {}, "逻辑推理型回答"),
+        ("综合问答", {}, "建议型回答"),
+        ("数学计算", {"type": "自定"}, "自定"),
+        ("代码", {}, "甲"),
+        ("planning", {}, "乙"),
+        ("other", {}, "other"),
+    ],
+)
+def test_the_prompt_names_the_type_of_the_category(file, category, fields, shown):
+    judge = Judge(lambda text: "{'综合得分': 8}")
+    item = msgspec.structs.replace(ONE_TURN, category=category, fields=fields)
+    settings = config(file, types={"代码": "甲", "planning": "乙"})
+    rows_of(method, settings, Unit(item, ("a",), "judge"), judge)
+    assert judge.judged[0].messages[-1].content == f"[{shown}] Hello? 答 a says 1"
 
 
 def test_no_score_is_missing_and_five_by_its_own_convention(file):

@@ -28,10 +28,11 @@ def run_path(name: str) -> Path:
         RunDirectoryError: If there is neither, with the nearest name.
     """
     path = Path(name)
-    if path.exists():
-        return path
-    if (_RUNS / name).is_dir():
-        return _RUNS / name
+    meant = (path, _RUNS / name)
+    # A folder of the same name that holds no run hides none.
+    for one in (*(one for one in meant if (one / paths.STORE_NAME).exists()), *meant):
+        if one.exists():
+            return one
     beside = {str(one.parent) for one in path.parent.glob("*/store.sqlite")}
     known = {*beside, *(one.parent.name for one in _RUNS.glob("*/store.sqlite"))}
     near = difflib.get_close_matches(name, sorted(known), n=1)

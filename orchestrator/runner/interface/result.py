@@ -368,10 +368,11 @@ class Result:
         return found
 
     def __repr__(self) -> str:
-        """Return the path of the run and how complete it is."""
+        """Return the path of the run, how complete it is, and whether its call was interrupted."""
         done = self.completeness
         counts = f"{done.ended:,} of {done.total - done.not_needed:,} units, {done.failed:,} failed"
-        return f"<Result {str(self.path)!r}: {counts}>"
+        is_cut_off = self.ended is not None and self.ended.interrupted
+        return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
 
     def _repr_html_(self) -> str:
         """The run in short, in a notebook."""

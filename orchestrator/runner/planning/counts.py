@@ -230,6 +230,8 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
                 unneeded[mark_of(stage)] += stage.per_item * n_times
     stages = []
     for part, stage in plan.stages():
+        if stage.model in plan.given:
+            continue  # nobody is asked
         mark = mark_of(stage)
         n_times = tally.n_turns if stage.per_turn else tally.n_items
         total = stage.per_item * n_times

@@ -1,6 +1,7 @@
 """Recipes as they were run: one YAML file a revision, with versions and identities of models."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -9,8 +10,10 @@ import yaml
 
 from orchestrator import __version__
 from orchestrator.disk import files
-from orchestrator.errors import StoreError
+from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.store import RunDirectory
+
+_log = logging.getLogger(__name__)
 
 REVISION: Final = "revision"
 """Key of the last text in a store."""
@@ -109,3 +112,24 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (PyYAML's own shape)
         return True
+
+
+def revision_of(run_dir: RunDirectory, name: str) -> dict[str, Any] | None:
+    """As `last_revision`, for a recipe that is to run there; a damaged record counts as none.
+
+    Raises:
+        RunDirectoryError: If the last recipe had another name, so that a mistyped `--run-dir` does
+            not turn one run into another.
+    """
+    try:
+        found = last_revision(run_dir)
+    except StoreError as error:
+        _log.warning("%s; the recipe of a run replaces it", error)
+        return None
+    there = (found or {}).get("recipe", {}).get("name", name)
+    if there != name:
+        raise RunDirectoryError(
+            f"{run_dir.path} holds a run of the recipe {there!r}, not of {name!r}; use another "
+            f"--run-dir, or write 'name: {there}' into the recipe to go on with that run"
+        )
+    return found

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.report.progress import Progress
 from orchestrator.runner.models.identity import server_label
 from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.reuse import copies_of
-from orchestrator.runner.planning.revisions import REVISION, last_revision, revision_text
+from orchestrator.runner.planning.revisions import REVISION, revision_of, revision_text
 from orchestrator.runner.planning.spending import budget_of, keep_spent
 from orchestrator.runner.planning.stopping import open_blocks, remember_not_needed, remember_rule
 from orchestrator.runner.probing.records import Probes, needs_of
@@ -93,19 +93,7 @@ class Ended(msgspec.Struct, frozen=True):
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
     """Find what of the plan is done, and write a revision if the recipe changed."""
     plan = prepared.plan
-    # A damaged record counts as none, for this call writes it anew.
-    try:
-        before = last_revision(run_dir)
-    except StoreError as error:
-        _log.warning("%s; it is replaced by the recipe of this call", error)
-        before = None
-    # A mistyped --run-dir must not turn one run into another
-    name = (before or {}).get("recipe", {}).get("name", prepared.recipe.name)
-    if name != prepared.recipe.name:
-        raise RunDirectoryError(
-            f"{run_dir.path} holds a run of the recipe {name!r}, not of "
-            f"{prepared.recipe.name!r}; use another --run-dir"
-        )
+    before = revision_of(run_dir, prepared.recipe.name)
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
     # Reports and gates read from the last revision what they compute, and at which level.
