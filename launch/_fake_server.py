@@ -18,6 +18,7 @@ import msgspec
 
 from launch._fake.rules import Rule, Rules, load
 from launch._fake.server import FakeServer
+from launch._ports import given
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError
 
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
@@ -49,7 +50,7 @@ async def serving(
     """
     server = FakeServer(models, load(rules), key, log)
     try:
-        taken = await server.listen(host, port)
+        taken = await server.listen(host, port, given())
         yield f"http://{host}:{taken}", server
     finally:
         server.stop()

@@ -1,10 +1,20 @@
-"""Ports that a server needs beside the one it is reached by."""
+"""The socket that a server of ours is given, and ports that a server needs beside its own."""
 
+import os
+import socket
 from typing import Final
+
+from launch._watchdog import LISTENING
 
 _LOWEST: Final = 10_240
 _MANY: Final = 22_528
 _APART: Final = 7_919
+
+
+def given() -> socket.socket | None:
+    """Return the bound socket that the supervisor has passed to this process; None without one."""
+    number = os.environ.pop(LISTENING, "")
+    return socket.socket(fileno=int(number)) if number else None
 
 
 def beside(port: int, n: int) -> int:

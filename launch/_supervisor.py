@@ -15,21 +15,20 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from launch import _environment, _readiness, _watchdog
 from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
 from launch._log import ServerLog
 from launch._pipes import opened, said_by
+from launch._spec import HOST, ServerSpec, server_env
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
-HOST: Final = "127.0.0.1"
-KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 PORT_TRIES: Final = 5
 
 _STOP_MARGIN_S: Final = 5.0
@@ -38,14 +37,10 @@ LEASE_S: Final = 30.0
 _BEAT_S: Final = 5.0
 # Between two looks at the queue of a cluster.
 _QUEUE_S: Final = 60.0
+# Between two questions whether a container's port is published.
+_PUBLISHED_S: Final = 0.3
 # Of a carrier's command between SIGTERM and SIGKILL.
 _CARRIER_S: Final = 3.0
-
-
-class Argv(Protocol):
-    """Makes the command line of a server."""
-
-    def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
 
 
 _WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
@@ -53,86 +48,23 @@ _WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSpec:
-    """A server to start.
-
-    Attributes:
-        kind: Launch kind, for messages.
-        names: Models that it must list before it counts as ready.
-        argv: From a port, and perhaps an address, to the command line; never holds the key.
-        env: Variables added to those that are inherited.
-        env_from: Names of variables of this process that it gets too, secrets mostly.
-        key_variable: The variable by which it takes its key.
-        start_timeout_s: From start to ready.
-        stop_grace_s: Between SIGTERM and SIGKILL.
-        clean_up: From a port to a command that ends what lives on where the process is gone, such
-            as a container; harmless where nothing does. None where there is none.
-    """
-
-    kind: str
-    names: tuple[str, ...]
-    argv: Argv
-    env: Mapping[str, str] = field(default_factory=dict)
-    env_from: tuple[str, ...] = ()
-    key_variable: str = KEY_VARIABLE
-    start_timeout_s: float = 300.0
-    stop_grace_s: float = 10.0
-    clean_up: Callable[[int], tuple[str, ...]] | None = None
-
-
-def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Command line that runs a module of ours with this interpreter.
-
-    `-P` keeps the working directory off the module path, and `orchestrator.plugins` has our
-    `launch` come before another one on PYTHONPATH.
-    """
-    return (sys.executable, "-P", "-m", "orchestrator.plugins", module, *arguments)
-
-
-def server_env(
-    ours: Mapping[str, str], spec: ServerSpec, api_key: str
-) -> tuple[dict[str, str], list[str]]:
-    """Environment of a server, and what of it no message may repeat.
-
-    Args:
-        ours: The environment of this process, of which it gets what is harmless and what the
-            recipe names.
-        spec: Of the server.
-        api_key: Of the server.
-
-    Raises:
-        LaunchError: If a variable that the recipe names is not set.
-    """
-    named = _environment.taken(spec.env_from, ours)
-    kept = _environment.inherited(ours) | {"PYTHONUNBUFFERED": "1"} | named
-    env = {**kept, **spec.env, spec.key_variable: api_key}
-    return env, [api_key, *_environment.secrets_in(env, spec.env_from)]
-
-
-def watched(
-    argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
-) -> list[str]:
-    """Command line of the watchdog that runs `argv`, ends it when we are gone, and cleans up."""
-    return [*_WATCHDOG, *_arguments(argv, stop_grace_s, clean_up)]
-
-
 def _arguments(
-    argv: tuple[str, ...], stop_grace_s: float, clean_up: tuple[str, ...] = ()
+    spec: ServerSpec, argv: Sequence[str], host: str, port: int, clean_up: Sequence[str] = ()
 ) -> list[str]:
-    return [str(stop_grace_s), str(len(clean_up)), *clean_up, *argv]
+    """Words for a watchdog that runs `argv`, ends it when we are gone, and cleans up."""
+    sought = port if spec.published is None else 0
+    return [str(spec.stop_grace_s), host, str(sought), str(len(clean_up)), *clean_up, *argv]
 
 
 CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
 """The program that a carrier brings to another machine: a watchdog, told the rest on stdin."""
 
 
-def free_port() -> int:
-    """A port of the loopback interface that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _bound() -> socket.socket:
+    """Return a socket at a free port of the loopback interface, which nobody else can bind."""
+    found = socket.socket()
+    found.bind((HOST, 0))
+    return found
 
 
 class Server:
@@ -210,6 +142,17 @@ class Server:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
         self.pid = int(await said_by(opened(self._process.stdout), _watchdog.PID) or b"0")
 
+    async def is_proved(self, spec: ServerSpec) -> bool:
+        """Wait until nobody but the server is reached at its port; False if it ends before."""
+        if spec.published is None:
+            return bool(await said_by(opened(self._process.stdout), _watchdog.LISTENS))
+        command = spec.published(int(self.base_url.rpartition(":")[2]))
+        while self.exit_code() is None:
+            if await _readiness.is_published(command):
+                return True
+            await asyncio.sleep(_PUBLISHED_S)
+        return False
+
     async def settle(
         self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
     ) -> str | None:
@@ -254,7 +197,7 @@ class Server:
         argv = spec.argv(int(port), host)
         told = {
             "arguments": _arguments(
-                argv if carrier is None else (*carrier.inside(argv),), spec.stop_grace_s
+                spec, argv if carrier is None else carrier.inside(argv), host, int(port)
             ),
             "env": {**env},
             "here": {**here},
@@ -435,33 +378,41 @@ def _spawn(
     spec: ServerSpec, log_path: Path, carrier: Carrier | None
 ) -> tuple[Server, Mapping[str, str], Mapping[str, str]]:
     """Start a process; the server, the environment it has or gets, and what of it is ours."""
-    port = free_port() if carrier is None else 0
     api_key = secrets.token_urlsafe(32)
     env, hidden = server_env(os.environ, spec, api_key)
     log = ServerLog(log_path, tuple(hidden))
-    descriptor = log.open()
-    clean_up = () if spec.clean_up is None or carrier else spec.clean_up(port)
-    if carrier is None:
-        command, here = watched(spec.argv(port), spec.stop_grace_s, clean_up), env
-        inherited = env
-    else:
-        # Its environment may be listed on other machines, so it holds neither key nor secret.
-        alone = (_watchdog.WITH_PARENT, str(os.getpid()))
-        command = [*_WATCHDOG, *alone, *carrier.command(CARRIED)]
-        inherited = _environment.inherited(os.environ)
-        here = {**inherited, **carrier.environment()}
-    try:
+    # What a container that the carrier starts inherits is not known.
+    takes_socket = spec.takes_socket and not (carrier and carrier.inside(()))
+    with _bound() as bound, os.fdopen(log.open(), "ab") as output:
+        port: int = bound.getsockname()[1]
+        clean_up: tuple[str, ...] = ()
+        if takes_socket:
+            # Elsewhere it is the watchdog's own.
+            env[_watchdog.LISTENING] = str(bound.fileno())
+        if carrier or not takes_socket:
+            bound.close()
+        if carrier is None:
+            clean_up = spec.clean_up(port) if spec.clean_up else ()
+            arguments = _arguments(spec, spec.argv(port), HOST, port, clean_up)
+            command, here = [*_WATCHDOG, *arguments], env
+            inherited = env
+        else:
+            port = 0
+            # Its environment may be listed on other machines, so it holds neither key nor secret.
+            alone = (_watchdog.WITH_PARENT, str(os.getpid()))
+            command = [*_WATCHDOG, *alone, *carrier.command(CARRIED)]
+            inherited = _environment.inherited(os.environ)
+            here = {**inherited, **carrier.environment()}
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=descriptor,
+            stderr=output,
             env=here,
             start_new_session=True,
+            pass_fds=() if carrier or not takes_socket else (bound.fileno(),),
         )
-    finally:
-        os.close(descriptor)
     server = Server(
         process,
         port=port,
@@ -477,15 +428,17 @@ def _spawn(
 async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
     """None when it is ready; else what it lacked, to be added to the cause."""
     await server.read_pid()
-    lacks, wait_s = "", 0.05
+    lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
     with contextlib.suppress(TimeoutError):
         async with (
             asyncio.timeout(spec.start_timeout_s),
             _readiness.session(server.api_key) as client,
         ):
+            is_proved = await server.is_proved(spec)
             while server.exit_code() is None:
-                lacks = await _readiness.lacking(server.base_url, spec.names, client)
-                # What answered may be a stranger on the port that ours did not get: look again.
+                # The key goes to nobody else.
+                if is_proved:
+                    lacks = await _readiness.lacking(server.base_url, spec.names, client)
                 if not lacks and server.exit_code() is None:
                     return None
                 await asyncio.sleep(wait_s)

@@ -2,9 +2,13 @@
 
     orchestrator ──stdin pipe──▶ watchdog (own session) ──▶ server (own process group)
 
-Run as a script with `python -I -S _watchdog.py GRACE_S N CLEAN_UP… ARGV…`, where N words are a
-command that ends what outlives the server's processes (a container, whose client is all that runs
-here); it is run when the server is gone.
+Run as a script with `python -I -S _watchdog.py GRACE_S HOST PORT N CLEAN_UP… ARGV…`, where N words
+are a command that ends what outlives the server's processes (a container, whose client is all that
+runs here); it is run when the server is gone.
+
+Whoever else binds the server's port first would be answered for it and be sent its key. So it says
+on stdout when the server's own processes, and nobody else, listen at HOST and PORT (0: don't look).
+Where the server takes a socket (`LISTENING`), the port is never free.
 
 On another machine, where a carrier has started it, it is run as `_watchdog.py --elsewhere`. Then
 it first writes the address by which this machine is reached, a free port there, and its name; and
@@ -36,11 +40,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 2.0
+# Between two looks at who listens: the first and the longest.
+_SEEK_S = 0.05
+_LONGEST_SEEK_S = 1.0
+_TCP_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+_LISTEN_STATE = "0A"
 _ORPHAN_GRACE_S = 5.0
 _NOT_STARTED = 127
 _CLEAN_UP_S = 10.0
@@ -51,9 +61,12 @@ ELSEWHERE = "--elsewhere"
 ADDRESS = "ORCHESTRATOR_NODE_ADDRESS"
 NAME = "ORCHESTRATOR_NODE_NAME"
 BEAT = b"beat\n"
+# Variable with the number of a bound socket that the server inherits, to listen there.
+LISTENING = "ORCHESTRATOR_LISTENING_FD"
 # What it writes to stdout begins with these: a prolog or a shell's profile may write there too.
 PLACED = b"orchestrator server at "
 PID = b"orchestrator server pid "
+LISTENS = b"orchestrator server listens"
 TOLD = b"orchestrator server told to end\n"
 WITH_PARENT = "--with-parent"
 # Of a shell, not of what it was told to set.
@@ -69,8 +82,11 @@ def main(arguments: list[str]) -> NoReturn:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
         arguments, env, lease_s = _received()
-    grace_s, n_words = float(arguments[0]), int(arguments[1])
-    last, command = arguments[2 : 2 + n_words], arguments[2 + n_words :]
+    grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
+    n_words, rest = int(arguments[3]), arguments[4:]
+    last, command = rest[:n_words], rest[n_words:]
+    shared = (os.environ if env is None else env).get(LISTENING)
+    sockets = (int(shared),) if shared else ()
     # Readable when a signal comes; each byte is a signal number.
     wakeup, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -86,6 +102,7 @@ def main(arguments: list[str]) -> NoReturn:
             stderr=sys.stderr.fileno(),
             env=env,
             process_group=0,
+            pass_fds=sockets,
             # Safe: this process has one thread.
             preexec_fn=_die_with_parent,
         )
@@ -93,7 +110,12 @@ def main(arguments: list[str]) -> NoReturn:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         sys.exit(_NOT_STARTED)
     os.write(sys.stdout.fileno(), PID + f"{server.pid}\n".encode())
-    _watch(server.pid, wakeup, _Owner(parent, lease_s), grace_s)
+    for descriptor in sockets:
+        os.close(descriptor)
+    listeners = _Listeners(server.pid, host, 0 if sockets else port)
+    if sockets:
+        listeners.tell()
+    _watch(server.pid, wakeup, _Owner(parent, lease_s), listeners, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
@@ -123,9 +145,9 @@ def _become(parent: int, command: list[str]) -> NoReturn:
 def _received() -> tuple[list[str], dict[str, str], float | None]:
     """Tell where this is, and return what to run here: arguments, environment, and lease."""
     host = os.environ.get(ADDRESS) or _own_address()
-    with socket.socket() as free:
-        free.bind((host, 0))
-        port = free.getsockname()[1]
+    free = socket.socket()
+    free.bind((host, 0))
+    port = free.getsockname()[1]
     name = os.environ.get(NAME) or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     os.write(sys.stdout.fileno(), PLACED + f"{host} {port} {name}\n".encode())
     line = b""
@@ -141,7 +163,11 @@ def _received() -> tuple[list[str], dict[str, str], float | None]:
         for name, value in os.environ.items()
         if name not in _OF_A_SHELL and here.get(name) != value
     }
-    return told["arguments"], {**told["env"], **own}, told.get("lease_s")
+    env = {**told["env"], **own}
+    if LISTENING in env:
+        env[LISTENING] = str(free.detach())
+    free.close()
+    return told["arguments"], env, told.get("lease_s")
 
 
 def _own_address() -> str:
@@ -181,7 +207,7 @@ def _with_parent(number: signal.Signals) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
-def _watch(pid: int, wakeup: int, asks: "_Owner", grace_s: float) -> None:
+def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace_s: float) -> None:
     """Return when the server has ended, by itself or because it was time."""
     owner: _Owner | None = asks
     deadline: float | None = None
@@ -191,6 +217,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", grace_s: float) -> None:
         if timeout_s <= 0:
             _signal_group(pid, signal.SIGKILL)
             timeout_s = _LOOK_S
+        timeout_s = min(timeout_s, listeners.look())
         watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
         told = wakeup in readable and any(
@@ -206,6 +233,108 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", grace_s: float) -> None:
         if deadline is None and (told or is_gone):
             deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
+
+
+class _Listeners:
+    """Looks for the moment from which the server, and nobody else, is reached at its port.
+
+    Args:
+        pid: Of the server.
+        host: Address that it is to listen at.
+        port: Of that address; 0 if there is nothing to look for.
+    """
+
+    def __init__(self, pid: int, host: str, port: int) -> None:
+        self._pid, self._host, self._port = pid, host, port
+        self._wait_s = _SEEK_S
+
+    def look(self) -> float:
+        """Look, and return the seconds until it has to be done again."""
+        if not self._port:
+            return _LOOK_S
+        try:
+            found = listens(self._pid, socket.gethostbyname(self._host), self._port)
+        except OSError as error:
+            sys.stderr.write(f"can't tell who listens at {self._host}:{self._port}: {error}\n")
+            self._port = 0
+            return _LOOK_S
+        if found:
+            self.tell()
+        self._wait_s = min(_LONGEST_SEEK_S, self._wait_s * 1.5)
+        return self._wait_s
+
+    def tell(self) -> None:
+        """Say that it is so."""
+        self._port = 0
+        # Nobody may be left to hear it.
+        with contextlib.suppress(OSError):
+            os.write(sys.stdout.fileno(), LISTENS + b"\n")
+
+
+def listens(pid: int, address: str, port: int) -> bool:
+    """Return True if a server is all that is reached at an address: its processes alone listen.
+
+    Args:
+        pid: Of the server, which leads a process group.
+        address: IPv4 address.
+        port: Its port.
+
+    Raises:
+        OSError: If this system does not tell.
+    """
+    if not Path(_TCP_TABLES[0]).exists():
+        # Lists the processes of this user: two can't listen at one address.
+        found = subprocess.run(  # noqa: S603 (no shell)
+            ["lsof", "-nP", "-a", f"-iTCP@{address}:{port}", "-sTCP:LISTEN", "-Fg"],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        groups = {line[1:] for line in found.stdout.decode().splitlines() if line[:1] == "g"}
+        return groups == {str(pid)}
+    sockets = {f"socket:[{inode}]" for inode in _inodes(address, port)}
+    if not sockets:
+        return False
+    for process in _family(pid):
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{process}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    sockets.discard(str(descriptor.readlink()))
+    return not sockets
+
+
+def _inodes(address: str, port: int) -> list[str]:
+    """Return the sockets that listen at an IPv4 address and port, or at all addresses (Linux)."""
+    # The kernel writes addresses as words in the machine's order of bytes.
+    word = int.from_bytes(socket.inet_aton(address), sys.byteorder)
+    ends = {f"{word:08X}", "0" * 8, "0" * 32, f"{'0' * 16}{socket.htonl(0xFFFF):08X}{word:08X}"}
+    found = []
+    for table in map(Path, _TCP_TABLES):
+        with contextlib.suppress(FileNotFoundError):
+            for line in table.read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                host, _, number = fields[1].partition(":")
+                if fields[3] == _LISTEN_STATE and int(number, 16) == port and host in ends:
+                    found.append(fields[9])
+    return found
+
+
+def _family(pid: int) -> set[int]:
+    """Return the processes of a server: those of its group, and their children (Linux)."""
+    parents: dict[int, int] = {}
+    found = {pid}
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            # It may be gone by now.
+            with contextlib.suppress(OSError):
+                _, parent, group, *_ = (process / "stat").read_bytes().rpartition(b")")[2].split()
+                parents[int(process.name)] = int(parent)
+                if int(group) == pid:
+                    found.add(int(process.name))
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 class _Owner:

@@ -14,7 +14,8 @@ from typing import Final
 
 from pydantic import Field, JsonValue
 
-from launch._supervisor import CARRIED, HOST, ServerSpec, python_module, start_server
+from launch._spec import HOST, ServerSpec, python_module
+from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
 from orchestrator.settings import Settings
 
@@ -77,6 +78,7 @@ class FakeLaunch(LaunchKind[Config]):
             argv=partial(argv, self.config, models),
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
+            takes_socket=True,
         )
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:

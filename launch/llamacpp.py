@@ -15,7 +15,8 @@ from typing import Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from launch import _gguf, _permission, _settings, _weights
-from launch._supervisor import CARRIED, HOST, ServerSpec, start_server
+from launch._spec import HOST, ServerSpec
+from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings

@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from launch import _memory, _permission, _settings, _weights
 from launch._ports import beside
-from launch._supervisor import HOST, ServerSpec, start_server
+from launch._spec import HOST, ServerSpec
+from launch._supervisor import start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 from orchestrator.settings import Settings
@@ -143,6 +144,11 @@ def _removal(command: str, container: str, port: int) -> tuple[str, ...]:
     return (command, "rm", "--force", f"{container}-{port}")
 
 
+def _publication(command: str, container: str, port: int) -> tuple[str, ...]:
+    """Command that succeeds once a container has its port, which is docker's until then."""
+    return (command, "port", f"{container}-{port}", str(_PORT_IN_CONTAINER))
+
+
 def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, ...]:
     settings = {
         "--model-id": folder,
@@ -205,6 +211,7 @@ class TgiLaunch(LaunchKind[Config]):
                 f"there is no command {wanted!r}; name TGI's launcher by `command`, or its docker "
                 f"image by `image`"
             )
+        in_container = self.config.image is not None
         container = f"orchestrator-tgi-{secrets.token_hex(4)}"
         spec = ServerSpec(
             kind=KIND,
@@ -216,7 +223,8 @@ class TgiLaunch(LaunchKind[Config]):
             key_variable=KEY_VARIABLE,
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
-            clean_up=None if self.config.image is None else partial(_removal, command, container),
+            published=partial(_publication, command, container) if in_container else None,
+            clean_up=partial(_removal, command, container) if in_container else None,
         )
         return await start_server(spec, log_path)
 

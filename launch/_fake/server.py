@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -91,11 +92,12 @@ class FakeServer:
         posted = _ROUTES if self._dialect is None else self._dialect.routes
         return dict.fromkeys(self._pages, "GET") | dict.fromkeys(posted, "POST")
 
-    async def listen(self, host: str, port: int) -> int:
-        """Start to listen; the port that was taken (a free one for 0)."""
+    async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> int:
+        """Start to listen, at a bound socket if there is one; the port (a free one for 0)."""
         loop = asyncio.get_running_loop()
+        place = {"host": host, "port": port} if bound is None else {"sock": bound}
         self._server = await loop.create_server(
-            lambda: Connection(self._handle, self._connections), host, port, backlog=4096
+            lambda: Connection(self._handle, self._connections), **place, backlog=4096
         )
         return int(self._server.sockets[0].getsockname()[1])
 

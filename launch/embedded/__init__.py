@@ -11,7 +11,8 @@ from typing import Final, Literal, Self
 from pydantic import Field, NonNegativeInt, field_validator
 
 from launch import _memory, _settings, _weights
-from launch._supervisor import CARRIED, HOST, ServerSpec, python_module, start_server
+from launch._spec import HOST, ServerSpec, python_module
+from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
 from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
@@ -151,6 +152,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
             env=_ENV,
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=self.config.stop_grace_s,
+            takes_socket=True,
         )
         return await start_server(spec, log_path, self.carrier)
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from launch._ports import given
 from launch.embedded import NO_MPS
 from orchestrator.errors import OrchestratorError
 
@@ -127,7 +128,7 @@ def _serve(options: argparse.Namespace) -> None:
         noise_seed=options.noise_seed,
         skip_layers=options.skip_layers,
     )
-    serve(models, settings, options.threads, Listener(options.host, options.port, key))
+    serve(models, settings, options.threads, Listener(options.host, options.port, key, given()))
 
 
 if __name__ == "__main__":

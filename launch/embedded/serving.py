@@ -28,11 +28,15 @@ _SWITCH_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Address to listen on, and the key required there (empty for none; never shown)."""
+    """Address to listen on, and the key required there (empty for none; never shown).
+
+    `socket` is bound there already; None to bind one.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8000
     key: str = field(default="", repr=False)
+    socket: socket.socket | None = None
 
 
 class Announcing(uvicorn.Server):
@@ -110,7 +114,8 @@ def serve(
         one.engine.start()
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(Announcing(config).serve())
+            sockets = None if listener.socket is None else [listener.socket]
+            runner.run(Announcing(config).serve(sockets))
     finally:
         for one in served:
             one.engine.close()

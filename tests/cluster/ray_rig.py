@@ -25,7 +25,7 @@ from typing import Final, Self
 
 import psutil
 
-from launch._supervisor import free_port
+from tests.chaos.arena import free_port
 from tests.cluster.network import Network, lacks_network
 
 CPUS: Final = 2

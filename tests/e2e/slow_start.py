@@ -2,7 +2,8 @@
 
 import sys
 
-from launch._supervisor import ServerSpec, start_server
+from launch._spec import ServerSpec
+from launch._supervisor import start_server
 from launch.fake import FakeLaunch
 
 

@@ -1,4 +1,4 @@
-"""A docker of two commands: its containers outlive a client that is killed, and ignore SIGTERM."""
+"""A docker of three commands: containers outlive a client that is killed, and ignore SIGTERM."""
 
 import os
 import signal
@@ -30,6 +30,16 @@ def remove(name: str) -> int:
     return 0
 
 
+def port(name: str) -> int:
+    return 0 if (CONTAINERS / name).exists() else 1
+
+
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    sys.exit(run(rest) if what == "run" else remove(rest[-1]))
+    match what:
+        case "run":
+            sys.exit(run(rest))
+        case "port":
+            sys.exit(port(rest[0]))
+        case _:
+            sys.exit(remove(rest[-1]))

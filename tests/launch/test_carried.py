@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from launch import _supervisor, _watchdog
-from launch._supervisor import CARRIED, Server, ServerSpec, start_server
+from launch._spec import ServerSpec
+from launch._supervisor import CARRIED, Server, start_server
 from launch.fake import Config, FakeLaunch
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carried, Carrier, ServedModel
@@ -322,7 +323,7 @@ def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
 def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     told = {
-        "arguments": ["1", "0", sys.executable, "-c", code],
+        "arguments": ["1", "127.0.0.1", "0", "0", sys.executable, "-c", code],
         "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C", "PATH": "/client"},
         "here": {"PATH": "/client", "CUDA_VISIBLE_DEVICES": "0,1,2,3", "OTHER": "1"},
     }

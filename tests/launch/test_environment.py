@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from launch import _environment, llamacpp, sglang, tgi, vllm
-from launch._supervisor import KEY_VARIABLE, ServerSpec, server_env, start_server
+from launch._spec import KEY_VARIABLE, ServerSpec, server_env
+from launch._supervisor import start_server
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, LaunchError
 from tests.launch.test_supervisor import stub_argv

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from launch import _supervisor
-from launch._supervisor import KEY_VARIABLE, ServerSpec, start_server
+from launch._spec import KEY_VARIABLE, ServerSpec
+from launch._supervisor import start_server
 from orchestrator.errors import LaunchError
 
 STUB = Path(__file__).with_name("stub_server.py")
