@@ -2,7 +2,8 @@
 
 A cluster is what is sampled as a whole, such as the questions on one passage. Every interval, test,
 bootstrap and stopping rule takes the clusters for independent, and nothing within one of them. An
-item for which the dataset names no cluster is a cluster of its own.
+item for which the dataset names no cluster is a cluster of its own, with its copies: items that ask
+the same are one prompt, however many rows they have.
 """
 
 from collections.abc import Mapping
@@ -12,14 +13,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.dataset import connected
 from orchestrator.frames import columns_of
 from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"
 """Column beside `item` in rows that are summarised."""
+PROMPT: Final = "prompt_key"
+"""Column beside it: the first of the items that ask the same, by which prompts are counted."""
+OVER: Final = (CLUSTER, PROMPT)
 
 _ITEM: Final = "item"
-_COLUMNS: Final = (_ITEM, CLUSTER)
+_SAME: Final = "same_as"
+_COLUMNS: Final = (_ITEM, CLUSTER, _SAME)
 
 
 class Clusters:
@@ -28,37 +34,60 @@ class Clusters:
     Before there are results, a dataset has them by place: `ClusterCodes` in `dataset.py`.
 
     Args:
-        items: Columns item and cluster; cluster is null where an item stands alone. None where
-            every item does.
+        items: Columns item, cluster and same_as; cluster is null where the dataset names none,
+            same_as where no item before asks the same. None where every item stands alone.
 
     Attributes:
         n: Clusters of all items; 0 where the items are not known.
+        n_prompts: Items that ask something of their own; 0 likewise.
     """
 
     def __init__(self, items: pl.DataFrame | None = None) -> None:
-        named = None
-        self.n = 0
-        if items is not None and set(_COLUMNS) <= set(items.columns):
-            named = items.select(_COLUMNS).drop_nulls().unique(_ITEM, maintain_order=True)
-            self.n = items[_ITEM].n_unique() - len(named) + named[CLUSTER].n_unique()
-            if named[CLUSTER].n_unique() == len(named):
-                named = None
-        # No name of a cluster may be the key of an item that stands alone.
-        self._named = None if named is None else named.with_columns("cluster " + pl.col(CLUSTER))
+        self._of: pl.DataFrame | None = None
+        self.n = self.n_prompts = 0
+        if items is None or _ITEM not in items.columns:
+            return
+        # Older versions wrote fewer columns.
+        absent = [name for name in _COLUMNS if name not in items.columns]
+        items = items.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
+        found = items.unique(_ITEM, maintain_order=True).select(
+            _ITEM,
+            # No name of a cluster may be the key of an item that stands alone.
+            pl.coalesce("cluster " + pl.col(CLUSTER), "item " + pl.coalesce(_SAME, _ITEM)).alias(
+                CLUSTER
+            ),
+            pl.coalesce(_SAME, _ITEM).alias(PROMPT),
+        )
+        joined = connected(codes(found[CLUSTER]), codes(found[PROMPT]))
+        found = found.with_columns(found[CLUSTER].gather(joined))
+        self.n, self.n_prompts = found[CLUSTER].n_unique(), found[PROMPT].n_unique()
+        if self.n < len(found):
+            self._of = found
+
+    @property
+    def are_known(self) -> bool:
+        """True if any two items belong together."""
+        return self._of is not None
 
     @property
     def are_named(self) -> bool:
-        """True if any two items belong together."""
-        return self._named is not None
+        """True if any two items that ask something different belong together."""
+        return self.n < self.n_prompts
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the column `cluster`; those without an item stay as they are."""
+        """The rows with the columns of `OVER`; those without an item stay as they are."""
         if _ITEM not in rows.columns or CLUSTER in rows.columns:
             return rows
-        if self._named is None:
-            return rows.with_columns(pl.col(_ITEM).alias(CLUSTER))
-        joined = rows.join(self._named, on=_ITEM, how="left", maintain_order="left")
-        return joined.with_columns(pl.col(CLUSTER).fill_null("item " + pl.col(_ITEM)))
+        if self._of is None:
+            return rows.with_columns(pl.col(_ITEM).alias(name) for name in OVER)
+        joined = rows.join(self._of, on=_ITEM, how="left", maintain_order="left")
+        return joined.with_columns(
+            pl.col(CLUSTER).fill_null("item " + pl.col(_ITEM)), pl.col(PROMPT).fill_null(_ITEM)
+        )
+
+    def counted(self, items: pl.Series) -> tuple[int, int | None]:
+        """What `counted` says of items by key."""
+        return counted(self.of(items.to_frame(_ITEM)))
 
     def codes(self, items: pl.Series) -> NDArray[np.int64]:
         """The cluster of each of n items by key, as whole numbers from 0 on: shape (n,)."""
@@ -77,9 +106,9 @@ def codes(column: pl.Series) -> NDArray[np.int64]:
 
 
 def counted(rows: pl.DataFrame) -> tuple[int, int | None]:
-    """Items among the rows, and their clusters; None where each item stands alone."""
-    n_items, n_clusters = rows[_ITEM].n_unique(), rows[CLUSTER].n_unique()
-    return n_items, None if n_clusters == n_items else n_clusters
+    """Prompts among the rows, and their clusters; None where each prompt stands alone."""
+    n_prompts, n_clusters = rows[PROMPT].n_unique(), rows[CLUSTER].n_unique()
+    return n_prompts, None if n_clusters == n_prompts else n_clusters
 
 
 def prompt_words(rows: pl.DataFrame) -> str:

@@ -25,6 +25,7 @@ from orchestrator.settings import Settings
 Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]
 Places = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 
 NO_ITEMS: Final = "has no items"
 
@@ -90,9 +91,12 @@ class Dataset:
         has_keys: Whether every item has a key of its own.
         clusters: Which items belong together; None where each stands alone.
         order: Place of each item in the source, shape (n,); None where they are in its order.
+        asked: `asked_hash` of every item, shape (n,); None where no two are equal.
+        copies: Which items ask the same; None where this is not known, or no two do.
 
     Attributes:
         clusters: As given.
+        copies: As given.
     """
 
     def __init__(  # noqa: PLR0913 (what it is made of, by keyword)
@@ -105,10 +109,14 @@ class Dataset:
         has_keys: bool,
         clusters: "ClusterCodes | None" = None,
         order: Places | None = None,
+        asked: Hashes | None = None,
+        copies: "ClusterCodes | None" = None,
     ) -> None:
         self.name = name
         self._order = order
+        self._asked = asked
         self.clusters = clusters
+        self.copies = copies
         self._has_keys = has_keys
         self._read = read
         self._digests = digests
@@ -165,15 +173,57 @@ class Dataset:
 
     def limit(self, n: int) -> "Dataset":
         """The first `n` items; all if there are fewer."""
-        clusters = self.clusters
+        clusters, copies = self.clusters, self.copies
+        chosen = np.arange(len(self))[:n]
         return Dataset(
             self.name,
             self._read,
             self._digests[:n],
             self._ordinals,
             has_keys=self._has_keys,
-            clusters=None if clusters is None else clusters.of(np.arange(len(self))[:n]),
+            clusters=None if clusters is None else clusters.of(chosen),
             order=None if self._order is None else self._order[:n],
+            asked=None if self._asked is None else self._asked[:n],
+            copies=None if copies is None else copies.of(chosen),
+        )
+
+    def with_copies(self, shown: Callable[[Item], object]) -> "Dataset":
+        """The same items, of which those that ask the same are one cluster.
+
+        Args:
+            shown: Gives what else requests about an item show, such as given answers, as values
+                that `digest` takes; it is called for items of equal content only.
+
+        Raises:
+            DatasetError: If the data changed since the dataset was opened.
+        """
+        if self._asked is None:
+            return self
+        _, again, counts = np.unique(self._asked, return_inverse=True, return_counts=True)
+        codes = np.arange(len(self), dtype=np.int32)
+        first: dict[bytes, int] = {}
+        for index in np.flatnonzero(counts[again.reshape(-1)] > 1).tolist():
+            item = self.item(index)
+            codes[index] = first.setdefault(digest(_asked(item), shown(item)), index)
+        every = np.arange(len(self))
+        copies = ClusterCodes(codes, b"").of(every)
+        if copies is None:
+            return self
+        names = digest("copies", copies.codes.tobytes())
+        clusters = ClusterCodes(codes, names)
+        if self.clusters is not None:
+            joined = connected(self.clusters.codes, codes).astype(np.int32)
+            clusters = ClusterCodes(joined, digest(self.clusters.names, names))
+        return Dataset(
+            self.name,
+            self._read,
+            self._digests,
+            self._ordinals,
+            has_keys=self._has_keys,
+            clusters=clusters.of(every),
+            order=self._order,
+            asked=self._asked,
+            copies=copies,
         )
 
     def subset(self, wanted: int | str, seed: int) -> "Dataset":
@@ -229,6 +279,8 @@ class Dataset:
             has_keys=self._has_keys,
             clusters=None if self.clusters is None else self.clusters.of(places),
             order=places if self._order is None else self._order[places],
+            asked=None if self._asked is None else self._asked[places],
+            copies=None if self.copies is None else self.copies.of(places),
         )
 
     def _together(self, order: Sequence[int], codes: Codes, seed: int) -> list[int]:
@@ -303,6 +355,7 @@ def from_items(name: str, items: Sequence[Item]) -> Dataset:
         stacked,
         has_keys=all(item.key for item in items),
         clusters=find_clusters([item.cluster for item in items]),
+        asked=repeated(np.array([asked_hash(item) for item in items], np.uint64)),
     )
 
 
@@ -319,6 +372,12 @@ class ClusterCodes(NamedTuple):
 
     codes: Codes
     names: bytes
+
+    def is_first(self) -> NDArray[np.bool_]:
+        """Return whether each item is the first of its cluster, shape (n,)."""
+        found = np.zeros(len(self.codes), np.bool_)
+        found[np.unique(self.codes, return_index=True)[1]] = True
+        return found
 
     def of(self, chosen: NDArray[np.intp]) -> "ClusterCodes | None":
         """Those of the items at these indices, in this order; None where each stands alone."""
@@ -344,11 +403,46 @@ def find_clusters(names: Iterable[str | None]) -> ClusterCodes | None:
     return ClusterCodes(np.frombuffer(codes, np.int32), digest("clusters", tuple(known)))
 
 
+def connected(*partitions: Codes | Places) -> Places:
+    """Return the first member of each of n elements' component: shape (n,).
+
+    Elements with the same code in any of the partitions are connected, directly or through others.
+
+    Args:
+        partitions: Codes from 0 on, shape (n,) each.
+    """
+    found: Places = np.arange(len(partitions[0]), dtype=np.int64)
+    while True:
+        before = found
+        for codes in partitions:
+            least = np.full(int(codes.max(initial=-1)) + 1, len(found), np.int64)
+            np.minimum.at(least, codes, found)
+            found = least[codes]
+        if np.array_equal(found, before):
+            return found
+
+
+def repeated(hashes: Hashes) -> Hashes | None:
+    """The hashes, shape (n,); None where all differ."""
+    return None if np.unique(hashes).size == hashes.size else hashes
+
+
 def key_hash(item: Item) -> int:
     """64 bits of the key; without one, of what a model and a judge see of the item.
 
     Other columns play no part, so they may be added to a file without changing its keys.
     """
-    shown = (item.messages, item.followups, item.reference, item.references, item.category)
-    parts = (item.key,) if item.key else shown
+    return _hash(item.key) if item.key else asked_hash(item)
+
+
+def asked_hash(item: Item) -> int:
+    """64 bits of what a model and a judge see of an item."""
+    return _hash(*_asked(item))
+
+
+def _asked(item: Item) -> tuple[object, ...]:
+    return item.messages, item.followups, item.reference, item.references, item.category
+
+
+def _hash(*parts: object) -> int:
     return int.from_bytes(digest("key", *parts)[:8], "little")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.statistics.averages import levelled
@@ -48,7 +48,7 @@ def _evaluator(context: Context, source: Source, column: str) -> Score:
     passed = (pl.col("d") >= source.method.config.deltas[0]).fill_null(value=False)
     points = rows.filter(pl.col("status") == "ok").select(
         "item",
-        CLUSTER,
+        *OVER,
         "category",
         "turn",
         "model",

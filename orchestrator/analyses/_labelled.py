@@ -9,7 +9,7 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from orchestrator.analyses._human import Label
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError
@@ -20,8 +20,8 @@ from orchestrator.summaries._points import score, source_of
 from orchestrator.summaries._preferences import SOFT, judged_rows, preferences
 
 _SHAPE: Final = {
-    "item": pl.String(), CLUSTER: pl.String(), "of": pl.String(), "score": pl.Float64(),
-    "label": pl.Float64(), "probability": pl.Float64(),
+    "item": pl.String(), **dict.fromkeys(OVER, pl.String()), "of": pl.String(),
+    "score": pl.Float64(), "label": pl.Float64(), "probability": pl.Float64(),
 }  # fmt: skip
 
 
@@ -169,14 +169,14 @@ def judged_pairs(context: Context, source: Source) -> pl.DataFrame:
         preferences(rows)
         .rows.select(
             "item",
-            CLUSTER,
+            *OVER,
             "turn",
             "same_text",
             first=pl.when(turned).then("model_b").otherwise("model_a"),
             second=pl.when(turned).then("model_a").otherwise("model_b"),
             score=pl.when(turned).then(1.0 - pl.col(SOFT)).otherwise(pl.col(SOFT)),
         )
-        .group_by("item", CLUSTER, "turn", "first", "second", maintain_order=True)
+        .group_by("item", *OVER, "turn", "first", "second", maintain_order=True)
         .agg(pl.col("score").mean(), pl.col("same_text").any())
     )
 

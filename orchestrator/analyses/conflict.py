@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.datasets._labels import read_labels
@@ -35,8 +35,8 @@ _KEYS: Final = ("item", "model", "turn")
 _OF_GAPS: Final = (*_KEYS, "d", "rewriting")
 _OF_JUDGMENTS: Final = (*_KEYS, "judge", "status", "verdict", "rewriting")
 _GAPS: Final = {
-    "item": pl.String(), "model": pl.String(), "turn": pl.Int64(), CLUSTER: pl.String(),
-    "d": pl.Float64(), "rewriting": pl.UInt64(),
+    "item": pl.String(), "model": pl.String(), "turn": pl.Int64(),
+    **dict.fromkeys(OVER, pl.String()), "d": pl.Float64(), "rewriting": pl.UInt64(),
 }  # fmt: skip
 _JUDGMENTS: Final = {
     "item": pl.String(), "model": pl.String(), "turn": pl.Int64(), "rater": pl.String(),
@@ -127,7 +127,7 @@ def _gaps(context: Context, name: str | None) -> pl.DataFrame:
     found = [pl.DataFrame(schema=_GAPS)]
     for rows in context.slices_of(sources[0], _OF_GAPS):
         gaps = rows.filter(pl.col("turn").is_not_null())
-        found.append(gaps.select(*_KEYS, CLUSTER, "d", rewriting=_HASH))
+        found.append(gaps.select(*_KEYS, *OVER, "d", rewriting=_HASH))
     return pl.concat(found)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from orchestrator.analyses._calibrate import recalibrated
 from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
 from orchestrator.analyses.judge_benchmark import sections_of
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.methods._judging import JudgeMethod
@@ -146,9 +146,7 @@ def _settings(context: Context, config: Config) -> Iterator[_Setting]:
             truth = truths(context, config.winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
             pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f")
-            columns = of_judge.rows.select(
-                "item", CLUSTER, "turn", "category", "coverage", pair=pair
-            )
+            columns = of_judge.rows.select("item", *OVER, "turn", "category", "coverage", pair=pair)
             credits_of = {
                 estimator: 0.5 + 0.5 * of_judge.decisions(estimator)[kept] * truth[kept]
                 for estimator in of_judge.estimators
@@ -350,7 +348,7 @@ def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
             continue
         for name in one.credits:
             # The same estimator in both settings, on the pairs that both have
-            both = one.rows.select(*keys, CLUSTER, first=pl.Series(one.credits[name])).join(
+            both = one.rows.select(*keys, *OVER, first=pl.Series(one.credits[name])).join(
                 two.rows.select(*keys, second=pl.Series(two.credits[name])),
                 on=keys,
                 maintain_order="left",

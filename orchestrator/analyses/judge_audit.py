@@ -18,7 +18,7 @@ from pydantic import Field
 from orchestrator.analyses._audit_length import length_table
 from orchestrator.analyses._audit_ratings import CITES, RatingIntervals, rating_tables
 from orchestrator.analyses._winners import judging_sources
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
@@ -179,12 +179,12 @@ def _on_the_same(scored: Preferences, compared: Preferences) -> pl.DataFrame:
         soft, decision = names
         return found.rows.select(
             *_KEYS,
-            CLUSTER,
+            *OVER,
             pl.Series(soft, found.values(SOFT) - 0.5),
             pl.Series(decision, found.decisions(found.mean)),
         )
 
-    scores = told(scored, ("gap", "by_score")).drop(CLUSTER)
+    scores = told(scored, ("gap", "by_score")).drop(OVER)
     swapped = scores.rename({"model_a": "model_b", "model_b": "model_a"}).with_columns(
         -pl.col("gap"), -pl.col("by_score")
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
 from orchestrator.contracts.summary import Analysis
@@ -146,7 +146,7 @@ class _Judged:
             self.rows.with_columns(preference=pl.Series(self.preference))
             .group_by("item", maintain_order=True)
             .agg(
-                pl.col(CLUSTER, "category").first(),
+                pl.col(*OVER, "category").first(),
                 n=pl.len(),
                 lost=(pl.col("preference") == 0.0).any(),
                 tied=(pl.col("preference") == 0.5).sum(),
@@ -157,9 +157,7 @@ class _Judged:
         credit = whole.select(won).to_series().to_numpy()
         missing = len(grouped) - len(whole)
         orders = np.full((len(whole), 2), np.nan)
-        return _Judged(
-            self.name, whole.select("item", CLUSTER, "category"), credit, orders, missing
-        )
+        return _Judged(self.name, whole.select("item", *OVER, "category"), credit, orders, missing)
 
     def credits(self, rule: Rule) -> Floats:
         """Return each pair's credit, shape (n,): the preference if orders have no verdicts."""
@@ -217,7 +215,7 @@ def _of_source(context: Context, source: Source, winner: Winner) -> list[_Judged
         result.append(
             _Judged(
                 name,
-                mine.rows.select("item", CLUSTER, known).filter(pl.Series(kept)),
+                mine.rows.select("item", *OVER, known).filter(pl.Series(kept)),
                 0.5 + 0.5 * sign * preference,
                 0.5 + 0.5 * sign[:, None] * orders,
                 mine.n_missing,

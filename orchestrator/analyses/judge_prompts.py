@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._winners import judging_sources, truths
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
 from orchestrator.recipe.winner import Winner
@@ -162,11 +162,11 @@ def _agreement(settings: Sequence[_Setting], context: Context) -> Table:
     for one, two in combinations(settings, 2):
         first, second = (
             setting.pairs.rows.select(
-                *_PAIR, CLUSTER, pl.Series(name, setting.pairs.decisions(setting.pairs.mean))
+                *_PAIR, *OVER, pl.Series(name, setting.pairs.decisions(setting.pairs.mean))
             )
             for setting, name in ((one, "first"), (two, "second"))
         )
-        both = first.join(second.drop(CLUSTER), on=_PAIR, maintain_order="left")
+        both = first.join(second.drop(OVER), on=_PAIR, maintain_order="left")
         alike = (both["first"] == both["second"]).cast(pl.Float64).to_numpy()
         level = context.confidence_level
         decided = both["first"].to_numpy(), both["second"].to_numpy()

@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.analyses._evaluators import evaluators, mean_cell
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
@@ -134,7 +134,7 @@ def _gap(one: Score, pair: tuple[str, str], category: str, confidence_level: flo
         points = points.filter(pl.col("category") == category)
     of_model = [
         points.filter(pl.col("model") == model)
-        .group_by("item", CLUSTER, "turn", maintain_order=True)
+        .group_by("item", *OVER, "turn", maintain_order=True)
         .agg(pl.col("value").mean())
         for model in pair
     ]

@@ -24,7 +24,7 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.analyses._winners import judging_sources
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
 from orchestrator.contracts.summary import Analysis
@@ -125,7 +125,7 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
         rows.with_columns(**missing)
         .select(
             "item",
-            CLUSTER,
+            *OVER,
             "turn",
             "judge",
             "exact",
@@ -195,7 +195,7 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
             continue
         if not method.differs_in_reasoning(reasoned.source.method):
             continue
-        both = plain.rows.select(*keys, CLUSTER, without="entropy").join(
+        both = plain.rows.select(*keys, *OVER, without="entropy").join(
             reasoned.rows.select(*keys, after="entropy"), on=keys, maintain_order="left"
         )
         after, without = (both[name].to_numpy() for name in ("after", "without"))

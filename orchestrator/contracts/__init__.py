@@ -29,8 +29,8 @@ from orchestrator.schemas import COLUMN_TYPES
 from orchestrator.serving import LaunchKind
 from orchestrator.settings import Settings
 
-# Summaries add `cluster`, which intervals are over, beside `item`.
-_OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster"})
+# Summaries add the last two beside `item`: what intervals are over, and what is counted.
+_OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})
 
 _PluginT_co = TypeVar("_PluginT_co", bound=Plugin, covariant=True)
 _T = TypeVar("_T")

@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import KEY_BYTES, item_digest
-from orchestrator.dataset import NO_ITEMS, Dataset, Digests, find_clusters, key_hash
+from orchestrator.dataset import (
+    NO_ITEMS,
+    Dataset,
+    Digests,
+    asked_hash,
+    find_clusters,
+    key_hash,
+    repeated,
+)
 from orchestrator.datasets._fields import FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 
@@ -75,6 +83,8 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
         raise DatasetError(f"{rows.file} {NO_ITEMS}")
     columns = find_columns(names, rows.columns, rows.file)
     hashes = np.zeros(len(rows), dtype=np.uint64)
+    # Without a key, an item is known by what it asks.
+    asked = hashes if columns.key is None else np.zeros_like(hashes)
     contents = bytearray()
     clusters: list[str | None] = []
     faults = Faults()
@@ -85,6 +95,8 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             faults.add(rows.where(index), str(error))
             continue
         hashes[index] = key_hash(item)
+        if columns.key is not None:
+            asked[index] = asked_hash(item)
         contents += item_digest(item)
         if columns.cluster is not None:
             clusters.append(item.cluster)
@@ -114,6 +126,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
         ordinals,
         has_keys=columns.key is not None,
         clusters=find_clusters(clusters),
+        asked=repeated(asked),
     )
 
 

@@ -234,7 +234,7 @@ def _win_matrix(rates: WinRates, order: Sequence[str], table: Table) -> WinMatri
     def cells(values: Floats) -> tuple[tuple[float | None, ...], ...]:
         return tuple(tuple(_number(value) for value in row) for row in values[grid])
 
-    counts = tuple(tuple(int(value) for value in row) for row in rates.n_judgments[grid])
+    counts = tuple(tuple(int(value) for value in row) for row in table.items_of_pairs()[grid])
     return WinMatrix(tuple(order), cells(rates.values), cells(rates.low), cells(rates.high), counts)
 
 

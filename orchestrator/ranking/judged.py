@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, PROMPT, codes
 from orchestrator.contracts.roles import Frames, role_slices, there
 from orchestrator.roles import PairColumns
 from orchestrator.statistics.position import TIE, decisions
@@ -52,7 +52,8 @@ class Table:
 
     Attributes:
         used: Of those with a judgment, by column: shape (n,) each. Items, clusters, categories,
-            models and judges are numbers by the order of their names, -1 where there is none;
+            models and judges are numbers by the order of their names, -1 where there is none, and
+            items that ask the same have one number;
             `decision_ab` and `decision_ba` are the likeliest verdicts, 1, 0 or -1, from A's view.
         missing: Those without one; their items are numbers too.
         models: Of both, in order.
@@ -104,6 +105,15 @@ class Table:
             met[self.used["item"], self.used[side]] = True
         counts: Ints = met.sum(axis=0).astype(np.int64)
         return counts
+
+    def items_of_pairs(self) -> Ints:
+        """Items on which each two models were compared, shape (models, models)."""
+        n_models = len(self.models)
+        a, b = (self.used[side].astype(np.int64) for side in ("model_a", "model_b"))
+        pairs = np.minimum(a, b) * n_models + np.maximum(a, b)
+        met = np.unique(self.used["item"] * n_models**2 + pairs) % n_models**2
+        counts: Ints = np.bincount(met, minlength=n_models**2).reshape(n_models, n_models)
+        return counts + counts.T
 
     def mode_wins(self) -> Floats:
         """1, 0.5 or 0 by the more probable side, shape (n,)."""
@@ -189,7 +199,8 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
     """Collect slices of a frame of judgments, which together are one row a unit.
 
     Args:
-        slices: With the columns of `COLUMNS`, and `cluster` where items belong together.
+        slices: With the columns of `COLUMNS`, and those of `clusters.OVER` where items belong
+            together.
         n_most: Rows they have at most, all together.
         has_modes: Whether the rows say which verdict is the likeliest.
     """
@@ -197,7 +208,7 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
     used: dict[str, NDArray[Any]] = {
         column: np.empty(n_most, dtype) for column, dtype in _KEPT.items()
     }
-    items = {column: [pl.Series(column, [], pl.String())] for column in ("item", CLUSTER)}
+    items = {column: [pl.Series(column, [], pl.String())] for column in ("item", *OVER)}
     given = [pl.Series("given", [], pl.Boolean())]
     missing = [pl.DataFrame(schema=dict.fromkeys(_OF_MISSING, pl.String()))]
     n = 0
@@ -215,10 +226,13 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
     for column in _NAMED:
         used[column][:n] = names[_kind(column)].in_order(used[column][:n])
     # Of items there may be as many as judgments, unlike of other names.
-    item, is_used = codes(pl.concat(items["item"])), pl.concat(given).to_numpy()
+    has_clusters = len(items[CLUSTER]) > 1
+    # Items that ask the same are one.
+    item = codes(pl.concat(items[PROMPT if has_clusters else "item"]))
+    is_used = pl.concat(given).to_numpy()
     used["item"][:n] = item[is_used]
     used[CLUSTER] = used["item"]
-    if len(items[CLUSTER]) > 1:
+    if has_clusters:
         used[CLUSTER] = np.empty(n_most, np.int64)
         used[CLUSTER][:n] = codes(pl.concat(items[CLUSTER]))[is_used]
     return Table(

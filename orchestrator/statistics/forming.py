@@ -77,13 +77,18 @@ class Forming:
         self.n_clusters = 0
 
     def add_prompt(
-        self, judgments: Iterable[tuple[int, int, float]], cluster: int | None = None
+        self,
+        judgments: Iterable[tuple[int, int, float]],
+        cluster: int | None = None,
+        *,
+        is_new: bool = True,
     ) -> None:
         """All judgments of one prompt, each prompt once.
 
         Args:
             judgments: Indices of two models, and P(first beats second) in [0, 1].
             cluster: Of the prompt; None where it stands alone.
+            is_new: Whether to count it: not where the same was asked before.
         """
         cells: list[tuple[int, float]] = []
         met: set[int] = set()
@@ -94,9 +99,9 @@ class Forming:
             met.update((first, second))
         if not cells:
             return
-        self.n_prompts += 1
+        self.n_prompts += is_new
         for model in met:
-            self._n_prompts[model] += 1
+            self._n_prompts[model] += is_new
         if cluster is not None:
             if cluster not in self._open:
                 self._open[cluster] = np.zeros(self._sum.size)

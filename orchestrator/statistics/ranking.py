@@ -93,7 +93,7 @@ class WinMatrix:
         preference: M rows of M; None on the diagonal and where two were not compared.
         low: Lower bounds; None where there is no interval.
         high: Upper bounds likewise.
-        n: Judgments of each cell.
+        n: Items that each cell comes from.
     """
 
     models: tuple[str, ...]

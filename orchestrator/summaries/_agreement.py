@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.statistics.agreement import (
@@ -36,7 +36,7 @@ _NOTE: Final = (
     "equal answers are excluded"
 )
 _SCHEMA: Final[dict[str, pl.DataType]] = {
-    **dict.fromkeys(("judge", CLUSTER, *PAIR), pl.String()),
+    **dict.fromkeys(("judge", *OVER, *PAIR), pl.String()),
     "turn": pl.Int64(),
     "verdict": pl.Float64(),
 }
@@ -90,7 +90,7 @@ def agreement_table(
     """
     judges = rows["judge"].unique(maintain_order=True).to_list()
     # A judge's second verdict on a pair says nothing new.
-    wide = rows.pivot("judge", index=[*PAIR, CLUSTER], values="verdict", aggregate_function="first")
+    wide = rows.pivot("judge", index=[*PAIR, *OVER], values="verdict", aggregate_function="first")
     given = {judge: wide[judge].cast(pl.Float64).fill_null(np.nan).to_numpy() for judge in judges}
     prompts = codes(wide[CLUSTER])
     lines: list[list[Cell]] = []

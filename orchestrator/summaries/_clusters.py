@@ -5,7 +5,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes, counted, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.tables import Cell, Measured, measured
@@ -22,13 +22,18 @@ def numbered(rows: pl.DataFrame) -> pl.DataFrame:
 
     Numbers are sorted, joined and counted in a fraction of the time and memory of texts.
     """
-    items, clusters = rows["item"], rows[CLUSTER]
+    items = rows["item"]
     numbers = items.rank("dense").cast(pl.Int32)
-    alone = clusters.equals(items, check_names=False)
+
+    def ranked(column: str) -> pl.Series:
+        """Most often each item is its own prompt and its own cluster."""
+        alone = rows[column].equals(items, check_names=False)
+        return (numbers if alone else rows[column].rank("dense").cast(pl.Int32)).alias(column)
+
     named = [name for name in _NAMED if rows.schema.get(name) == pl.String()]
     return rows.with_columns(
         numbers,
-        (numbers if alone else clusters.rank("dense").cast(pl.Int32)).alias(CLUSTER),
+        *map(ranked, OVER),
         pl.col(named).cast(pl.Categorical),
     )
 
@@ -62,7 +67,7 @@ def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
-    known = rows.select("item", CLUSTER, value=flag.cast(pl.Float64)).drop_nulls("value")
+    known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
     if known.is_empty():
         return Measured(None, n=0, why="nothing to count")
     sums = known.group_by(CLUSTER, maintain_order=True).agg(
@@ -74,7 +79,7 @@ def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Meas
 
 def mean_of(rows: pl.DataFrame, value: pl.Expr, confidence_level: float) -> Measured:
     """The mean of numbers over rows; null is left out."""
-    known = rows.select("item", CLUSTER, value=value.cast(pl.Float64)).drop_nulls("value")
+    known = rows.select(*OVER, value=value.cast(pl.Float64)).drop_nulls("value")
     found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level)
     return _counted(measured(found), known)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, prompt_words
+from orchestrator.clusters import OVER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.judgment.harness.mt_bench import win_rates
 from orchestrator.summaries._clusters import METHODS, mean_of, n_prompts, share_of, without_n
@@ -215,7 +215,7 @@ def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
     known = OK & pl.col("winner").is_not_null()
     return rows.select(
         "item",
-        CLUSTER,
+        *OVER,
         "turn",
         "judge",
         model=f"model_{side}",

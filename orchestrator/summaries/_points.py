@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 from pydantic import Field
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
@@ -18,7 +18,7 @@ from orchestrator.settings import Settings
 KEYS: Final = ("item", "turn", "model")
 _SHAPE: Final = {
     "item": pl.String(),
-    CLUSTER: pl.String(),
+    **dict.fromkeys(OVER, pl.String()),
     "category": pl.String(),
     "turn": pl.Int64(),
     "model": pl.String(),
@@ -68,7 +68,7 @@ class Score(msgspec.Struct, frozen=True):
         groups = values.group_by("code", maintain_order=True).agg(
             pl.col("place").first(), pl.col("value").mean()
         )
-        named = known.select("item", CLUSTER, "category", "turn", "model")[groups["place"]]
+        named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
         return named.with_columns(groups["value"])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
 from orchestrator.judgment.pointwise import compare_scores
@@ -67,9 +67,9 @@ WORDS: Final = {
     "mean_post": "mean, post",
     SCORES: "mean of scores",
 }
-UNIT: Final = ("item", CLUSTER, "turn", "judge", "model_a", "model_b")
+UNIT: Final = ("item", *OVER, "turn", "judge", "model_a", "model_b")
 COLUMNS: Final = (
-    *(name for name in UNIT if name != CLUSTER), "category", "status", SOFT, *PAIRWISE,
+    *(name for name in UNIT if name not in OVER), "category", "status", SOFT, *PAIRWISE,
     "score_a", "score_b", "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
 )  # fmt: skip
 """Columns read from the rows of a judge."""
@@ -191,7 +191,7 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     rows = context.rows_of(source, [*_OF_ANY, *columns.values()])
     if rows.is_empty():
         return rows
-    rows = renamed(rows, columns).select(*_OF_ANY, CLUSTER, *columns)
+    rows = renamed(rows, columns).select(*_OF_ANY, *OVER, *columns)
     filled = _FILLED_SCORES if pairs is None else _FILLED_PAIRS
     rows = rows.with_columns(
         value.alias(name) for name, value in filled.items() if name not in columns
@@ -241,7 +241,7 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     models = rows["model"].unique(maintain_order=True).to_list()
     good = rows.filter((pl.col("status") == "ok").fill_null(value=False))
     keys = ["item", "turn", "judge"]
-    told = good.select(*keys, CLUSTER, "category", "model", "coverage").with_row_index("at")
+    told = good.select(*keys, *OVER, "category", "model", "coverage").with_row_index("at")
     parts = [
         told.filter(pl.col("model") == a)
         .rename({"at": "at_a", "model": "model_a", "coverage": "coverage_a"})

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import CLUSTER, OVER, PROMPT
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 
@@ -88,7 +88,7 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
     named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
     models = tuple(sorted(named.drop_nulls().unique().to_list()))
     single = (
-        pairs.select("row", "item", CLUSTER, "turn", "model_a", "model_b", "judges", "votes")
+        pairs.select("row", "item", *OVER, "turn", "model_a", "model_b", "judges", "votes")
         .explode("judges", "votes")
         .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
         # In which order units ended must not show in an Elo rating or a resample.
@@ -109,7 +109,7 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
         preference=single["votes"].to_numpy().astype(np.float64),
         row=single["row"].to_numpy().astype(np.int64),
         n_prompts=len(clusters),
-        n_items=single["item"].n_unique(),
+        n_items=single[PROMPT].n_unique(),
         n_undefined=int(pairs["undefined"].sum()),
         n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
         n_failed=len(rows) - len(good),

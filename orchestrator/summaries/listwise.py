@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, prompt_words
+from orchestrator.clusters import OVER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
@@ -21,7 +21,7 @@ _FIGURES: Final = (
 )
 _RANKS: Final = (Column("model"), Column("judge"), *_FIGURES)
 _SHOWN: Final = (Column("judge"), Column("shown at place"), *_FIGURES)
-_KEYS: Final = ("item", CLUSTER, "turn", "judge")
+_KEYS: Final = ("item", *OVER, "turn", "judge")
 
 
 class ListwiseSummary(Summary[MethodSettings]):

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, prompt_words
+from orchestrator.clusters import OVER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
@@ -79,7 +79,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 )
         sides = [
             good.select(
-                "item", CLUSTER, "turn", "judge", model=f"model_{side}", score=f"score_{side}"
+                "item", *OVER, "turn", "judge", model=f"model_{side}", score=f"score_{side}"
             )
             for side in ("a", "b")
         ]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.methods.peer_elo import Config
@@ -299,7 +299,7 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
     sides = [
         defined.select(
             "item",
-            CLUSTER,
+            *OVER,
             "turn",
             model=f"model_{side}",
             length=f"length_{side}",
@@ -307,7 +307,7 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
         )
         for side in ("a", "b")
     ]
-    table = pl.concat(sides).group_by("item", CLUSTER, "turn", "model", maintain_order=True)
+    table = pl.concat(sides).group_by("item", *OVER, "turn", "model", maintain_order=True)
     answers = table.agg(pl.col("won").mean(), pl.col("length").first())
     mean = pl.col("length").mean().over("item", "turn")
     return answers.with_columns(relative=pl.when(mean > 0).then(pl.col("length") / mean))
@@ -320,7 +320,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     by_item = (
         near.with_columns(other=other, f1=pl.col("f1").fill_nan(None))
-        .group_by("other", "item", CLUSTER, maintain_order=True)
+        .group_by("other", "item", *OVER, maintain_order=True)
         .agg(pl.col("f1").mean())
     )
     found = [

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
@@ -94,7 +94,7 @@ def _criteria(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, pl.DataFram
     Columns weight, mean (null where missing), std, coverage and n_missing, beside those of a unit.
     The mean of a checklist is that of its questions, and missing where one of them is.
     """
-    unit = ("item", CLUSTER, "model", "judge", "turn", "status")
+    unit = ("item", *OVER, "model", "judge", "turn", "status")
     read = rows.filter(pl.col("criteria").is_not_null())
     found = {}
     for at, name in enumerate(names):
@@ -197,7 +197,7 @@ def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Tab
     for one, other in combinations(criteria, 2):
         both = (
             criteria[one]
-            .select(*keys, CLUSTER, first="mean")
+            .select(*keys, *OVER, first="mean")
             .join(criteria[other].select(*keys, second="mean"), on=keys, maintain_order="left")
         )
         for (judge,), group in both.group_by("judge", maintain_order=True):

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
@@ -55,7 +55,7 @@ class SamplesSummary(Summary[MethodSettings]):
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
         for (model,), group in good.group_by("model", maintain_order=True):
-            of_question = group.group_by("item", CLUSTER, maintain_order=True).agg(
+            of_question = group.group_by("item", *OVER, maintain_order=True).agg(
                 variance=pl.col("ell").drop_nulls().var(ddof=1)
             )
             right = None

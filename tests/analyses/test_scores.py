@@ -18,12 +18,12 @@ _POINTS = st.tuples(
 def test_a_mean_is_over_the_known_values_of_one_item_turn_and_model(rows):
     kinds = {"item": pl.String, "turn": pl.Int64, "model": pl.String, "value": pl.Float64}
     points = pl.DataFrame(rows, schema=kinds, orient="row").with_columns(
-        cluster="c" + pl.col("item"), category=pl.lit(None, pl.String)
+        cluster="c" + pl.col("item"), prompt_key=pl.col("item"), category=pl.lit(None, pl.String)
     )
     expected: dict[tuple[object, ...], list[float]] = {}
     for item, turn, model, value in rows:
         if value is not None:
-            expected.setdefault((item, f"c{item}", None, turn, model), []).append(value)
+            expected.setdefault((item, f"c{item}", item, None, turn, model), []).append(value)
     means = Score("made.value", 1, points, is_pairwise=False).means()
-    assert means.columns == ["item", "cluster", "category", "turn", "model", "value"]
+    assert means.columns == ["item", "cluster", "prompt_key", "category", "turn", "model", "value"]
     assert means.rows() == [(*key, sum(v) / len(v)) for key, v in expected.items()]

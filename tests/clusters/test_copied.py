@@ -16,6 +16,8 @@ ANALYSES = [
     {"kind": "jury", "method": "pairwise_ranking"},
 ]
 SECOND = "judge two"
+# Its thresholds follow from quantiles, which copies move.
+MOVED = "figure probdiff-confidence"
 SETTINGS = {
     **hostile.SETTINGS,
     "methods": [
@@ -55,13 +57,18 @@ def copied_once(frames):
 def test_copies_in_one_cluster_change_nothing(frames, once):
     assert len(once) > 300
     found = numbers(copied(frames), SETTINGS)
-    # Its thresholds follow from quantiles, which copies move.
-    moved = {key for key in {*once, *found} if key.startswith("figure probdiff-confidence")}
+    moved = {key for key in {*once, *found} if key.startswith(MOVED)}
     assert [key for key in differing(once, found) if key not in moved - (once.keys() & found)] == []
     assert moved & once.keys() & found.keys()
 
 
+def test_copies_that_ask_the_same_change_no_number_of_prompts_either(frames):
+    once = numbers(copied_once(frames), SETTINGS, counts=True)
+    found = numbers(copied(frames, "copies"), SETTINGS, counts=True)
+    assert [key for key in differing(once, found) if not key.startswith(MOVED)] == []
+
+
 def test_copies_taken_for_items_do(frames, once):
     # The comparison sees what it is for.
-    changed = differing(once, numbers(copied(frames, named=False), SETTINGS))
+    changed = differing(once, numbers(copied(frames, "nothing"), SETTINGS))
     assert len(changed) > 0.5 * len(once)

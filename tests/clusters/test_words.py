@@ -73,7 +73,7 @@ def test_the_page_says_it_of_the_whole_run(frames):
         for one in all_figures(hostile.material(frames=frames, context=context))
         if one.key == "coverage-of-rows"
     ]
-    assert basis.startswith("n = 72 items in 24 clusters · counts")
+    assert basis.startswith("n = 72 prompts in 24 clusters · counts")
 
 
 def test_few_clusters_are_said(frames):

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from orchestrator.clusters import Clusters
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
 from orchestrator.summaries._agreement import agreement_table
 from orchestrator.tables import Measured
@@ -27,13 +28,13 @@ def drawn(n_items=40, share_missing=0.2):
 
 def rows_of(verdicts, judges=JUDGES):
     rows = [
-        {"judge": judge, "cluster": f"i{at}", "item": f"i{at}", "turn": 1, "model_a": "x",
-         "model_b": "y", "verdict": float(value)}
+        {"judge": judge, "item": f"i{at}", "turn": 1, "model_a": "x", "model_b": "y",
+         "verdict": float(value)}
         for judge, column in zip(judges, verdicts.T, strict=True)
         for at, value in enumerate(column)
         if not np.isnan(value)
     ]  # fmt: skip
-    return pl.DataFrame(rows)
+    return Clusters().of(pl.DataFrame(rows))
 
 
 def value(cell):

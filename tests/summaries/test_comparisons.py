@@ -26,7 +26,7 @@ def frame(values, items=None, **columns):
             pl.DataFrame({"item": names, "value": of_model}).with_columns(model=pl.lit(model))
         )
     found = pl.concat(rows, how="vertical_relaxed")
-    return found.with_columns(cluster=pl.col("item"), **columns)
+    return found.with_columns(cluster=pl.col("item"), prompt_key=pl.col("item"), **columns)
 
 
 def dependent(n=40, models=3, seed=0):
@@ -81,9 +81,7 @@ def test_turns_are_points_of_their_own_and_clusters_the_units():
     rng = np.random.default_rng(2)
     values = {"a": rng.normal(size=24).tolist(), "b": rng.normal(size=24).tolist()}
     items = [f"i{k // 2}" for k in range(24)]
-    rows = frame(values, items).with_columns(
-        turn=pl.Series([1 + k % 2 for k in range(24)] * 2), cluster=pl.col("item")
-    )
+    rows = frame(values, items).with_columns(turn=pl.Series([1 + k % 2 for k in range(24)] * 2))
     ((one,),) = (found.pairs for found in comparisons(rows, VALUE, 0.95))
     gaps = (np.array(values[one.higher]) - values[one.lower]).reshape(12, 2).mean(axis=1)
     assert one.difference.n == 12

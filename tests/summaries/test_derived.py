@@ -18,7 +18,7 @@ def test_only_what_is_combined_is_read_beside_what_is_asked_for(tmp_path):
     ROWS.write_parquet(tmp_path / "glass_box.parquet")
     of_files, source = context(FrameFiles(tmp_path), Config())
     rows = of_files.rows_of(source, ("item", "combo"))
-    needed = {"method", "item", "cluster", "model", "scorer", *Config().combo}
+    needed = {"method", "item", "cluster", "prompt_key", "model", "scorer", *Config().combo}
     assert set(rows.columns) == needed | {"combo", "combo_of_model"}
     whole, _ = context({"glass_box": ROWS}, Config())
     assert rows["combo"].to_list() == whole.rows_of(source)["combo"].to_list()

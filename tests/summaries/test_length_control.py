@@ -207,7 +207,7 @@ def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_o
 
 def test_one_cluster_of_prompts_gives_no_interval_and_says_so(world, context_of, by_item):
     rows, items, hard = world
-    together = rows.with_columns(cluster=pl.lit("c"))
+    together = rows.with_columns(cluster=pl.lit("c"), prompt_key=pl.col("item"))
     (line,) = lines(table((together, items, hard), {"difficulties": by_item}, context_of))
     cell = line["length-controlled"]
     assert (cell.low, cell.why) == (None, "one independent prompt: no interval")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
 from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
 from orchestrator.report.html.material import Material
-from orchestrator.tables import Column, Table
+from orchestrator.tables import Column, Table, counted_words
 
 _OK: Final = "ok"
 _HASH: Final = 12
@@ -62,12 +63,10 @@ def coverage(material: Material) -> Figure:
     ]
     failed = any(row["part"] != _OK for row in drawn)
     picture = Picture("stacked", drawn, "rows") if failed else None
-    n_items = max((_n_items(material, one) for one in material.frames), default=0)
+    prompts = [_counted(material, frame) for frame in material.frames]
+    n_items = counted_words(*max(prompts, key=itemgetter(0), default=(0, None)))
     left = f" · {material.n_left:,} units remain" if material.n_left else ""
-    items, clusters = numbers.counted(n_items, "item"), material.context.clusters
-    if clusters.are_named:
-        items += f" in {numbers.counted(clusters.n, 'cluster')}"
-    basis = f"n = {items} · counts{left}"
+    basis = f"n = {n_items} · counts{left}"
     says = (
         "A failure is a missing value: it is never counted as a score or a tie, and always "
         "reported."
@@ -75,12 +74,12 @@ def coverage(material: Material) -> Figure:
     return Figure("coverage-of-rows", table.title, basis, says, table, picture)
 
 
-def _n_items(material: Material, frame: str) -> int:
-    """Items that a frame has rows of."""
+def _counted(material: Material, frame: str) -> tuple[int, int | None]:
+    """Prompts that a frame has rows of, and their clusters if there are any."""
     if "item" not in names_of(material.frames, frame):
-        return 0
-    n_items = lazy_of(material.frames, frame).select(pl.col("item").n_unique())
-    return int(n_items.collect(engine="streaming").item())
+        return 0, None
+    items = lazy_of(material.frames, frame).select(pl.col("item").unique())
+    return material.context.clusters.counted(items.collect(engine="streaming")["item"])
 
 
 def requests(material: Material) -> Table | None:

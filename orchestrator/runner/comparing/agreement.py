@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import polars as pl
 
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.method import is_judging
 from orchestrator.runner.comparing.ratings import competitors
 from orchestrator.runner.comparing.sides import Common, Side
@@ -45,12 +45,12 @@ def _of_run(
             rows = verdict_rows(side.context, source).filter(
                 pl.col("item").is_in(common.items.implode())
             )
-            named = rows.drop(CLUSTER).with_columns(
+            named = rows.drop(OVER).with_columns(
                 pl.col("judge") + ending, pl.col("model_a", "model_b").replace(known)
             )
             # Renamed models may be in another order.
             found = common.clusters.of(ordered(named))
-            yield found.select("judge", CLUSTER, *PAIR, "verdict")
+            yield found.select("judge", *OVER, *PAIR, "verdict")
 
 
 def agreement_tables(sides: Sequence[Side], common: Common, confidence_level: float) -> list[Table]:

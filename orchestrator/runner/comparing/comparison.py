@@ -67,7 +67,8 @@ class Comparison(msgspec.Struct, frozen=True):
             settings.
         headline: The result in a few sentences.
         notes: What limits the comparison, a sentence each.
-        n_common: Number of items that all runs have, with the same content.
+        n_common: Number of items that all runs have, with the same content; those that ask the
+            same are one.
         confidence_level: Of each interval, and of all resolved differences together.
     """
 
@@ -241,9 +242,9 @@ def compare(
         rankings=tuple(rankings),
         changes=tuple(changes),
         tables=tuple(tables),
-        headline=tuple(_headline(compared, chosen, len(common.items))),
+        headline=tuple(_headline(compared, chosen, common.n)),
         notes=tuple(notes),
-        n_common=len(common.items),
+        n_common=common.n,
         confidence_level=confidence_level,
     )
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, codes, counted
+from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.errors import UsageError
 from orchestrator.gates.grammar import MEASURES, Requirement, Term
 from orchestrator.gates.results import Checked, Verdict
@@ -198,13 +198,13 @@ class _Deciding:
             alike = ("judge",) if len(one.left.names) > 1 else ("judge", "opponent")
             keys += [name for name in alike if all(name in rows.columns for rows in parts)]
         means = [
-            rows.group_by(*keys, CLUSTER, maintain_order=True).agg(pl.col("value").mean())
+            rows.group_by(*keys, *OVER, maintain_order=True).agg(pl.col("value").mean())
             for rows in parts
         ]
         both = means[1].join(
             means[0].select(*keys, left="value"), on=keys, nulls_equal=True, maintain_order="left"
         )
-        both = both.group_by("item", CLUSTER, maintain_order=True).agg(
+        both = both.group_by("item", *OVER, maintain_order=True).agg(
             pl.col("value").mean(), pl.col("left").mean()
         )
         if both.is_empty():

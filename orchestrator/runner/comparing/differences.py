@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, codes, counted
+from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.differences import PairedDifference, paired_difference
 from orchestrator.statistics.ratings import holm
@@ -18,7 +18,7 @@ from orchestrator.summaries._points import Score
 By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
 
-_POINT: Final = ("item", CLUSTER, "turn", "model", "opponent", "judge")
+_POINT: Final = ("item", *OVER, "turn", "model", "opponent", "judge")
 _EMPTY: Final = pl.lit("")
 
 
@@ -167,7 +167,7 @@ def _pairs(
     if by == "method" and known["judge"].n_unique() > 1:
         of_method = known.group_by("method").agg(pl.col("judge").unique().sort())
         keys = keys if of_method["judge"].n_unique() == 1 else [k for k in keys if k != "judge"]
-    columns = dict.fromkeys((*keys, CLUSTER))
+    columns = dict.fromkeys((*keys, *OVER))
     values = {
         name: known.filter(pl.col(by) == name)
         .group_by(*columns, maintain_order=True)
@@ -186,7 +186,7 @@ def _pairs(
             maintain_order="left",
         )
         # Each item counts once, over its opponents and judges.
-        means = both.group_by("item", CLUSTER, "turn", maintain_order=True).agg(
+        means = both.group_by("item", *OVER, "turn", maintain_order=True).agg(
             a=pl.col("value").mean(), b=pl.col("b").mean()
         )
         model, run = about

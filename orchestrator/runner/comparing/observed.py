@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, Clusters, clusters_of
+from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.roles import answers_of, renamed, roles_in, there
 from orchestrator.errors import UsageError
@@ -165,7 +165,7 @@ def agreed(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     keys = ["item", "turn", "model_a", "model_b"]
     both = one.join(two.select(*keys, other="verdict"), on=keys, maintain_order="left")
     same = (pl.col("verdict") == pl.col("other")).cast(pl.Float64)
-    return both.select("item", CLUSTER, "verdict", "other", value=same)
+    return both.select("item", *OVER, "verdict", "other", value=same)
 
 
 def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.DataFrame]:

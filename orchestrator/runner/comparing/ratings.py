@@ -121,7 +121,7 @@ def _slices(
     for rows in parts:
         mine = rows.filter((pl.col("method") == method) & pl.col("item").is_in(kept))
         mine = mine.with_columns(pl.col("model_a", "model_b").replace(dict(names[side.label])))
-        yield common.clusters.of(mine) if common.clusters.are_named else mine
+        yield common.clusters.of(mine) if common.clusters.are_known else mine
 
 
 def ranked_methods(sides: Sequence[Side]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 import polars as pl
 
-from orchestrator.clusters import Clusters, clusters_of
+from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.contracts.context import Context
 from orchestrator.errors import UsageError
 from orchestrator.recipe.faults import nearest
@@ -81,6 +81,11 @@ class Common:
     n_changed: int
     alone: Mapping[str, tuple[str, ...]]
 
+    @property
+    def n(self) -> int:
+        """Items that ask something different."""
+        return self.clusters.counted(self.items)[0]
+
 
 def opened(runs: Sequence[Result], match: Sequence[str], *, allow_code: bool) -> list[Side]:
     """Return the sides of a comparison, with their names matched.
@@ -149,7 +154,7 @@ def common_items(sides: Sequence[Side]) -> Common:
         side.label: tuple(side.items.filter(~pl.col("item").is_in(kept))["item"]) for side in sides
     }
     clusters = [clusters_of(side.result.frames) for side in sides]
-    named = next((one for one in clusters if one.are_named), clusters[0])
+    named = next((one for one in clusters if one.are_known), clusters[0])
     return Common(shared, named, len(by_key) - len(shared), alone)
 
 
@@ -162,7 +167,7 @@ def points_of(side: Side, common: Common) -> list[Score]:
     found = []
     for score in collect(side.context, ()):
         method, _, column = score.name.partition(".")
-        points = score.points.filter(pl.col("item").is_in(kept)).drop("cluster")
+        points = score.points.filter(pl.col("item").is_in(kept)).drop(OVER)
         points = common.clusters.of(renamed_points(side, points))
         if method in side.renamed["method"]:
             name = f"{side.renamed['method'][method]}.{column}"

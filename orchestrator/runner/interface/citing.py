@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator import __version__, contracts, numbers, plugins
+from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Source
 from orchestrator.errors import PluginError
 from orchestrator.references import cited
@@ -68,7 +69,7 @@ def _facts(result: Result, of_run: Material, version: str) -> dict[str, Any]:
         "version": version,
         "seed": settings.get("seed", 0),
         "dataset": settings.get("dataset", {}),
-        "n_items": len(result.frames[ITEMS]) if ITEMS in result.frames else None,
+        "n_items": clusters_of(result.frames).n_prompts if ITEMS in result.frames else None,
         "evaluated": of_run.models,
         "models": {
             name: {**of_run.identities.get(name, {}), "servers": list(of_run.servers.get(name, ()))}

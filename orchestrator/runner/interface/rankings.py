@@ -76,6 +76,6 @@ def _key(frames: FrameFiles, settings: str) -> bytes | None:
     for name, role in ranked.items():
         digest.update(msgspec.json.encode((name, role)))
         digest.update(frames.digest(name))
-    if clusters_of(frames).are_named:
+    if clusters_of(frames).are_known:
         digest.update(frames.digest(ITEMS))
     return digest.digest()

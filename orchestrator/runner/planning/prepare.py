@@ -18,6 +18,7 @@ from orchestrator.runner.models.capabilities import refuse_impossible
 from orchestrator.runner.models.comparers import local_models
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.models.identity import identity_key, model_identity
+from orchestrator.runner.planning.copies import shown_of
 from orchestrator.units import Part, Plan, make_part, settings_of
 
 if TYPE_CHECKING:
@@ -72,18 +73,20 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             dataset = dataset.limit(recipe.limit)
         if recipe.subset is not None:
             dataset = dataset.subset(recipe.subset, recipe.seed)
-        stop_when = recipe.statistics.stop_when
-        if stop_when is not None:
-            # The order on exactly these items rests on each being drawn for itself.
-            dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
-        elif recipe.statistics.adaptive_pairs is not None:
-            dataset = dataset.shuffled(recipe.seed, by_cluster=True)
         parts = parts_of(recipe, allow_code=allow_code)
         refuse_impossible(parts, recipe, allow_code=allow_code)
         combinations = [one for part in parts for one in part.combinations()]
         used = {name for one in combinations for name in (*one.models, one.judge)}
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
         given = open_given(specs, dataset)
+        finders = {name: answers.find for name, answers in given.items()}
+        dataset = dataset.with_copies(shown_of(recipe, finders))
+        stop_when = recipe.statistics.stop_when
+        if stop_when is not None:
+            # The order on exactly these items rests on each being drawn for itself.
+            dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
+        elif recipe.statistics.adaptive_pairs is not None:
+            dataset = dataset.shuffled(recipe.seed, by_cluster=True)
         identities = {}
         for name, spec in specs.items():
             if name in given:
@@ -94,9 +97,16 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         identities.update((name, model.identity) for name, model in local.items())
         models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
         keys = {name: identity_key(identity) for name, identity in identities.items()}
-        finders = {name: answers.find for name, answers in given.items()}
-        clusters = None if dataset.clusters is None else dataset.clusters.codes
-        plan = Plan(parts, dataset, keys, recipe.seed, given=finders, clusters=clusters)
+        clusters, copies = dataset.clusters, dataset.copies
+        plan = Plan(
+            parts,
+            dataset,
+            keys,
+            recipe.seed,
+            given=finders,
+            clusters=None if clusters is None else clusters.codes,
+            is_new=None if copies is None else copies.is_first(),
+        )
         rule: StoppingRule | None = None
         if stop_when is not None or recipe.statistics.adaptive_pairs is not None:
             # It imports the statistics, which no other check of a recipe needs.

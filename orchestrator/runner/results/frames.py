@@ -32,10 +32,11 @@ EXPORTED = ".exported"
 # Columns that tell the unit of a row.
 _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
 # Followups, references by turn, the other columns, and a conversation that is more than one
-# question are JSON text: they differ by dataset. The place in the dataset counts from 0.
+# question are JSON text: they differ by dataset. The place in the dataset counts from 0, and
+# `same_as` is the key of the first item that asks the same, where that is another one.
 ITEM_COLUMNS = dict.fromkeys(
     ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages",
-     "cluster", "place"), "str",
+     "cluster", "place", "same_as"), "str",
 )  # fmt: skip
 
 
@@ -161,8 +162,11 @@ def items_path(run_dir: RunDirectory) -> Path:
 
 
 def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
+    copies = None if dataset.copies is None else dataset.copies.codes.tolist()
+    first: dict[int, str] = {}
     for index in range(len(dataset)):
         item = dataset.item(index)
+        same_as = item.key if copies is None else first.setdefault(copies[index], item.key)
         yield (
             item.key,
             item.category,
@@ -174,6 +178,7 @@ def _items(dataset: Dataset) -> Iterator[tuple[str | None, ...]]:
             None if item.messages == (Message("user", item.prompt),) else _json(item.messages),
             item.cluster,
             str(dataset.place(index)),
+            None if same_as == item.key else same_as,
         )
 
 
@@ -276,7 +281,7 @@ def _rows_of(
 ) -> Iterator[pl.DataFrame]:
     for rows in slices:
         mine = rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
-        yield clusters.of(mine) if clusters.are_named else mine
+        yield clusters.of(mine) if clusters.are_known else mine
 
 
 def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:

@@ -198,7 +198,7 @@ def _key(context: Context, frames: FrameFiles, source: Source, others: Sequence[
     digest.update(repr((source.name, source.kind, source.method.config, statistics)).encode())
     for frame in (source.frame, *others):
         digest.update(frames.digest(frame))
-    if context.clusters.are_named:
+    if context.clusters.are_known:
         digest.update(frames.digest(ITEMS))
     return digest.digest()
 

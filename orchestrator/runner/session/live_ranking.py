@@ -61,19 +61,28 @@ class _Method:
             return None
         return a, b, preference
 
-    def add(self, item: int, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
+    def add(
+        self,
+        item: int,
+        judgments: list[tuple[int, int, float]],
+        cluster: int | None,
+        *,
+        is_new: bool,
+    ) -> None:
         n_ended, before = self.begun.pop(item, (0, []))
         before += judgments
         if n_ended + 1 == self.n_units:
-            self._whole(before, cluster)
+            self._whole(before, cluster, is_new=is_new)
             return
         if len(self.begun) >= _MAX_BEGUN:
             del self.begun[next(iter(self.begun))]
         self.begun[item] = (n_ended + 1, before)
 
-    def _whole(self, judgments: list[tuple[int, int, float]], cluster: int | None) -> None:
+    def _whole(
+        self, judgments: list[tuple[int, int, float]], cluster: int | None, *, is_new: bool
+    ) -> None:
         """All of a prompt's units have ended."""
-        self.forming.add_prompt(judgments, cluster)
+        self.forming.add_prompt(judgments, cluster, is_new=is_new)
         if cluster is None:
             return
         n = self.clusters.pop(cluster, 0) + 1
@@ -153,7 +162,7 @@ class LiveRankings:
         self._stops_early = stops_early
         self._confidence_level = confidence_level
         self._n_per_item = plan.n_per_item
-        self._clusters = plan.clusters
+        self._clusters, self._is_new = plan.clusters, plan.is_new
         sizes = np.bincount([] if plan.clusters is None else plan.clusters)
         self._methods = {
             part.name: _Method(part, part.method.pairs, sizes)
@@ -179,7 +188,8 @@ class LiveRankings:
         judges = self._judges[part.name]
         for row in rows:
             judges.add(row, item if cluster is None else cluster)
-        method.add(item, judgments, cluster)
+        is_new = self._is_new is None or bool(self._is_new[item])
+        method.add(item, judgments, cluster, is_new=is_new)
 
     def rankings(self, now: float) -> tuple[RankingProgress, ...]:
         """The rankings, at most five seconds old; none of a method without a whole prompt."""
