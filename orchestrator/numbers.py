@@ -6,6 +6,7 @@ reason for an undefined number stands elsewhere, next to the table.
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 from orchestrator.statistics.results import Estimate
@@ -255,6 +256,14 @@ def money(amount: float | None) -> str:
     if 0 < amount < _SMALL_MONEY:
         return f"{amount:.2g}"
     return f"{amount:,.2f}"
+
+
+def money_of(amount: float, bound: float) -> str:
+    """An amount and its bound with digits enough to tell them apart: `0.0119 of 0.012`."""
+    exponent = Decimal(f"{bound:.4g}").normalize().as_tuple().exponent
+    n_digits = min(12, -exponent) if isinstance(exponent, int) else 0
+    n_more = n_digits + 1 if n_digits > 1 else 2
+    return f"{amount:,.{n_more}f} of {bound:,.{max(2, n_digits)}f}"
 
 
 def at_most(value: int, *, exact: bool) -> str:

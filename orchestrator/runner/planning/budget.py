@@ -5,12 +5,18 @@ reserved before it is sent, and a request is sent only if it fits beside all tha
 reserved. Where it does not fit, it waits for requests in flight, which mostly take less than was
 reserved for them; when nothing is in flight, the run stops.
 
+What may have been spent by now is pledged in the store before it is, so that the bounds hold over
+calls that are killed: what such a call had pledged counts as spent in the next one.
+
+Where a server does not say how many tokens it read or wrote, they count as many as they can be.
+
 A bound can still be exceeded by what no client knows beforehand: tokens that a server adds to a
 prompt beyond what its earlier answers showed, tokens generated beyond `max_tokens` (hidden
 reasoning), and tokens billed for attempts that failed, of which nothing is reported.
 """
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -27,11 +33,15 @@ from orchestrator.ask import (
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
 from orchestrator.scheduler.admission import Admission
 
+_log = logging.getLogger(__name__)
+
 # Tokens that a chat template may add, to a prompt and to each of its messages, before the first
 # answer shows how many there are: those of common templates, with the default system prompts that
 # some have, are fewer.
 _TEMPLATE_TOKENS = 64
 _MESSAGE_TOKENS = 16
+# Of each bound, pledged beyond what is in flight, so that few pledges have to be written.
+_AHEAD = 0.01
 # Sums of floats differ from the bound in their last digits.
 _ROUNDING = 1 + 1e-9
 
@@ -47,19 +57,57 @@ class Price(msgspec.Struct, frozen=True):
         return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
 
+class Most(msgspec.Struct, frozen=True):
+    """The most that may have been spent: what is, and what requests in flight may take."""
+
+    requests: int = 0
+    tokens: int = 0
+    money: float = 0.0
+
+
 class Spent(msgspec.Struct):
-    """Resources that a run has spent so far; kept in the store between calls."""
+    """Resources that a run has spent so far; kept in the store between calls.
+
+    Attributes:
+        requests: Sent.
+        prompt_tokens: Read by servers.
+        completion_tokens: Generated.
+        money: For these tokens and for `lost`.
+        hours: Of all calls.
+        lost: What requests may have taken that were in flight when a call was killed.
+        pledged: The most that may be spent until this is written again; zeros when nothing is in
+            flight.
+    """
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     money: float = 0.0
     hours: float = 0.0
+    lost: Most = Most()
+    pledged: Most = Most()
 
     @property
     def tokens(self) -> int:
-        """Prompt and generated tokens together."""
-        return self.prompt_tokens + self.completion_tokens
+        """Prompt and generated tokens together, with those that may be lost."""
+        return self.prompt_tokens + self.completion_tokens + self.lost.tokens
+
+    def after_its_call(self) -> "Spent":
+        """Return what counts as spent once the call that kept this has ended, however it did."""
+        pledged, lost = self.pledged, self.lost
+        n_requests = max(0, pledged.requests - self.requests)
+        money = max(0.0, pledged.money - self.money)
+        return msgspec.structs.replace(
+            self,
+            requests=self.requests + n_requests,
+            money=self.money + money,
+            lost=Most(
+                lost.requests + n_requests,
+                lost.tokens + max(0, pledged.tokens - self.tokens),
+                lost.money + money,
+            ),
+            pledged=Most(),
+        )
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -114,6 +162,7 @@ class Budget:
         bounds: Of the run.
         spent: So far.
         prices: By model.
+        keep: Writes what is spent and pledged; it is on the disk when this returns.
     """
 
     def __init__(
@@ -121,8 +170,10 @@ class Budget:
         bounds: Bounds,
         spent: Spent,
         prices: dict[str, Price],
+        keep: Callable[[Spent], None] = lambda _: None,
     ) -> None:
         self._bounds = bounds
+        self._keep = keep
         self.spent = spent
         self._prices = prices
         self._hours_before = spent.hours
@@ -131,6 +182,7 @@ class Budget:
         self._reserved_tokens = 0
         self._reserved_money = 0.0
         self._seen: dict[str, _Seen] = {}
+        self._silent: set[str] = set()
         self._stopped_by = ""
         self._too_much: _Reserve | None = None
 
@@ -158,7 +210,46 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
+        if not self._is_pledged():
+            self.pledge()
+            self._keep(self.spent)
         return Admission.SEND
+
+    def pledge(self, *, is_ending: bool = False) -> None:
+        """Set what may be spent until the next time: what is in flight and a little more.
+
+        Args:
+            is_ending: Nothing more is sent in this call.
+        """
+        bounds, share = self._bounds, 0.0 if is_ending else _AHEAD
+        now = self._most_by_now
+
+        def raised(value: float, bound: float | None) -> float:
+            return 0.0 if bound is None else max(value, min(bound, value + share * bound))
+
+        self.spent.pledged = Most(
+            int(raised(now.requests, bounds.requests)),
+            int(raised(now.tokens, bounds.tokens)),
+            raised(now.money, bounds.money),
+        )
+
+    def _is_pledged(self) -> bool:
+        """Return True if what may be spent by now is on the disk, where it is bounded."""
+        bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
+        return (
+            (bounds.requests is None or now.requests <= pledged.requests)
+            and (bounds.tokens is None or now.tokens <= pledged.tokens)
+            and (bounds.money is None or now.money <= pledged.money)
+        )
+
+    @property
+    def _most_by_now(self) -> Most:
+        spent = self.spent
+        return Most(
+            spent.requests,
+            spent.tokens + self._reserved_tokens,
+            spent.money + self._reserved_money,
+        )
 
     def release(self, request: Request) -> None:
         """End what is reserved for a request, because the attempt has ended."""
@@ -173,12 +264,13 @@ class Budget:
     def receive(self, request: Request, outcome: Outcome | Failure) -> tuple[int, int]:
         """Count the tokens of an outcome and return them: of the prompt, and generated."""
         prompt_tokens, completion_tokens = token_counts(outcome)
+        counted = self._counted(request.ask, outcome, prompt_tokens, completion_tokens)
         spent, model = self.spent, request.ask.model
-        spent.prompt_tokens += prompt_tokens
-        spent.completion_tokens += completion_tokens
+        spent.prompt_tokens += counted[0]
+        spent.completion_tokens += counted[1]
         price = self._prices.get(model)
         if price is not None:
-            spent.money += price.of(prompt_tokens, completion_tokens)
+            spent.money += price.of(*counted)
         if self._is_reserving:
             seen = self._seen.setdefault(request.ask.model, _Seen())
             if isinstance(outcome, Choice):
@@ -197,14 +289,16 @@ class Budget:
                 return f"budget.hours: {spent.hours:.2f} of {bounds.hours:.2f} used"
             case "tokens":
                 said = f"budget.tokens: {spent.tokens} of {bounds.tokens} used"
+                lost = f"{spent.lost.tokens}" if spent.lost.tokens else ""
                 more = f"take up to {self._next.tokens}"
             case "money":
-                used, most, next_one = map(
-                    numbers.money, (spent.money, bounds.money, self._next.money)
-                )
-                said, more = f"budget.money: {used} of {most} spent", f"cost up to {next_one}"
+                said = f"budget.money: {numbers.money_of(spent.money, bounds.money or 0.0)} spent"
+                lost = numbers.money(spent.lost.money) if spent.lost.money else ""
+                more = f"cost up to {numbers.money(self._next.money)}"
             case _:
                 return ""
+        if lost:
+            said += f" ({lost} of it at most, in flight when a call was killed)"
         return said if self._reached() else f"{said}, and the next request may {more}"
 
     @property
@@ -242,8 +336,39 @@ class Budget:
             return "money"
         return ""
 
+    def _counted(
+        self, ask: AnyAsk, outcome: Outcome | Failure, n_prompt: int, n_completion: int
+    ) -> tuple[int, int]:
+        """Tokens of an outcome; as many as there can be where the server does not say."""
+        if isinstance(outcome, Failure) or not self._is_reserving:
+            return n_prompt, n_completion
+        most_prompt, most_completion = self._most_tokens(ask)
+        unsaid = n_prompt == 0 and most_prompt > 0
+        if unsaid and isinstance(outcome, Choice):
+            n_prompt, n_completion = most_prompt, outcome.n_requests
+        elif unsaid:
+            n_prompt = most_prompt
+        if isinstance(outcome, Generation) and not n_completion:
+            logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
+            n_written = _n_bytes([text]) if logprobs is None else len(logprobs)
+            n_completion = min(most_completion, n_written)
+        if unsaid and ask.model not in self._silent:
+            self._silent.add(ask.model)
+            _log.warning(
+                "%s does not say how many tokens it takes: for the budget they are counted by the "
+                "length of the texts, at most",
+                ask.model,
+                extra={"model": ask.model},
+            )
+        return n_prompt, n_completion
+
     def _most(self, ask: AnyAsk) -> _Reserve:
-        """The most that a request may take: no tokenizer makes more tokens of a text than bytes."""
+        prompt, completion = self._most_tokens(ask)
+        price = self._prices.get(ask.model, Price())
+        return _Reserve(prompt + completion, price.of(prompt, completion))
+
+    def _most_tokens(self, ask: AnyAsk) -> tuple[int, int]:
+        """Tokens read and written at most: no tokenizer makes more tokens of a text than bytes."""
         seen = self._seen.get(ask.model) or _Seen()
         prompt, completion = _allowed(ask), 0
         match ask:
@@ -258,8 +383,7 @@ class Budget:
                 prompt += seen.added
             case SimilarityAsk():
                 prompt = 0
-        price = self._prices.get(ask.model, Price())
-        return _Reserve(prompt + completion, price.of(prompt, completion))
+        return prompt, completion
 
 
 def _allowed(ask: AnyAsk) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.errors import UsageError
-from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent
+from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Store, damaged
 
@@ -14,9 +14,20 @@ SPENT = "spent"
 """Key of what a run spent in its store."""
 
 
-def keep_spent(store: Store, budget: Budget) -> None:
-    """Write down what is spent."""
-    store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
+def keep_spent(store: Store, budget: Budget, *, is_ending: bool = False) -> None:
+    """Write down what is spent, and what may be until the next time.
+
+    Args:
+        store: Of the run.
+        budget: Its account.
+        is_ending: Nothing more is sent in this call.
+    """
+    budget.pledge(is_ending=is_ending)
+    _keep(store, budget.spent)
+
+
+def _keep(store: Store, spent: Spent) -> None:
+    store.set_meta(SPENT, msgspec.json.encode(spent).decode())
 
 
 def budget_of(prepared: Prepared, store: Store) -> Budget:
@@ -34,7 +45,12 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
             f"budget.money needs prices: {', '.join(unpriced)} has none; set `price` for each "
             "model (0 if free)"
         )
-    return Budget(bounds_of(prepared), _spent(store), _prices(prepared))
+
+    def keep(spent: Spent) -> None:
+        _keep(store, spent)
+        store.flush()
+
+    return Budget(bounds_of(prepared), _spent(store), _prices(prepared), keep)
 
 
 def bounds_of(prepared: Prepared) -> Bounds:
@@ -62,7 +78,7 @@ def _spent(store: Store) -> Spent:
     Raises:
         StoreError: If that can't be read.
     """
-    return spent_by(store) or Spent()
+    return (spent_by(store) or Spent()).after_its_call()
 
 
 def spent_by(store: Store) -> Spent | None:
@@ -83,11 +99,22 @@ def add_spent(texts: Mapping[Path, str | None]) -> str | None:
     Raises:
         StoreError: If that can't be read.
     """
-    found = {path: spent for path, text in texts.items() if (spent := _decoded(text, path))}
+    found = [spent for path, text in texts.items() if (spent := _decoded(text, path))]
     if not found:
         return None
-    names = Spent.__struct_fields__
-    total = Spent(**{name: sum(getattr(one, name) for one in found.values()) for name in names})
+    ended = [spent.after_its_call() for spent in found]
+    total = Spent(
+        requests=sum(one.requests for one in ended),
+        prompt_tokens=sum(one.prompt_tokens for one in ended),
+        completion_tokens=sum(one.completion_tokens for one in ended),
+        money=sum(one.money for one in ended),
+        hours=sum(one.hours for one in ended),
+        lost=Most(
+            sum(one.lost.requests for one in ended),
+            sum(one.lost.tokens for one in ended),
+            sum(one.lost.money for one in ended),
+        ),
+    )
     return msgspec.json.encode(total).decode()
 
 

@@ -176,7 +176,7 @@ async def execute(  # noqa: PLR0913 (the parts of a run, and its options by keyw
             await _to_end(told, interrupts, prepared, meanwhile)
         finally:
             await fleet.stop()
-            keep_spent(store, budget)
+            keep_spent(store, budget, is_ending=True)
             remember_not_needed(opened.blocks, opened.plan_id, store)
             store.flush()
     progress = told.tell()

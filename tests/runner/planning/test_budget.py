@@ -4,14 +4,17 @@ import asyncio
 import random
 from typing import Any, cast
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator import numbers
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.contracts.method import Combination
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
-from orchestrator.runner.planning.budget import Bounds, Budget, Price, Spent, token_counts
+from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent, token_counts
 from orchestrator.runner.session.session import Session
 from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.admission import Admission
@@ -41,7 +44,7 @@ class Paid:
             "text",
             "stop",
             n_prompt_tokens=self.rng.randrange(5, 60),
-            n_completion_tokens=self.rng.randrange(MAX_TOKENS + 1),
+            n_completion_tokens=self.rng.randrange(1, MAX_TOKENS + 1),
         )
         self.money += self.price.of(made.n_prompt_tokens, made.n_completion_tokens)
         self.tokens += made.n_prompt_tokens + made.n_completion_tokens
@@ -165,3 +168,111 @@ def test_small_amounts_are_said_with_their_digits():
     budget = Budget(Bounds(money=0.002), Spent(money=0.0021), {})
     assert budget.admit(generate(), 0.0) is Admission.STOP
     assert budget.words() == "budget.money: 0.0021 of 0.002 spent"
+
+
+# -- calls that are killed ------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    money=st.floats(0.001, 0.05),
+    n_requests=st.none() | st.integers(1, 60),
+    calls=st.lists(st.lists(st.sampled_from("saet"), max_size=60), min_size=1, max_size=6),
+    seed=st.integers(0, 2**32),
+)
+def test_no_bound_is_exceeded_by_calls_that_are_killed(money, n_requests, calls, seed):
+    rng = random.Random(seed)
+    bounds = Bounds(requests=n_requests, money=money)
+    kept, paid, n_sent = Spent(), 0.0, 0
+    on_disk: list[Spent] = []
+
+    def keep(spent):
+        on_disk.append(msgspec.structs.replace(spent))
+
+    for steps in calls:
+        keep(kept)
+        budget = Budget(bounds, msgspec.structs.replace(kept), PRICES, keep)
+        in_flight = {}
+        for number, step in enumerate(steps):
+            if step == "t":  # written once a second, durable sooner or later
+                budget.pledge()
+                keep(budget.spent)
+            elif step in "sa" and (asked := rng.choice(["dear", "cheap"])):
+                one = generate(asked, MAX_TOKENS)
+                one.key = f"{number}".encode()
+                if budget.admit(one, 0.0) is Admission.SEND:
+                    # The server bills it, whether or not its answer ever comes.
+                    billed = Generation("a", "stop", rng.randrange(5, 60), rng.randrange(1, 51))
+                    in_flight[one.key] = one, billed
+                    paid += PRICES[asked].of(billed.n_prompt_tokens, billed.n_completion_tokens)
+                    n_sent += 1
+            elif in_flight:
+                one, billed = in_flight.pop(rng.choice(list(in_flight)))
+                budget.receive(one, billed)
+                budget.release(one)
+        kept = on_disk[-1].after_its_call()
+        assert paid <= kept.money * (1 + 1e-9) + 1e-12
+        assert n_requests is None or n_sent <= kept.requests
+        assert kept.money <= money * (1 + 1e-9)
+    assert paid <= money * (1 + 1e-9)
+    assert n_sent <= (n_requests or n_sent)
+
+
+def test_few_pledges_are_written():
+    written = []
+    bounds = Bounds(requests=10_000)
+    budget = Budget(bounds, Spent(), {}, lambda spent: written.append(spent.pledged.requests))
+    for _ in range(10_000):
+        assert budget.admit(generate(), 0.0) is Admission.SEND
+    assert len(written) <= 101
+    assert budget.admit(generate(), 0.0) is Admission.STOP
+
+
+def test_a_call_that_ends_by_itself_leaves_nothing_pledged():
+    budget = Budget(Bounds(money=1.0), Spent(), PRICES)
+    one = generate()
+    budget.admit(one, 0.0)
+    budget.receive(one, Generation("a", "stop", n_prompt_tokens=9, n_completion_tokens=1))
+    budget.release(one)
+    budget.pledge(is_ending=True)
+    assert budget.spent.after_its_call().money == budget.spent.money
+    assert budget.spent.after_its_call().lost == Most()
+
+
+def test_what_a_killed_call_had_in_flight_is_said():
+    kept = Spent(money=0.4, pledged=Most(money=0.5))
+    budget = Budget(Bounds(money=0.5), kept.after_its_call(), PRICES)
+    assert budget.admit(generate(), 0.0) is Admission.STOP
+    assert budget.words() == (
+        "budget.money: 0.50 of 0.50 spent (0.10 of it at most, in flight when a call was killed)"
+    )
+
+
+# -- servers that do not say what they took --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted"),
+    [
+        (Generation("four", "stop"), (136, 4)),
+        (Generation("four", "stop", logprobs=np.zeros(3, np.float32)), (136, 3)),
+        (Generation("x" * 999, "length"), (136, 100)),
+        (Generation("four", "stop", n_prompt_tokens=9), (9, 4)),
+        (Generation("four", "stop", n_prompt_tokens=9, n_completion_tokens=2), (9, 2)),
+    ],
+)
+def test_tokens_that_are_not_reported_count_as_many_as_they_can_be(outcome, counted, caplog):
+    budget = Budget(Bounds(money=1.0), Spent(), PRICES)
+    for _ in range(2):
+        budget.receive(generate(), outcome)
+    spent = budget.spent
+    assert (spent.prompt_tokens, spent.completion_tokens) == (2 * counted[0], 2 * counted[1])
+    assert len(caplog.messages) == (outcome.n_prompt_tokens == 0)
+
+
+@given(st.integers(1, 9999), st.integers(-6, 2))
+def test_an_amount_is_never_shown_as_its_bound_that_it_has_not_reached(digits, exponent):
+    bound = digits * 10.0**exponent
+    shown, of = numbers.money_of(bound * 0.95, bound).replace(",", "").split(" of ")
+    assert float(of) == pytest.approx(bound, abs=0.005 if bound >= 1 else 1e-12, rel=1e-3)
+    assert shown != of or bound < 0.2
