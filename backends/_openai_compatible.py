@@ -3,6 +3,7 @@
 What differs between servers is a `Dialect` and a transport; files in `backends/` put them together.
 """
 
+import difflib
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
@@ -34,7 +35,6 @@ Decode: TypeAlias = Callable[[bytes], T | Failure]
 """Makes something of a reply's body."""
 CONTROL_TIMEOUT_S: Final = 10.0
 """Timeout in seconds of a question about the server itself."""
-_NO_SUCH_ROUTE: Final = (404, 405, 501)
 _NO_SCORE: Final = (
     "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such "
     "servers, or serve the weights by kind embedded"
@@ -66,6 +66,7 @@ class OpenaiCompatible:
     path = "/v1"
     knows_template = False
     """True if its chat route takes our own field `template`; else base models are completed."""
+    _names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -141,12 +142,8 @@ class OpenaiCompatible:
 
     async def provenance(self) -> Provenance | Failure:
         """Ask the server for its name and version; hosted endpoints say little."""
-        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure):
-            return reply
-        if reply.status != 200 and reply.status not in _NO_SUCH_ROUTE:
-            return self._classified(reply)
-        return self._stated("", "")
+        listed = await self._listed()
+        return listed if isinstance(listed, Failure) else self._stated("", "")
 
     async def load(self) -> ServerLoad | None:
         """None: nothing is published."""
@@ -190,19 +187,38 @@ class OpenaiCompatible:
 
     def _classified(self, reply: Reply) -> Failure:
         secret = self._endpoint.api_key
-        return failures.classify(reply.status, reply.body, reply.headers, secret)
+        found = failures.classify(reply.status, reply.body, reply.headers, secret)
+        if found.cause != "not_found" or not self._names or self._endpoint.model in self._names:
+            return found
+        return msgspec.structs.replace(found, message=f"{found.message}: {self._no_such_model()}")
+
+    def _no_such_model(self) -> str:
+        near = difflib.get_close_matches(self._endpoint.model, self._names, n=1)
+        others = f"did you mean {near[0]!r}? " if near else ""
+        said = f"the server has no model {self._endpoint.model!r}; {others}available: "
+        return failures.clean(said + ", ".join(self._names), self._endpoint.api_key)
+
+    async def _listed(self) -> tuple[str, ...] | Failure:
+        """The names that the server lists; none if it does not list them, or not to this key.
+
+        What is refused there says nothing of the routes that are asked for answers.
+        """
+        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure):
+            return reply
+        names = replies.model_names(reply.body) if reply.status == 200 else ()
+        self._names = () if isinstance(names, Failure) else names
+        return self._names
 
     async def _served(self) -> tuple[str, ...] | Failure:
         """The names that the server lists; a failure if the model is not among them.
 
         A server that lists none answers to every name, as the fake one does.
         """
-        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
-        names = self._read(reply, replies.model_names)
+        names = await self._listed()
         if isinstance(names, Failure) or not names or self._endpoint.model in names:
             return names
-        said = f"the server has no model {self._endpoint.model!r}; available: {', '.join(names)}"
-        return Failure("not_found", failures.clean(said), permanent=True)
+        return Failure("not_found", self._no_such_model(), permanent=True)
 
     async def _version(self) -> tuple[str, str] | Failure:
         """Version and fingerprint that the server states."""

@@ -23,7 +23,7 @@ _TLS_CONNECT_TIMEOUT_S: Final = 20.0
 KEEPALIVE_S: Final = 3.0
 """Below uvicorn's 5 s, so that a connection is not reused in the moment the server closes it."""
 
-KEPT_HEADERS: Final = (*failures.WAITING_HEADERS, "date", "x-request-id")
+KEPT_HEADERS: Final = (*failures.READ_HEADERS, "x-request-id")
 CONTROL_CONNECTIONS: Final = 2
 
 

@@ -24,6 +24,7 @@ from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
 from orchestrator.settings import Settings
+from orchestrator.wire import rulings
 from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
@@ -65,6 +66,11 @@ class Config(Settings):
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to every request."
+    )
+    system_role: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="False for a model whose template refuses the role system: a system prompt is "
+        "then put before the user's first message.",
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -183,6 +189,7 @@ class OpenaiKind(BackendKind[Config]):
             top_k_off=config.top_k_off,
             omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
             extra=config.extra_body,
+            system_role=config.system_role,
         )
         endpoint = without_version(endpoint)
         return Openai(
@@ -210,6 +217,7 @@ _ADVICE: Final = (
         re.compile(r"unrecognized request argument supplied: (?:top_k|min_p)", re.IGNORECASE),
         "name the field under `omit` in its settings, or leave it at its default",
     ),
+    (rulings.SYSTEM_REFUSED, "say `system_role: false` in its settings"),
 )
 _WITHOUT: Final = (
     "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "
@@ -219,14 +227,18 @@ _WITHOUT: Final = (
 
 def _advised(failure: Failure) -> Failure:
     """The same failure with what its reader can do about it."""
-    if not failure.permanent:
+    if failure.retriable or failure.message == NO_LOGPROBS:
         return failure
-    advice = next((words for said, words in _ADVICE if said.search(failure.message)), "")
-    if not advice and failure.cause == "no_logprobs" and failure.message != NO_LOGPROBS:
+    said = failure.message
+    advice = next((words for pattern, words in _ADVICE if pattern.search(said)), "")
+    if not advice and failure.cause == "no_logprobs":
         advice = _WITHOUT
-    if not advice:
-        return failure
-    return msgspec.structs.replace(failure, message=f"{failure.message} ({advice})")
+    elif not advice and rulings.CAP.search(said):
+        most = rulings.most_in(said)
+        advice = f"say `top_logprobs: {'N' if most is None else most}` in its settings"
+    elif not advice and failure.cause == "unsupported" and (field := rulings.field_in(said)):
+        advice = f"say `omit: [{field}]` in its settings"
+    return msgspec.structs.replace(failure, message=f"{said} ({advice})") if advice else failure
 
 
 def _transport(endpoint: Endpoint, config: Config) -> Transport:

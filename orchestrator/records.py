@@ -316,17 +316,25 @@ UNREACHED: Final = frozenset(("refused", "unreachable"))
 has gone."""
 
 
+REQUEST, ACCOUNT, SERVER, UNCLEAR = "request", "account", "server", "unclear"
+"""Whose state a failure tells of; see `Failure.scope`."""
+
+
 class Failure(msgspec.Struct, frozen=True):
     """The reason for the absence of an outcome.
 
     Attributes:
         cause: One word for grouping: "refused", "unreachable", "timeout", "connection",
-            "rate_limited", "server_error", "dead_server", "too_long", "bad_request", "not_found",
-            "unparseable", "unsupported", "no_logprobs", "budget", "method".
+            "rate_limited", "server_error", "dead_server", "too_long", "moderation", "bad_request",
+            "unauthorised", "no_credit", "not_found", "redirected", "unparseable", "unsupported",
+            "no_logprobs", "budget", "method".
         message: What the server or the transport said, shortened, without secrets.
         permanent: Whether the same request would meet it again; only such are stored as outcomes.
         status: HTTP status, 0 where there was none.
         retry_after_s: What the server asked us to wait, where it did.
+        scope: Whose state it is: `REQUEST` of this request, or of the moment in which it was sent;
+            `ACCOUNT` or `SERVER` of what all requests of the model share, so that each would meet
+            it until somebody acts; `UNCLEAR` either, which shows by whether others are answered.
     """
 
     cause: str
@@ -334,6 +342,12 @@ class Failure(msgspec.Struct, frozen=True):
     permanent: bool = False
     status: int = 0
     retry_after_s: float | None = None
+    scope: str = REQUEST
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may be answered if it is sent again in this call."""
+        return not self.permanent and self.scope == REQUEST
 
 
 class Unit(msgspec.Struct, frozen=True):

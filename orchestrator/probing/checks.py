@@ -4,7 +4,6 @@ Each function answers one question of docs/servers.md and takes only what it nee
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -16,6 +15,7 @@ from orchestrator.probing.likeness import limit
 from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
 from orchestrator.probing.replies import Chat, HttpReply, Position, chat
 from orchestrator.records import Failure, Generation, Scored
+from orchestrator.wire.rulings import most_in
 
 ASKED_FOR_CAP: Final = 10_000
 """Alternatives asked for to learn how many there may be."""
@@ -29,12 +29,6 @@ WRONG: Final = 0.5
 _ENOUGH: Final = 20
 _CERTAIN: Final = -0.5
 _SHIFTED: Final = 10.0
-_CAP_WORDS: Final = re.compile(
-    r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
-    r"not exceed|smaller than)\D{0,20}([0-9]{1,9})(?![0-9])",
-    re.IGNORECASE,
-)
-
 _Array = NDArray[np.float64]
 
 
@@ -83,10 +77,9 @@ def cap(reply: HttpReply) -> Finding:
         listed = len(found.positions[0].top)
         said = f"up to {listed:,} alternatives of a token are listed (all there are, or its cap)"
         return Finding("cap", str(listed), GOOD, said)
-    match = _CAP_WORDS.search(reply.words) if reply.status in {400, 413, 422} else None
-    if match is None:
+    most = most_in(reply.words) if reply.status in {400, 413, 422} else None
+    if most is None:
         return unknown("cap", f"{ASKED_FOR_CAP:,} alternatives: {reply.status} {reply.words}")
-    most = int(match[1])
     state = GOOD if most >= _ENOUGH else WARNING
     said = f"at most {most} alternatives of a token"
     return Finding("cap", str(most), state, said, "vLLM: --max-logprobs; TGI: --max-top-n-tokens")

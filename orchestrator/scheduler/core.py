@@ -3,7 +3,9 @@
 One queue a model, in the order of `orchestrator.scheduler.ready`: the oldest units are finished
 first, and requests that share their prompts' beginning stay together.
 A model whose server can't be reached is down: nothing is sent but one trial at a time, and after
-`dead_after_s` it is dead: all its requests fail. No other model notices either.
+`dead_after_s` it is dead: all its requests fail. A refusal that others may meet too puts a model in
+doubt: what is in flight and then a few trials, one at a time, show whether it answers anything; if
+not, it is dead too. No other model notices any of this.
 """
 
 import heapq
@@ -13,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.records import UNREACHED, Failure, Outcome
+from orchestrator.records import REQUEST, UNCLEAR, UNREACHED, Failure, Outcome
 from orchestrator.scheduler.ready import Ready
 from orchestrator.scheduler.retry import RetryPolicy
 
@@ -21,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 # Characters of a server's words that a warning repeats.
 _SAID = 200
-_UNAUTHORISED = frozenset({401, 403})
+# Refused one after the other with nothing answered, they end a model that is in doubt.
+_TRIALS = 4
 _OVERLOADED = frozenset({429, 503})
 
 
@@ -57,7 +60,11 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 class ModelState(msgspec.Struct):
-    """Queue and counters of one model."""
+    """Queue and counters of one model.
+
+    `n_trials` counts the requests that were sent since it is in doubt whether the model answers at
+    all; None while it is in none.
+    """
 
     limits: Limits
     ready: Ready = msgspec.field(default_factory=Ready)
@@ -66,6 +73,7 @@ class ModelState(msgspec.Struct):
     down_since: float | None = None
     next_trial: float = 0.0
     trial_wait_s: float = 0.0
+    n_trials: int | None = None
     dead: Failure | None = None
     is_held: bool = False
     n_done: int = 0
@@ -119,6 +127,10 @@ class Core:
             return None
         if state.down_since is not None and (state.in_flight or now < state.next_trial):
             return None
+        if state.n_trials is not None:
+            if state.in_flight:
+                return None
+            state.n_trials += 1
         state.in_flight += 1
         request = state.ready.pop(now)
         request.attempts += 1
@@ -128,6 +140,8 @@ class Core:
         """Undo `take`: the request was not sent."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
+        if state.n_trials:
+            state.n_trials -= 1
         request.attempts -= 1
         state.ready.push(request, now)
 
@@ -138,15 +152,14 @@ class Core:
         state = self.models[request.ask.model]
         state.in_flight -= 1
         if not isinstance(outcome, Failure):
-            state.down_since = None
+            state.down_since = state.n_trials = None
             state.n_done += 1
             return [Settled(request, outcome)]
         if state.dead is not None:
             return [self._settle_dead(state, request)]
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
             state.n_overloads += 1
-        if outcome.status in _UNAUTHORISED:
-            # The key is wrong, not the request; with the right one it would be answered.
+        if self._is_refused(state, outcome):
             return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
         # A connection that broke counts as the request's own attempt once the server is known to
         # answer: a request that kills its connection each time must end.
@@ -159,6 +172,14 @@ class Core:
             state.n_failed += 1
             return [Settled(request, outcome), *self._overspent(request.ask.model, outcome)]
         return [self._delay(state, request, outcome, now + wait)]
+
+    def _is_refused(self, state: ModelState, failure: Failure) -> bool:
+        """Return whether a failure shows that a model answers nobody."""
+        if failure.scope != UNCLEAR:
+            return failure.scope != REQUEST
+        if state.n_trials is None:
+            state.n_trials = 0
+        return state.n_trials >= _TRIALS
 
     def _overspent(self, model: str, last: Failure) -> list[Settled | Retried]:
         """Return the effects of one more failure: none, or the end of the model."""
@@ -182,7 +203,7 @@ class Core:
         state.in_flight -= 1
         if state.dead is not None:
             return [self._settle_dead(state, request)]
-        if failure.permanent:
+        if not failure.retriable:
             return [*self.kill(request.ask.model, failure), self._settle_dead(state, request)]
         return self._unreachable(state, request, failure, now)
 
@@ -216,7 +237,8 @@ class Core:
         state = self.models[model]
         said = why.message[:_SAID]
         _log.warning("stopped using %s in this call: %s", model, said, extra={"model": model})
-        state.dead = Failure("dead_server", f"{model} cannot be used: {why.message}")
+        cause = "dead_server" if why.scope == REQUEST else why.cause
+        state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
@@ -272,7 +294,7 @@ class Core:
         """Requests of a model that could be sent now, if there were room."""
         state = self.models[model]
         is_stopped = self.paused or self.is_full or state.is_held
-        is_closed = is_stopped or state.down_since is not None
+        is_closed = is_stopped or state.down_since is not None or state.n_trials is not None
         return 0 if is_closed else len(state.ready)
 
     def busy(self, model: str) -> bool:

@@ -33,7 +33,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             attempts: Made so far.
             max_attempts: The model's own bound; the policy's where None.
         """
-        if failure.permanent:
+        if not failure.retriable:
             return None
         state = RetryCallState(_RETRYING, None, (), {})
         state.attempt_number = attempts

@@ -206,7 +206,7 @@ def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
                 outcome.n_cached_tokens,
             )
             return rewards, _floats(outcome.values, 2)
-        case Failure(cause, message, permanent, status, retry_after_s):
+        case Failure(cause, message, permanent, status, retry_after_s, _):
             return _Failure(_bytes(cause), _bytes(message), permanent, status, retry_after_s), b""
         case _:
             assert_never(outcome)

@@ -7,26 +7,25 @@ shortened, and never repeats the key it was sent.
 """
 
 import json
-import math
 import re
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
+
 from orchestrator.records import Failure
+from orchestrator.wire._waits import WAITING_HEADERS, retry_after
+from orchestrator.wire.rulings import ruling
+
+__all__ = [
+    "LONG_SECRET", "MESSAGE_LENGTH", "READ_HEADERS", "classify", "clean", "in_reply", "message_in",
+    "redact", "retry_after", "spellings",
+]  # fmt: skip
 
 MESSAGE_LENGTH: Final = 500
-MAX_RETRY_AFTER_S: Final = 24 * 3600.0
-WAITING_HEADERS: Final = (
-    "retry-after",
-    "retry-after-ms",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-reset-tokens",
-)
-"""Headers that say how long to wait, in lower case; those without "after" are OpenAI's."""
+READ_HEADERS: Final = (*WAITING_HEADERS, "date", "location")
+"""Headers that `classify` reads, in lower case."""
 
 _INSPECTED: Final = 16_384
 # Of a longer body the words are looked for in its beginning only, unparsed.
@@ -36,82 +35,79 @@ LONG_SECRET: Final = 12
 """Characters from which on a key in a model's text is taken for the key; EMPTY may be a word."""
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
-_TOO_LONG: Final = re.compile(
-    r"maximum context length|context[ _](?:length|window|size)|max_model_len|prompt is too long|"
-    r"input (?:is|are) too long|longer than the model|exceeds? the (?:limit|available context)|"
-    r"must have less than \d+ tokens|max_new_tokens` must be|string too long|too many tokens",
-    re.IGNORECASE,
-)
-_NO_LOGPROBS: Final = re.compile(
-    r"log_?prob\w*.{0,60}(?:not (?:supported|allowed|available)|unsupported|not permitted)|"
-    r"(?:not support|unsupported).{0,60}log_?prob",
-    re.IGNORECASE | re.DOTALL,
-)
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
-
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
-_SECONDS: Final[Mapping[str, float]] = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
-
-_PERMANENT: Final[Mapping[int, str]] = {
-    400: "bad_request",
-    401: "bad_request",
-    403: "bad_request",
-    404: "not_found",
-    405: "unsupported",
-    413: "too_long",
-    422: "bad_request",
-    501: "unsupported",
-}
-_OF_THE_MOMENT: Final[Mapping[int, str]] = {
-    408: "timeout",
-    409: "server_error",
-    # TGI says so when a shard failed.
-    424: "server_error",
-    425: "server_error",
-    429: "rate_limited",
-    529: "rate_limited",
-}
+# Levels of an error body whose words are read.
+_DEEPEST: Final = 6
+_MOST_PARTS: Final = 20
+_TELLING: Final = frozenset({
+    "code", "detail", "details", "error", "error_type", "estimated_time", "innererror", "loc",
+    "message", "metadata", "msg", "object", "param", "reason", "reasons", "retryDelay",
+    "retry_after", "retry_after_seconds", "status", "type",
+})  # fmt: skip
 
 
 def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str = "") -> Failure:
     """Return the failure for a reply with an error status; `headers` in lower case."""
-    said = clean(message_in(body), secret)
-    message = f"HTTP {status}: {said}" if said else f"HTTP {status}"
-    retry_after_s = retry_after(headers)
-    if status in _OF_THE_MOMENT:
-        return Failure(_OF_THE_MOMENT[status], message, status=status, retry_after_s=retry_after_s)
-    if status >= 500 and status not in _PERMANENT:
-        cause = "dead_server" if _DEAD.search(said) else "server_error"
-        return Failure(cause, message, status=status, retry_after_s=retry_after_s)
-    return Failure(_permanent_cause(status, said), message, permanent=True, status=status)
+    parsed = _parsed(body)
+    said = clean(message_in(body) if parsed is None else _message(parsed), secret)
+    location = clean(headers.get("location", ""), secret) if 300 <= status < 400 else ""
+    if location:
+        said = f"the address redirects to {location}; correct base_url"
+    return _failure(status, parsed, said, f"HTTP {status}", headers)
 
 
-def in_reply(parsed: Mapping[str, object], secret: str = "") -> Failure:
+def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
     """Return the failure for an error inside a reply with status 200."""
     error = parsed.get("error")
     code = error.get("code") if isinstance(error, dict) else parsed.get("code")
+    is_status = isinstance(code, int | str) and str(code).isdecimal() and len(str(code)) == 3
     said = clean(_message(parsed), secret)
-    message = f"the reply is an error: {said}" if said else "the reply is an error"
-    if isinstance(code, int) and not isinstance(code, bool) and code in _PERMANENT:
-        return Failure(_permanent_cause(code, said), message, permanent=True, status=200)
-    if isinstance(code, int) and code in _OF_THE_MOMENT:
-        return Failure(_OF_THE_MOMENT[code], message, status=200)
-    if _TOO_LONG.search(said):
-        return Failure("too_long", message, permanent=True, status=200)
-    cause = "dead_server" if _DEAD.search(said) else "server_error"
-    return Failure(cause, message, status=200)
+    # Where no status is said, a server's own error is the usual one.
+    found = _failure(int(code) if is_status else 500, parsed, said, "the reply is an error", {})
+    return msgspec.structs.replace(found, status=200)
+
+
+def _failure(
+    status: int, parsed: object, said: str, what: str, headers: Mapping[str, str]
+) -> Failure:
+    words = said if parsed is None else " ".join((said, *_all_words(parsed)))[:_INSPECTED]
+    wait_s = retry_after(headers, words)
+    found = ruling(status, words, may_wait=wait_s is not None)
+    cause = found.cause
+    if cause == "server_error" and _DEAD.search(said):
+        cause = "dead_server"
+    message = f"{what}: {said}" if said else what
+    if found.advice:
+        message = f"{message} ({found.advice})"
+    return Failure(
+        cause,
+        message,
+        permanent=found.permanent,
+        status=status,
+        retry_after_s=None if found.permanent else wait_s,
+        scope=found.scope,
+    )
 
 
 def message_in(body: bytes) -> str:
     """The words of an error body, whatever its shape; not cleaned."""
+    parsed = _parsed(body)
+    if parsed is not None:
+        return _message(parsed)
+    return body[: _INSPECTED if len(body) > _MOST_PARSED else None].decode("utf-8", "replace")
+
+
+def _parsed(body: bytes) -> Mapping[str, Any] | None:
+    """The error body where it is a JSON object, or a list of one; else None."""
     if len(body) > _MOST_PARSED:
-        return body[:_INSPECTED].decode("utf-8", "replace")
-    text = body.decode("utf-8", "replace")
+        return None
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError, MemoryError):
-        return text
-    return _message(parsed) if isinstance(parsed, dict) else text
+        return None
+    # Google's endpoint sends a list.
+    first = parsed[0] if isinstance(parsed, list) and parsed else parsed
+    return first if isinstance(first, dict) else None
 
 
 def clean(text: str, secret: str = "") -> str:
@@ -137,61 +133,6 @@ def spellings(secret: str) -> set[str]:
     return {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait from a reply's headers; None where they say nothing.
-
-    Retry-After may be a date; it is compared with the reply's own Date header, so a wrong clock
-    here does no harm. Without it, what OpenAI says of the limit that is used up counts.
-    """
-    stated = _stated(headers)
-    if stated is None or not math.isfinite(stated):
-        return None
-    return min(max(stated, 0.0), MAX_RETRY_AFTER_S)
-
-
-def _stated(headers: Mapping[str, str]) -> float | None:
-    if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
-        return milliseconds / 1000
-    if value := headers.get("retry-after", "").strip():
-        seconds = _number(value)
-        if seconds is not None:
-            return seconds
-        try:
-            then, now = map(parsedate_to_datetime, (value, headers.get("date", "")))
-            return (then - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return math.nan
-    waits = [
-        _duration(headers.get(f"x-ratelimit-reset-{what}", ""))
-        for what in ("requests", "tokens")
-        if _number(headers.get(f"x-ratelimit-remaining-{what}", "")) == 0
-    ]
-    return max((wait for wait in waits if wait is not None), default=None)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _duration(text: str) -> float | None:
-    """Seconds of a duration as Go writes it, such as 6m0s or 20ms."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        return None
-    return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
-
-
-def _permanent_cause(status: int, said: str) -> str:
-    if _TOO_LONG.search(said):
-        return "too_long"
-    if _NO_LOGPROBS.search(said):
-        return "no_logprobs"
-    return _PERMANENT.get(status, "bad_request")
-
-
 def _message(parsed: Mapping[str, object]) -> str:
     error = parsed.get("error")
     if isinstance(error, dict):
@@ -203,6 +144,8 @@ def _words(value: object) -> str:
     match value:
         case str():
             return value
+        case {"detail": detail}:
+            return _words(detail)
         case [dict() as first, *_] if isinstance(first.get("msg"), str):
             where = first.get("loc")
             steps = ".".join(map(_shown, where)) if isinstance(where, list) else ""
@@ -217,3 +160,20 @@ def _shown(value: object) -> str:
     # Nested too deep, or an integer of thousands of digits.
     except (RecursionError, ValueError, MemoryError):
         return ""
+
+
+def _all_words(value: object, depth: int = 0) -> Iterator[str]:
+    """What an error body says of the error in any of its fields: types and codes too.
+
+    Others may repeat the prompt, whose words say nothing of why it was refused.
+    """
+    if isinstance(value, dict) and depth < _DEEPEST:
+        for name, part in value.items():
+            if name in _TELLING:
+                yield from ([name] if isinstance(part, str | int) else [])
+                yield from _all_words(part, depth + 1)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for part in value[:_MOST_PARTS]:
+            yield from _all_words(part, depth + 1)
+    elif isinstance(value, str | int | float):
+        yield _shown(value)[:MESSAGE_LENGTH]

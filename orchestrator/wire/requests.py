@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.records import Messages
+from orchestrator.records import Message, Messages
 
 encode: Final = msgspec.json.Encoder().encode
 """Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text."""
@@ -37,6 +37,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         extra: Fields added to every generation.
         plain: Whether the message is sent to the model as it is, without the chat template; for
             servers with our own routes, which know the field `template`.
+        system_role: Whether the server takes the role system; else a system prompt is put before
+            the user's first message.
     """
 
     max_tokens_field: str = "max_tokens"
@@ -47,6 +49,15 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     omit: tuple[str, ...] = ()
     extra: Mapping[str, Any] = {}
     plain: bool = False
+    system_role: bool = True
+
+    def turns(self, messages: Messages) -> list[dict[str, str]]:
+        """Return messages in the roles that the server takes."""
+        if self.system_role or messages[0].role != "system":
+            return messages_of(messages)
+        system, *others = messages
+        first = f"{system.content}\n\n{others[0].content}" if others else system.content
+        return messages_of((Message("user", first), *others[1:]))
 
     def listed(self, wanted: int) -> int:
         """Return the number of alternatives to request so that the `wanted` best are among them.
@@ -66,7 +77,7 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
     sampling = ask.sampling
     body: dict[str, Any] = {
         "model": model,
-        "messages": messages_of(ask.messages),
+        "messages": dialect.turns(ask.messages),
         dialect.max_tokens_field: sampling.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -121,7 +132,7 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    messages = messages_of(ask.messages)
+    messages = dialect.turns(ask.messages)
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,

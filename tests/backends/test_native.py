@@ -206,7 +206,8 @@ async def test_a_model_that_the_server_does_not_have_is_not_healthy(connect):
     assert "available: fake:0.7" in stated.message
     outcome = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Failure)
-    assert (outcome.cause, outcome.permanent) == ("not_found", True)
+    assert (outcome.cause, outcome.permanent) == ("not_found", False)
+    assert "did you mean" in outcome.message or "available: fake:0.7" in outcome.message
 
 
 async def test_load_is_read_from_the_metrics(connect):

@@ -10,10 +10,12 @@ from backends import openai
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._openai_transport import OpenaiTransport
+from backends._transport import Reply
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.records import (
+    ACCOUNT,
     Choice,
     Failure,
     Generation,
@@ -22,6 +24,7 @@ from orchestrator.records import (
     Sampling,
     labels,
 )
+from orchestrator.wire.requests import Dialect
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -133,15 +136,53 @@ async def test_faults_are_failures(connect, fault):
     assert server.stats()["total"] == 1
 
 
-async def test_a_wrong_key_is_told_by_the_health_check():
+async def test_a_wrong_key_is_told_by_what_is_asked():
     async with serving(None, key="sk-right") as (url, _):
         backend = openai.OpenaiKind(openai.Config()).connect(
             Endpoint(base_url=url, model="m", api_key="sk-wrong")
         )
         stated = await backend.provenance()
+        outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
         await backend.close()
-    assert isinstance(stated, Failure)
-    assert stated.status == 401
+    assert isinstance(stated, Provenance)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent, outcome.scope) == ("unauthorised", False, ACCOUNT)
+
+
+class Listing:
+    """A server that answers its list of models in one way, and has no other route."""
+
+    def __init__(self, status: int, body: bytes = b"") -> None:
+        self._reply = Reply(status, {}, body)
+
+    async def get(self, path, timeout_s):
+        return self._reply
+
+    async def post(self, path, body, timeout_s, read):
+        said = b'{"error": {"message": "The model `novise` does not exist"}}'
+        return read(Reply(404, {}, said))
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("status", [206, 308, 401, 403, 404, 429, 500, 503])
+async def test_a_list_of_models_that_is_refused_says_nothing_of_answers(status):
+    endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m")
+    backend = openai.Openai(endpoint, Listing(status), Dialect())
+    assert isinstance(await backend.provenance(), Provenance)
+
+
+async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():
+    endpoint = Endpoint(base_url="http://127.0.0.1:1", model="novise")
+    listing = Listing(200, b'{"data": [{"id": "novice"}, {"id": "expert"}]}')
+    backend = openai.Openai(endpoint, listing, Dialect())
+    # Some endpoints answer to names that they don't list.
+    assert isinstance(await backend.provenance(), Provenance)
+    outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("not_found", False)
+    assert "did you mean 'novice'?" in outcome.message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from backends import openai
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Provenance
-from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
+from orchestrator.records import UNCLEAR, Choice, Failure, Generation, Message, Sampling, labels
 from tests.backends.dialects import connecting
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
@@ -40,8 +40,33 @@ async def test_a_field_that_the_endpoint_refuses_is_named_with_the_remedy(connec
     backend = await connect()
     refused = await backend.generate(GenerateAsk("x", MESSAGES, Sampling(top_k=5)), 1)
     assert isinstance(refused, Failure)
-    assert (refused.permanent, "top_k" in refused.message) == (True, True)
+    assert (refused.scope, "top_k" in refused.message) == (UNCLEAR, True)
     assert "`omit`" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "advice"),
+    [
+        (422, "body.seed: Extra inputs are not permitted", "`omit: [seed]`"),
+        (400, "property 'seed' is unsupported", "`omit: [seed]`"),
+        (400, "System role not supported", "`system_role: false`"),
+        (403, "You are not allowed to request logprobs from this model.", "`logprobs: false`"),
+        (
+            400,
+            "Invalid value for 'top_logprobs': must be less than or equal to 5.",
+            "`top_logprobs: 5`",
+        ),
+        (402, "Insufficient Balance", "run the same command"),
+    ],
+)
+async def test_what_an_endpoint_refuses_comes_with_the_setting_that_helps(
+    connect, status, words, advice
+):
+    backend = await connect(rules=[{"fault": "status", "status": status, "message": words}])
+    refused = await backend.generate(PLAIN, 1)
+    assert isinstance(refused, Failure)
+    assert not refused.permanent
+    assert advice in refused.message
 
 
 async def test_a_reasoning_model_that_is_asked_as_others_are_names_the_setting(connect):

@@ -176,7 +176,7 @@ class OneReply:
         (503, {"error": "overloaded", "error_type": "overloaded"}, "server_error"),
         (422, {"detail": [{"loc": ["body"], "msg": "Field required"}]}, "bad_request"),
         (500, {"error": {"message": "EngineCore encountered an issue"}}, "dead_server"),
-        (403, {"error": {"type": "PermissionDeniedError"}}, "bad_request"),
+        (403, {"error": {"type": "PermissionDeniedError"}}, "unauthorised"),
     ],
 )
 @pytest.mark.parametrize("kind", ["generate", "score", "choose"])

@@ -4,10 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ask import GenerateAsk, Request
-from orchestrator.records import Failure, Message
+from orchestrator.records import ACCOUNT, UNCLEAR, Failure, Message
 from orchestrator.scheduler.core import Core, Limits, Retried, Settled
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BAD, BUSY, REFUSED, SAMPLING, generation
+
+UNSURE = Failure("unauthorised", "HTTP 403", status=403, scope=UNCLEAR)
 
 
 def request(model="m", position=0):
@@ -113,10 +115,56 @@ def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
     c = core()
     for position in range(3):
         c.submit(request(position=position), 0.0)
-    wrong = Failure("unauthorized", "wrong key", permanent=True, status=401)
+    wrong = Failure("unauthorised", "wrong key", status=401, scope=ACCOUNT)
     ends = c.done(c.take("m", 0.0), wrong, 0.0)
     assert len(ends) == 3
     assert not any(end.outcome.permanent for end in ends)
+    assert {end.outcome.cause for end in ends} == {"unauthorised"}
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 64])
+def test_refusals_that_may_be_the_accounts_end_a_model_after_a_few_trials(in_flight):
+    c = core(max_in_flight=in_flight)
+    for position in range(200):
+        c.submit(request(position=position), 0.0)
+    n_sent, sent = 0, []
+    while c.models["m"].dead is None:
+        while (taken := c.take("m", 0.0)) is not None:
+            sent.append(taken)
+        n_sent += len(sent)
+        for one in sent:
+            c.done(one, UNSURE, 0.0)
+        sent = []
+    assert n_sent <= in_flight + 5
+    assert c.submit(request(position=999), 0.0).outcome.cause == "unauthorised"
+
+
+@given(
+    refused=st.sets(st.integers(0, 59), max_size=30),
+    in_flight=st.integers(1, 8),
+    rng=st.randoms(use_true_random=False),
+)
+def test_items_that_are_refused_among_others_that_are_answered_cost_nobody_else(
+    refused, in_flight, rng
+):
+    # Never five of one row: that is where a model is given up.
+    refused = {at for at in refused if at % 4}
+    c = core(max_in_flight=in_flight)
+    for position in range(60):
+        c.submit(request(position=position), 0.0)
+    flying, ends, n_sent = [], [], 0
+    while c.busy("m"):
+        while (taken := c.take("m", 0.0)) is not None:
+            flying.append(taken)
+            n_sent += 1
+        one = flying.pop(rng.randrange(len(flying)))
+        answer = UNSURE if one.position in refused else generation("x")
+        ends += c.done(one, answer, 0.0)
+    assert n_sent == 60
+    assert c.models["m"].dead is None
+    failed = {end.request.position for end in ends if isinstance(end.outcome, Failure)}
+    assert failed == refused
+    assert not any(end.outcome.permanent for end in ends if isinstance(end.outcome, Failure))
 
 
 def test_refusals_are_no_attempts_of_the_request():

@@ -109,3 +109,17 @@ def test_a_lone_surrogate_is_no_text():
     ask = GenerateAsk("x", (Message("user", "\ud800"),), Sampling())
     with pytest.raises(UnicodeEncodeError):
         requests.chat("m", ask, 1, NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("messages", "sent"),
+    [
+        ([("system", "Be kind."), ("user", "Hello")], [("user", "Be kind.\n\nHello")]),
+        ([("system", "Be kind.")], [("user", "Be kind.")]),
+        ([("user", "Hello"), ("assistant", "Hi")], [("user", "Hello"), ("assistant", "Hi")]),
+    ],
+)
+def test_a_server_without_the_system_role_is_sent_the_text_in_the_users(messages, sent):
+    dialect = Dialect(system_role=False)
+    turns = dialect.turns(tuple(Message(*one) for one in messages))
+    assert [(turn["role"], turn["content"]) for turn in turns] == sent

@@ -169,7 +169,7 @@ class Fleet:
         if isinstance(found, Failure):
             n = self._often.count(model)
             if n:
-                what = "used" if found.permanent else "reached"
+                what = "reached" if found.retriable else "used"
                 _log.warning(
                     "%s cannot be %s: %s",
                     model,
@@ -311,7 +311,7 @@ class Fleet:
         while True:
             found = await self._one(spec, number)
             is_over = asyncio.get_running_loop().time() >= end
-            if not isinstance(found, Failure) or found.permanent or is_over:
+            if not isinstance(found, Failure) or not found.retriable or is_over:
                 return found
             await asyncio.sleep(_LOOK_S)
 

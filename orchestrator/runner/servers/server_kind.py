@@ -116,8 +116,10 @@ async def _asked(endpoint: Endpoint) -> str | Failure:
     listing = replies[_MODELS]
     if not any(statuses):
         return Failure("connection", listing.words)
-    is_down = listing.status >= 500 and listing.status != _NOT_IMPLEMENTED
-    if 200 not in statuses and (is_down or listing.status == 429):
+    # One route that is refused, or fails, says nothing where others are answered in whatever way.
+    if all(
+        status in {0, 429} or (status >= 500 and status != _NOT_IMPLEMENTED) for status in statuses
+    ):
         return Failure("server_error", f"{listing.status} {listing.words}", status=listing.status)
     found = identify(replies)
     if found not in plugins.kinds(plugins.BACKENDS):

@@ -111,7 +111,8 @@ class Session:
         self._pumping = False
         self._pump_is_due = False
         self._turning = False
-        # Passing failures of this call. Where units are played again in another wave, asking anew
+        # Failures of this call that are no outcomes: refusals, which every unit that asks the same
+        # would meet, and where units are played again in another wave all others too: asking anew
         # what has failed would take them to and fro for ever.
         self._failed_now: dict[bytes, Failure] = {}
         self.stopping = ""
@@ -201,7 +202,7 @@ class Session:
         if isinstance(outcome, Failure) and not outcome.permanent:
             self._w.store.put_attempt(request.key, model, outcome)
             self._doubt(model, outcome)
-            if self._waves is not None:
+            if self._waves is not None or not outcome.retriable:
                 self._failed_now[request.key] = outcome
         else:
             self._w.store.put_outcome(

@@ -114,7 +114,7 @@ class Spelling:
                 met.left = [ids]
                 found = await _spelled(backend, ids[:_AT_ONCE].tolist())
                 if isinstance(found, Failure):
-                    met.gives_none = found.permanent
+                    met.gives_none = not found.retriable
                     said = "%s: no texts of tokens: %s"
                     _log.debug(said, self._model_of[server], found.message)
                     return

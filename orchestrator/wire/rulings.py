@@ -1,0 +1,237 @@
+"""Whose state a refusal tells of: one request's, the account's, or the server's.
+
+One table decides, by the status and by the words of the body. Providers use one status for many
+things (403: a key without the right, a flagged prompt, log-probabilities that are not given), so
+words go before the status. Words that no row knows leave the status; and a status that may mean
+either is unclear: the scheduler finds out by whether other requests are answered.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR
+
+
+class Ruling(NamedTuple):
+    """What a refusal is.
+
+    Attributes:
+        cause: One word for grouping.
+        scope: Whose state it is; see `records.Failure`.
+        permanent: Whether the same request would meet it again, whoever acts meanwhile.
+        advice: What its reader can do; empty where the words say it.
+    """
+
+    cause: str
+    scope: str = REQUEST
+    permanent: bool = False
+    advice: str = ""
+
+
+class _Row(NamedTuple):
+    words: re.Pattern[str]
+    ruling: Ruling
+    but: frozenset[int] = frozenset()
+    """Statuses that these words do not change."""
+
+
+_LATER: Final = "then run the same command: it goes on where it was"
+_CREDIT: Final = Ruling("no_credit", ACCOUNT, advice=f"add credit or raise the limit, {_LATER}")
+_KEY: Final = Ruling("unauthorised", ACCOUNT, advice=f"check the key and its rights, {_LATER}")
+_NO_MODEL: Final = Ruling("not_found", UNCLEAR)
+_FLAGGED: Final = Ruling("moderation", permanent=True)
+_TOO_LONG: Final = Ruling("too_long", permanent=True)
+_NO_LOGPROBS: Final = Ruling("no_logprobs", UNCLEAR)
+_SETTING: Final = Ruling("unsupported", UNCLEAR)
+_OVERLOADED: Final = Ruling("rate_limited")
+
+
+def _words(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL)
+
+
+_NOT: Final = r"(?:\bnot\b|n't\b|\bcannot\b|\bno longer\b|\bnever\b)"
+_REFUSED: Final = (
+    rf"(?:{_NOT}|unsupported|unavailable|disabled|forbidden|denied|unrecogni[sz]ed|unknown|"
+    r"unexpected|extra (?:inputs?|fields?)|extra_forbidden)"
+)
+_FIELDS: Final = (
+    r"\b(?P<field{n}>seed|temperature|top_p|top_k|min_p|stop|stream|n|max_tokens|"
+    r"max_completion_tokens|return_token_ids|continue_final_message|add_generation_prompt)\b"
+)
+_OF_A_MINUTE: Final = _words(
+    r"per[ _-](?:second|minute|hour|day|min)\b", r"rate[ _-]?limit", r"\b[RT]P[MDS]\b"
+)
+FIELD_REFUSED: Final = _words(
+    _FIELDS.format(n=1) + rf"[\"'`]?.{{0,40}}{_REFUSED}",
+    rf"{_REFUSED}.{{0,40}}[\"'`:. ]" + _FIELDS.format(n=2),
+)
+"""A field of the request is refused, its name in group `field1` or `field2`."""
+SYSTEM_REFUSED: Final = _words(
+    r"system[_ ](?:role|messages?|prompts?|instructions?)\b.{0,40}" + _REFUSED,
+    _REFUSED + r".{0,40}\b(?:system|developer)[_ ](?:role|messages?|prompts?|instructions?)\b",
+    r"(?:developer|system)[_ ]instructions? (?:is|are) not",
+    r"(?:unexpected|unsupported|invalid|unknown) role:? [\"'`]?(?:system|developer)",
+    r"roles must alternate",
+    r"only [\"'`]?user[\"'`]?.{0,40}assistant[\"'`]?.{0,40}roles?",
+    r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
+)
+"""The model's template takes no system message."""
+CAP: Final = _words(
+    r"log_?probs?\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|between|exceed|\brange\b|"
+    r"smaller than|too (?:large|many|high))",
+    r"(?:at most|\bmax\w*|up to).{0,40}log_?probs?\b",
+)
+"""More alternatives were asked for than the server lists."""
+_MOST: Final = re.compile(
+    r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
+    r"not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
+    re.IGNORECASE,
+)
+_LISTS_NONE: Final = _words(
+    rf"{_REFUSED}.{{0,60}}log_?prob",
+    rf"log_?prob\w*.{{0,60}}{_REFUSED}",
+)
+_ACCOUNT_CLOSED: Final = _words(
+    r"\b(?:account|organi[sz]ation|project|workspace|subscription|access|user)\b.{0,60}"
+    r"\b(?:deactivated|suspended|terminated|disabled|banned|restricted|not active|inactive|"
+    r"revoked|expired|locked|closed)\b",
+    r"(?:country|region|territory|location).{0,40}not (?:supported|available|allowed)",
+)
+_MODERATED: Final = _words(
+    r"moderat(?:ion|ed|or)",
+    r"\bflagged\b",
+    r"content[ _-]?(?:policy|policies|filter|management|violat|inspection|safety|risk|restriction)",
+    r"guard-?rail",
+    r"(?:safety|responsible[ _]?ai|usage|acceptable use)[ _-](?:system|filter|polic|check|setting)",
+    r"(?:blocked|rejected|refused|filtered).{0,40}(?:safety|content|filter|harm|prohibited)",
+    r"violat\w*.{0,60}(?:polic|guideline|terms)",
+    r"data[ _]?inspection",
+    r"\b(?:inappropriate|harmful|sensitive|prohibited|unsafe)[ _](?:content|information|word|data)",
+    r"违规|敏感|不安全|风险",
+)
+_SPENT: Final = _words(
+    r"insufficient[ _](?:quota|balance|credits?|funds)",
+    r"credit balance",
+    r"\b(?:enough|more|out of|no|exhausted|exceeded|insufficient|remaining).{0,30}\bcredits?\b",
+    r"\bcredits?\b.{0,30}(?:exhausted|exceeded|depleted|used up|ran out|insufficient)",
+    r"\bbilling\b|\bpayment|\btop up\b|\bprepaid\b|\barrears\b|\boverdue\b|recharge",
+    r"quota.{0,40}(?:exceeded|exhausted|used up|reached)|exceeded.{0,40}\bquota",
+    r"\b(?:spend|spending|usage|budget|key|monthly|cost)\b.{0,30}\blimit\b.{0,30}"
+    r"(?:exceed|reach|hit)|(?:exceed|reach|hit)\w*.{0,40}\b(?:spend\w*|usage|budget|key|monthly)"
+    r".{0,12}limit",
+    r"budget.{0,20}exceeded|exceeded.{0,20}budget",
+    r"余额|欠费|充值",
+)
+_WRONG_KEY: Final = _words(
+    r"(?:incorrect|invalid|missing|expired|wrong|revoked|no|malformed).{0,30}"
+    r"(?:api[ _-]?key|credentials?|access token|bearer|auth\w* token|subscription key)",
+    r"(?:api[ _-]?key|credentials?|access token|subscription key)\b.{0,40}"
+    r"(?:not valid|invalid|missing|expired|required|not found|incorrect|revoked|not provided)",
+    r"authentication (?:failed|fails|error|required)|unauthenticated",
+)
+_MISSING_MODEL: Final = _words(
+    r"\bmodel\b.{0,100}(?:does not exist|do not exist|not found|not exist|is not a valid|"
+    r"not available|not loaded|not deployed|decommissioned|deprecated|has been retired|"
+    r"no longer (?:available|supported))",
+    r"(?:unknown|invalid|no such|nonexistent|not a valid) model",
+    r"model_not_found|deploymentnotfound|no endpoints found",
+)
+_SIZE: Final = r"(?=.*(?:token|length|context|character|too long|too large|size))"
+_OVERFLOW: Final = _words(
+    # A part of the request, and that it is over something, in one sentence.
+    rf"\A{_SIZE}.*\b(?:prompts?|inputs?|messages?|requests?|conversation|sequence|text|tokens?|"
+    r"context|content|input_ids)\b[^!?]{0,100}?\b(?:too (?:long|large|many|big)|exceed\w*|"
+    r"(?:longer|larger|bigger) than|greater than (?:the )?(?:context|max|model|limit)|overflow\w*)",
+    r"context[ _-]?(?:length|window|size|limit)",
+    r"max(?:imum)?[ _](?:context|prompt|input|sequence|seq|model)[ _-]?(?:length|len|token)",
+    r"must have less than \d+ tokens|max_new_tokens. must be|string too long|string_above_max",
+    r"too many (?:input |prompt )?tokens|reduce the (?:length|size) of|range of input length",
+    r"token limit|input token count|prompt is too long|input (?:is|are) too long|session_len",
+    r"request_too_large|超长|过长|长度.{0,12}超|超.{0,12}长度|tokens?.{0,12}超",
+)
+
+_NEEDS_A_KEY: Final = frozenset({401, 402, 403, 407})
+_OF_A_REQUEST: Final = frozenset({400, 413, 422})
+_BUSY: Final = frozenset({408, 409, 424, 425, 429, 529})
+_TABLE: Final = (
+    _Row(_ACCOUNT_CLOSED, _KEY, _BUSY | {404}),
+    _Row(_MODERATED, _FLAGGED, _BUSY | {401, 402}),
+    _Row(_SPENT, _CREDIT, _BUSY - {429}),
+    _Row(_LISTS_NONE, _NO_LOGPROBS, _BUSY),
+    _Row(CAP, _SETTING, _BUSY | _NEEDS_A_KEY),
+    _Row(_WRONG_KEY, _KEY, _BUSY),
+    _Row(_MISSING_MODEL, _NO_MODEL, _BUSY | {401, 402}),
+    _Row(_OVERFLOW, _TOO_LONG, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(SYSTEM_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(FIELD_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
+)  # fmt: skip
+"""The first row whose words are found decides; a server's own errors (5xx) have no words here but
+those of a prompt that is too long."""
+
+_BY_STATUS: Final[Mapping[int, Ruling]] = {
+    400: Ruling("bad_request", permanent=True),
+    401: _KEY,
+    402: _CREDIT,
+    403: Ruling("unauthorised", UNCLEAR),
+    404: _NO_MODEL,
+    405: _SETTING,
+    407: _KEY,
+    408: Ruling("timeout"),
+    409: Ruling("server_error"),
+    410: _NO_MODEL,
+    413: _TOO_LONG,
+    422: Ruling("bad_request", permanent=True),
+    # TGI says so when a shard failed.
+    424: Ruling("server_error"),
+    425: Ruling("server_error"),
+    429: _OVERLOADED,
+    501: _SETTING,
+    529: _OVERLOADED,
+}
+_REDIRECTED: Final = Ruling("redirected", SERVER)
+_ODD: Final = Ruling("bad_request", UNCLEAR)
+_BROKEN: Final = Ruling("server_error")
+# llama.cpp and gateways say with status 500 that a prompt is too long.
+_TOO_LARGE_TO_PROCESS: Final = _words(
+    r"(?:prompts?|inputs?|requests?|tokens?)\b.{0,60}(?:too (?:large|long)|exceed\w*|longer than)"
+    r".{0,60}(?:context|process|max\w*|limit|batch)"
+)
+
+
+def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
+    """Return what a reply with an error status is.
+
+    Args:
+        status: HTTP status, or the code inside of an error body.
+        words: All that the body says, its type and code included.
+        may_wait: Whether the reply says after which time to ask again.
+    """
+    if 300 <= status < 400:
+        return _REDIRECTED
+    if status >= 500 and status not in _BY_STATUS:
+        return _TOO_LONG if _TOO_LARGE_TO_PROCESS.search(words) else _BROKEN
+    by_status = _BY_STATUS.get(status, _ODD)
+    if status == 429 and (may_wait or _OF_A_MINUTE.search(words)):
+        return by_status
+    found = next(
+        (row.ruling for row in _TABLE if status not in row.but and row.words.search(words)),
+        by_status,
+    )
+    if found.scope == ACCOUNT and status in _OF_A_REQUEST:
+        # The words may be the prompt's, repeated: that others meet it too has to show.
+        return found._replace(scope=UNCLEAR)
+    return found
+
+
+def most_in(words: str) -> int | None:
+    """The most alternatives that a server lists, in the words with which it refuses more."""
+    match = _MOST.search(words)
+    return None if match is None else int(match[1])
+
+
+def field_in(words: str) -> str:
+    """The field of a request that a server refuses, in its words; empty where none is named."""
+    match = FIELD_REFUSED.search(words)
+    return "" if match is None else match["field1"] or match["field2"]
