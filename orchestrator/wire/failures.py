@@ -35,6 +35,7 @@ LONG_SECRET: Final = 12
 """Characters from which on a key in a model's text is taken for the key; EMPTY may be a word."""
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
 # Levels of an error body whose words are read.
 _DEEPEST: Final = 6
@@ -60,10 +61,10 @@ def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
     """Return the failure for an error inside a reply with status 200."""
     error = parsed.get("error")
     code = error.get("code") if isinstance(error, dict) else parsed.get("code")
-    is_status = isinstance(code, int | str) and str(code).isdecimal() and len(str(code)) == 3
+    stated = _STATUS.fullmatch(_shown(code)) if isinstance(code, int | str) else None
     said = clean(_message(parsed), secret)
     # Where no status is said, a server's own error is the usual one.
-    found = _failure(int(code) if is_status else 500, parsed, said, "the reply is an error", {})
+    found = _failure(int(stated[0]) if stated else 500, parsed, said, "the reply is an error", {})
     return msgspec.structs.replace(found, status=200)
 
 
