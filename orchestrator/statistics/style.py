@@ -145,10 +145,13 @@ class StyleFit:
 def fit_style(pairs: StyledPairs) -> StyleFit | None:
     """Return strengths and effects of greatest likelihood; None where there is none.
 
-    There is none where models are not connected by wins and losses, or where models and style
-    together decide every pair. Features must vary of their own (`StyledPairs.own_shares`).
+    There is none without models, where models are not connected by wins and losses, or where
+    models and style together decide every pair. Features must vary of their own
+    (`StyledPairs.own_shares`).
     """
     n_models = pairs.n_models
+    if not n_models:
+        return None
     scaled = pairs.features / pairs.spreads() if pairs.features.shape[1] else pairs.features
     found = np.zeros(n_models + scaled.shape[1])
     for _ in range(_MAX_STEPS):

@@ -161,3 +161,9 @@ def test_what_was_not_judged_is_refused():
         replace(drawn(), preference=np.full(120, np.nan))
     with pytest.raises(StatisticsError, match="finite"):
         replace(drawn(), features=np.full((120, 1), np.inf))
+
+
+def test_there_is_no_fit_without_models():
+    none = np.zeros(0, np.int64)
+    pairs = StyledPairs(none, none, none, np.zeros(0), np.zeros((0, 1)), 0)
+    assert fit_style(pairs) is None
