@@ -25,7 +25,10 @@ _ALL_STAY: Final = """INSERT OR REPLACE INTO place SELECT ?1, position, unit FRO
     WHERE plan=(SELECT max(id) FROM plan WHERE id<>?1) AND position BETWEEN ?2 AND ?3"""
 _STAY: Final = "INSERT OR REPLACE INTO place (plan, position, unit) VALUES (?,?,?)"
 _PLACE: Final = """INSERT OR REPLACE INTO place
-    SELECT ?, ?, id FROM unit WHERE hash=? ORDER BY status LIMIT 1"""
+    SELECT ?, ?, id FROM unit WHERE hash=? AND status<2 ORDER BY status LIMIT 1"""
+_FORGET: Final = """DELETE FROM place
+    WHERE plan=? AND unit IN (SELECT id FROM unit WHERE status>=2)"""
+_UNPLACED: Final = "DELETE FROM unit WHERE status>=2 AND id NOT IN (SELECT unit FROM place)"
 _N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.status<2"""
 
@@ -38,7 +41,19 @@ def open_plan(connection: sqlite3.Connection, plan_hash: bytes, n_units: int) ->
     connection.execute("UPDATE plan SET current=0 WHERE current")
     connection.execute(_OPEN, (plan_hash, n_units, adopted))
     (number,) = connection.execute("SELECT id FROM plan WHERE hash=?", (plan_hash,)).fetchone()
+    _reopen(connection, number)
     return int(number)
+
+
+def _reopen(connection: sqlite3.Connection, plan_id: int) -> None:
+    """Forget the units that failed for the moment: this call evaluates them again.
+
+    If it ends before it does, they are units that remain, not units with a cause of an earlier
+    call, which may be gone.
+    """
+    if connection.execute(_FORGET, (plan_id,)).rowcount:
+        connection.execute(_UNPLACED)
+        connection.execute("UPDATE plan SET stamp=stamp+1 WHERE id=?", (plan_id,))
 
 
 def has_units(connection: sqlite3.Connection) -> bool:

@@ -2,9 +2,12 @@
 
 import contextlib
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, plans, reading
@@ -73,6 +76,24 @@ def test_returning_to_a_plan_finds_what_the_other_ended(store: Store) -> None:
     assert not store.is_current_plan(A)
     assert store.adopt(first, units(6)) == 3
     assert list(store.done_bitmap(first, 6)) == [1, 1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("is_other", [False, True], ids=["the same plan", "another plan"])
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from([DONE, FAILED, FOR_NOW, FAULT]), min_size=1, max_size=12))
+def test_a_call_knows_no_failure_of_the_moment_of_an_earlier_one(is_other, statuses):
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s.sqlite") as store:
+        n = len(statuses)
+        put_units(store, store.open_plan(A, n), dict(enumerate(statuses)))
+        plan = store.open_plan(B if is_other else A, n)
+        if is_other:
+            store.adopt(plan, units(n))
+        lasting = [position for position, status in enumerate(statuses) if status < FOR_NOW]
+        assert [unit.position for unit in store.iter_rows(plan, "answers")] == lasting
+        assert store.n_ended(plan) == len(lasting)
+        assert list(store.done_bitmap(plan, n)) == [status < FOR_NOW for status in statuses]
+        put_units(store, plan, dict.fromkeys(range(n), DONE))
+        assert [unit.position for unit in store.iter_rows(plan, "answers")] == list(range(n))
 
 
 def test_adoption_that_was_cut_off_is_not_believed(path: Path) -> None:
