@@ -111,7 +111,7 @@ class BertScoreKind(ComparerKind[Config]):
         return {
             "kind": "bertscore",
             "algorithm": "1",
-            **{name: parts[name] for name in ("weights", "config", "tokenizer")},
+            **{name: found for name, found in parts.items() if name != "chat_template"},
             "layer": "last" if (layer := _layer(config)) is None else str(layer),
             "idf": str(config.idf),
             "max_length": "model" if config.max_length is None else str(config.max_length),

@@ -8,6 +8,14 @@ from typing import Any, Final, NamedTuple
 from orchestrator.errors import LaunchError
 
 INDEX: Final = "model.safetensors.index.json"
+# Settings that have other weights loaded: of a file by this name, or of another model, which the
+# folder's weights then only help (speculators, Medusa).
+_ELSEWHERE: Final = (
+    "transformers_weights",
+    "speculators_config",
+    "medusa_num_heads",
+    "base_model_name_or_path",
+)
 _MAX_HEADER: Final = 100 << 20
 _CONFIG: Final = "config.json"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
@@ -37,15 +45,24 @@ def check(folder: Path) -> None:
             f"{folder} holds a LoRA adapter (adapter_config.json): libraries load another model "
             f"in its place; give the adapter by lora_modules or lora_paths"
         )
-    # A file by this name is loaded instead of the model's own.
-    if read_json(folder / _CONFIG).get("transformers_weights") is not None:
-        raise LaunchError(f"{folder / _CONFIG}: transformers_weights is not supported; remove it")
+    stated = read_json(folder / _CONFIG)
+    for key in _ELSEWHERE:
+        if stated.get(key) is not None:
+            raise LaunchError(f"{folder / _CONFIG}: {key} is not supported; remove it")
     settings = folder / _TOKENIZER_CONFIG
     named = read_json(settings) if settings.is_file() else {}
     for key, value in named.items():
-        if key.endswith("_file") and isinstance(value, str) and Path(folder, value).exists():
+        if key.endswith("_file") and isinstance(value, str) and _is_there(folder, value):
             raise LaunchError(f"{settings}: {key} names a file of its own, {value!r}; remove it")
     _weight_map(folder)
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Return True if a file of this name is found in a folder or in the working directory."""
+    try:
+        return bool(name) and (Path(folder, name).exists() or Path(name).exists())
+    except OSError:
+        return False  # too long to name a file
 
 
 def deciding_files(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,18 @@ _CONFIG_FILES: Final = (
     "quantize_config.json",
     "params.json",
 )
+# Files of a model's folder that no loader reads: weights in other formats, documents, metadata.
+_INERT: Final = re.compile(
+    r"\..*|(licen[cs]e|notice|readme|use_policy)(\.(txt|rst))?"
+    r"|.*\.(safetensors|bin|pth?|ckpt|h5|msgpack|onnx|ot|gguf|md|png|jpe?g|gif|svg|pdf|ipynb|log)",
+    re.IGNORECASE,
+)
+# Of files that are read from folders in a model's: further chat templates, modules of a pooling.
+_TEMPLATES: Final = "additional_chat_templates"
+_MODULES: Final = "modules.json"
 _LFS_POINTER: Final = b"version https://git-lfs"
 _NONE: Final = "none"
+_OTHERS: Final = "others"
 
 
 def resolve(weights: str) -> Path:
@@ -158,13 +169,39 @@ def identity(weights: str) -> dict[str, str]:
     folder = resolve(weights)
     if folder.is_file():
         return _gguf_identity(folder)
-    template = folder / "chat_template.jinja"
-    return {
-        "weights": digest(_safetensors.deciding_files(folder)),
-        "config": digest(_existing(folder, _CONFIG_FILES)),
-        "tokenizer": digest(_tokenizer_files(folder)),
-        "chat_template": digest([template]) if template.exists() else _inline_template(folder),
+    parts = deciding_files(folder)
+    found = {part: digest(files, folder) for part, files in parts.items() if part != _OTHERS}
+    if not parts["chat_template"]:
+        found["chat_template"] = _inline_template(folder)
+    # Usual folders hold nothing more.
+    return found | ({_OTHERS: digest(parts[_OTHERS], folder)} if parts[_OTHERS] else {})
+
+
+def deciding_files(folder: Path) -> dict[str, list[Path]]:
+    """Return the files that may decide a model's numbers, by part of its identity.
+
+    Settings can name files by other than the usual names: a configuration or a tokenizer for a
+    version of the library, a vocabulary of the tokenizer's class. So every file of the folder
+    counts that is not known to be read by nobody.
+
+    Raises:
+        LaunchError: See `_safetensors.deciding_files`.
+    """
+    parts = {
+        "weights": _safetensors.deciding_files(folder),
+        "config": _existing(folder, _CONFIG_FILES),
+        "tokenizer": _tokenizer_files(folder),
+        "chat_template": _existing(folder, ("chat_template.jinja",)),
     }
+    known = {folder / _safetensors.INDEX, *chain.from_iterable(parts.values())}
+    return parts | {_OTHERS: [path for path in _readable(folder) if path not in known]}
+
+
+def _readable(folder: Path) -> list[Path]:
+    """The files of a folder that a loader may read, weights apart."""
+    own = [path for path in folder.iterdir() if not _INERT.fullmatch(path.name)]
+    further = "*/*" if (folder / _MODULES).is_file() else f"{_TEMPLATES}/*"
+    return sorted(path for path in (*own, *folder.glob(further)) if path.is_file())
 
 
 def adapters(folders: Mapping[str, str]) -> dict[str, str]:
@@ -183,8 +220,8 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
             )
         if (pickled := place / "new_embeddings.bin").exists():
             raise LaunchError(f"{pickled} would be loaded, and may run code then; remove it")
-        files = {*place.glob("adapter_*"), *_safetensors.weight_files(place)}
-        found[f"adapter.{name}"] = digest(sorted(files))
+        files = {*place.glob("adapter_*"), *_safetensors.weight_files(place), *_readable(place)}
+        found[f"adapter.{name}"] = digest(sorted(files), place)
     return found
 
 
@@ -198,7 +235,7 @@ def tokenizer(weights: str) -> tuple[Path, str]:
     if folder.is_file():
         content = _file_digest(folder)
         return _converted.folder_of(content) / "tokenizer.json", content
-    return folder / "tokenizer.json", digest(_tokenizer_files(folder))
+    return folder / "tokenizer.json", digest(_tokenizer_files(folder), folder)
 
 
 def _bundled_names() -> list[str]:
@@ -245,11 +282,11 @@ def _inline_template(folder: Path) -> str:
     return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else _NONE
 
 
-def digest(files: list[Path]) -> str:
-    """sha256 over names and contents; "none" for no files."""
+def digest(files: list[Path], folder: Path) -> str:
+    """sha256 over names in a folder and contents; "none" for no files."""
     if not files:
         return _NONE
-    lines = [f"{path.name} {_file_digest(path)}" for path in files]
+    lines = [f"{path.relative_to(folder).as_posix()} {_file_digest(path)}" for path in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -260,11 +297,12 @@ def content_digest(files: Sequence[Path]) -> str:
 
 
 def _file_digest(path: Path) -> str:
+    # Of what a link leads to.
     status = path.stat()
-    return _hash_file(path, status.st_size, status.st_mtime_ns)
+    return _hash_file(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @cache
-def _hash_file(path: Path, size: int, mtime_ns: int) -> str:  # noqa: ARG001 (part of the cache key)
+def _hash_file(path: Path, *state: int) -> str:  # noqa: ARG001 (part of the cache key)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

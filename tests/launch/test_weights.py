@@ -128,7 +128,7 @@ def write_index(folder: Path, **files: str) -> None:
 
 def test_an_index_that_says_what_the_files_say_changes_nothing(cut):
     before = _weights.identity(str(cut))["weights"]
-    assert before == _weights.digest(sorted(cut.glob("*.safetensors")))
+    assert before == _weights.digest(sorted(cut.glob("*.safetensors")), cut)
     write_index(cut, c="model-2.safetensors", b="model-1.safetensors", a="model-1.safetensors")
     assert _weights.identity(str(cut))["weights"] == before
 
@@ -179,24 +179,73 @@ def test_pickled_weights_beside_are_in_no_identity_and_alone_are_refused(model):
     [
         ("adapter_config.json", {}, "holds a LoRA adapter"),
         ("config.json", {"transformers_weights": "x.safetensors"}, "transformers_weights"),
+        ("config.json", {"speculators_config": {"verifier": {}}}, "speculators_config"),
+        ("config.json", {"medusa_num_heads": 3}, "medusa_num_heads"),
+        ("config.json", {"base_model_name_or_path": "org/other"}, "base_model_name_or_path"),
         ("tokenizer_config.json", {"tokenizer_file": "../elsewhere.json"}, "tokenizer_file"),
+        ("tokenizer_config.json", {"vocab_file": "here.txt"}, "vocab_file"),
     ],
 )
-def test_a_folder_of_which_something_else_is_loaded_is_refused(model, name, content, said):
+def test_a_folder_of_which_something_else_is_loaded_is_refused(
+    model, name, content, said, monkeypatch
+):
+    monkeypatch.chdir(model.parent)
+    (model.parent / "here.txt").write_text("a")
     (model.parent / "elsewhere.json").write_text("{}")
     (model / name).write_text(json.dumps(content))
     with pytest.raises(LaunchError, match=said):
         _weights.resolve(str(model))
 
 
-def test_files_that_stand_in_for_the_tokenizer_count_only_then(model):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.5.0.0.json",
+        "tokenizer.4.0.json",
+        "additional_chat_templates/judge.jinja",
+        "additional_chat_templates/license.jinja",
+        "vocab.txt",
+        "source.spm",
+        "prophetnet.tokenizer",
+        "modeling_own.py",
+        "anything.json",
+        "model.fp16.safetensors.index.json",
+    ],
+)
+def test_a_file_of_any_name_counts(model, name):
+    found = [_weights.identity(str(model))]
+    (model / name).parent.mkdir(exist_ok=True)
+    for content in ("a", "b"):
+        (model / name).write_text(content)
+        found.append(_weights.identity(str(model)))
+    assert len({json.dumps(one) for one in found}) == 3
+
+
+def test_the_modules_of_a_pooling_count(model):
+    (model / "modules.json").write_text("[]")
     before = _weights.identity(str(model))
-    (model / "vocab.txt").write_text("a")
+    (model / "1_Pooling").mkdir()
+    (model / "1_Pooling" / "config.json").write_text("{}")
+    assert _weights.identity(str(model)) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "LICENSE", "LICENSE.txt", ".gitattributes", "flax_model.msgpack", "model.gguf"],
+)
+def test_a_file_that_no_loader_reads_does_not_count(model, name):
+    before = _weights.identity(str(model))
+    (model / name).write_text("a")
     assert _weights.identity(str(model)) == before
-    (model / "tokenizer.json").unlink()
-    without = _weights.identity(str(model))["tokenizer"]
-    (model / "vocab.txt").write_text("b")
-    assert _weights.identity(str(model))["tokenizer"] != without
+
+
+def test_a_link_counts_by_what_it_leads_to(model):
+    place = model.parent / "elsewhere.json"
+    place.write_text("a")
+    (model / "vocab.json").symlink_to(place)
+    before = _weights.identity(str(model))
+    place.write_text("b")
+    assert _weights.identity(str(model)) != before
 
 
 def make_adapter(folder: Path) -> Path:
