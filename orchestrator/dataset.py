@@ -163,6 +163,11 @@ class Dataset:
         return index if self._order is None else int(self._order[index])
 
     @property
+    def has_named_clusters(self) -> bool:
+        """True if the dataset itself says that some of its items belong together."""
+        return self.clusters is not None and bool(self.clusters.names)
+
+    @property
     def order_digest(self) -> bytes:
         """Hash of the places of all items; empty where they are in the order of the source."""
         return b"" if self._order is None else digest("places of items", self._order.tobytes())
@@ -209,11 +214,10 @@ class Dataset:
         copies = ClusterCodes(codes, b"").of(every)
         if copies is None:
             return self
-        names = digest("copies", copies.codes.tobytes())
-        clusters = ClusterCodes(codes, names)
+        clusters = copies
         if self.clusters is not None:
             joined = connected(self.clusters.codes, codes).astype(np.int32)
-            clusters = ClusterCodes(joined, digest(self.clusters.names, names))
+            clusters = ClusterCodes(joined, self.clusters.names)
         return Dataset(
             self.name,
             self._read,
@@ -367,7 +371,8 @@ class ClusterCodes(NamedTuple):
     Attributes:
         codes: Shape (n,), the cluster of each item, from 0 on in the order in which they come; an
             item without one is a cluster of its own.
-        names: Hash of the names, by which a renamed cluster is noticed.
+        names: Hash of the names, by which a renamed cluster is noticed; empty for copies, which
+            have none.
     """
 
     codes: Codes

@@ -72,7 +72,7 @@ class FieldNames(Settings):
         description=(
             "Column with the same value for dependent items, such as the questions on one "
             "passage: intervals, tests and stopping rules are over clusters. Default: cluster, "
-            "if present; otherwise items are independent."
+            "if present; otherwise items are independent, save those that ask the same."
         ),
     )
 

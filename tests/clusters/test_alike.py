@@ -1,18 +1,20 @@
 """Items that seem to belong together are said before anything is paid for, and in the report."""
 
+import json
+
 import polars as pl
 import pytest
 from polars.io.plugins import register_io_source
 
 from orchestrator.cli import main
-from orchestrator.datasets._openings import MOST_ITEMS
+from orchestrator.datasets._near_copies import MOST_ITEMS
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.similar_items import notes_on_frame, notes_on_items
 from orchestrator.runner.results.frames import export_items
 from orchestrator.store import RunDirectory
-from tests.datasets.test_openings import passage
+from tests.datasets.test_near_copies import passage
 from tests.e2e.runs import write_recipe
 
 NOWHERE = "http://127.0.0.1:9"
@@ -32,16 +34,42 @@ def test_check_and_plan_say_it(tmp_path, capsys):
     path = recipe(tmp_path)
     assert main(["check", str(path)]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "24 of 24 items share a beginning" in said
+    assert "24 of 24 items are near-copies" in said
     assert "dataset: {fields: {cluster: COLUMN}}" in said
     assert "24 of 24 items" in api.plan(path, run_dir=tmp_path / "run").notes[-1]
+
+
+def test_copies_are_named_and_counted_once(tmp_path, capsys):
+    path = recipe(tmp_path)
+    rows = pl.read_ndjson(tmp_path / "items.jsonl").head(5)
+    pl.concat([rows.with_columns(prompt="passage" + pl.lit("")), rows]).write_ndjson(
+        tmp_path / "items.jsonl"
+    )
+    assert main(["check", str(path)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "4 of 10 items ask the same as an item before: they count as 6 prompts" in said
+
+
+@pytest.mark.parametrize("rule", ["stop_when", "adaptive_pairs"])
+@pytest.mark.parametrize(("fields", "refused"), [({}, True), ({"cluster": "passage"}, False)])
+def test_near_copies_ruin_a_stopping_rule_and_are_refused(tmp_path, capsys, rule, fields, refused):
+    path = recipe(tmp_path, **fields)
+    given = json.loads(path.read_text())
+    given["statistics"][rule] = {"block": 4, **({"share": 0.5} if rule == "adaptive_pairs" else {})}
+    path.write_text(json.dumps(given))
+    assert main(["check", str(path)]) == (2 if refused else 0)
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("24 of 24 items are near-copies" in said) == refused
+    given["statistics"] = {"stop_when": {"population": "dataset"}}
+    path.write_text(json.dumps(given))
+    assert main(["check", str(path)]) == 0
 
 
 @pytest.mark.parametrize("named", ["passage", None])
 def test_a_recipe_that_names_clusters_or_refuses_them_is_not_told(tmp_path, capsys, named):
     path = recipe(tmp_path, cluster=named)
     assert main(["check", str(path)]) == 0
-    assert "share a beginning" not in capsys.readouterr().err
+    assert "are near-copies" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -64,7 +92,7 @@ def test_runs_of_older_versions_and_datasets_without_fields_are_not_told():
 
 
 def test_a_report_reads_only_the_texts_that_are_looked_at():
-    row = {"item": "k", "prompt": "x", "messages": None, "cluster": None}
+    row = {"item": "k", "prompt": "x", "messages": None, "cluster": None, "same_as": None}
     schema = dict.fromkeys(row, pl.String)
     texts_read = []
 

@@ -19,6 +19,7 @@ from orchestrator.runner.models.comparers import local_models
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.models.identity import identity_key, model_identity
 from orchestrator.runner.planning.copies import shown_of
+from orchestrator.runner.planning.similar_items import check_stopping
 from orchestrator.units import Part, Plan, make_part, settings_of
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         rule: StoppingRule | None = None
         if stop_when is not None or recipe.statistics.adaptive_pairs is not None:
             # It imports the statistics, which no other check of a recipe needs.
+            if stop_when is None or stop_when.population == "source":
+                check_stopping(recipe, dataset)
             stopping = importlib.import_module("orchestrator.runner.planning.stopping")
             rule = stopping.find_rule(recipe, plan)
         return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)

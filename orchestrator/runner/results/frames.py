@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.contracts.roles import roles_in
 from orchestrator.dataset import Dataset
@@ -145,7 +146,8 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     """
     path = items_path(run_dir)
     clusters = "" if dataset.clusters is None else dataset.clusters.names.hex()
-    about = f"{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}:{dataset.order_digest.hex()}"
+    copies = "" if dataset.copies is None else digest(dataset.copies.codes.tobytes()).hex()
+    about = f"{len(dataset)}:{len(ITEM_COLUMNS)}:{clusters}:{copies}:{dataset.order_digest.hex()}"
     mark = f"{dataset.fingerprint.hex()}:{about}"
     written = run_dir.results / f".{ITEMS}"
     if not is_marked(written, mark, [path]):
