@@ -256,6 +256,7 @@ class Request(msgspec.Struct, eq=False):
         group: Requests of one group share their prompts' beginning: the index of the item.
         begun: Whether the unit has had an answer of a server before.
         prompt_hash: Content address of the prompt.
+        tried: Where a model has several servers, what those that failed it said, by number.
     """
 
     key: bytes
@@ -268,6 +269,7 @@ class Request(msgspec.Struct, eq=False):
     group: int = 0
     begun: bool = False
     prompt_hash: bytes = b""
+    tried: dict[int, Failure] = {}
 
 
 class Several(msgspec.Struct, frozen=True):

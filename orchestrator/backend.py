@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk, SimilarityAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk, SimilarityAsk
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
@@ -224,10 +224,10 @@ class Backend(Asked, Protocol):
 
 @runtime_checkable
 class SharesOut(Protocol):
-    """An optional ability of a back-end over several servers: keep a group on one of them."""
+    """An optional ability of a back-end over several servers: choose one for each request."""
 
-    def for_group(self, group: int) -> Asked:
-        """Return the client for requests of this group; see `orchestrator.ask.Request`."""
+    def for_request(self, request: Request) -> Asked:
+        """Return the client for this request: its group and what servers have said to it count."""
         ...
 
 

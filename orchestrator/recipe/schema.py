@@ -54,8 +54,14 @@ class Limits(Settings):
     max_failures: Count | None = None
     """Number of permanent failures before the model is abandoned for this call; null for no "
     "limit."""
-    dead_after_s: Amount = 30.0
-    """Maximum time that a server may be unreachable before its requests fail, in seconds."""
+    dead_after_s: Amount | None = None
+    """Maximum time that a server may be out of reach, or refuse everything as busy or not ready,
+    before its requests fail, in seconds. Left out: 30 for a server that was never there, 600 for
+    one that has answered or says that it is not ready."""
+    silent_after_s: Amount = 30.0
+    """Time without an end of any of its requests after which a server is taken for silent, in
+    seconds, and never less than three times the longest answer took. Where others of the model
+    answer meanwhile, they are sent its requests too."""
 
 
 class Price(Settings):

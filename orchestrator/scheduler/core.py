@@ -2,10 +2,12 @@
 
 One queue a model, in the order of `orchestrator.scheduler.ready`: the oldest units are finished
 first, and requests that share their prompts' beginning stay together.
-A model whose server can't be reached is down: nothing is sent but one trial at a time, and after
-`dead_after_s` it is dead: all its requests fail. A refusal that others may meet too puts a model in
-doubt: what is in flight and then a few trials, one at a time, show whether it answers anything; if
-not, it is dead too. No other model notices any of this.
+A model whose server can't be reached, or refuses whoever asks (429, 503 and the like), is down:
+nothing is sent but one trial at a time, and after a while it is dead: all its requests fail. If a
+request that was sent before is answered all the same, the server takes so many at a time and no
+more: then that is how many it gets. A refusal that others may meet too puts a model in doubt: what
+is in flight and then a few trials, one at a time, show whether it answers anything; if not, it is
+dead too. No other model notices any of this.
 """
 
 import heapq
@@ -26,6 +28,22 @@ _SAID = 200
 # Refused one after the other with nothing answered, they end a model that is in doubt.
 _TRIALS = 4
 _OVERLOADED = frozenset({429, 503})
+# Of gateways and servers that are not there yet, or not for now.
+_AWAY = frozenset({502, 503, 504})
+# How long a server may be down: one that was never there, and one that was or says it will be.
+_NEVER_THERE_S = 30.0
+_RETURNS_S = 600.0
+# Of trials of a server that is down, and the longest wait that a server may ask for.
+_FIRST_TRIAL_S, _MAX_TRIAL_S = 0.25, 5.0
+_MOST_ASKED_S = 600.0
+# A server that is down for so long is worth a sentence.
+_SAID_AFTER_S = 5.0
+# Of so many requests that were refused together, and no fewer than are served, it is learnt that a
+# server takes no more: single refusals have other reasons.
+_MANY = 2
+# Answers before a server that takes only some requests at a time is tried with an eighth more;
+# doubled each time that it takes them not.
+_TRUST, _MOST_TRUST = 16, 4096
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -33,13 +51,14 @@ class Limits(msgspec.Struct, frozen=True):
 
     Attributes:
         max_in_flight: Requests that the server has at a time.
-        dead_after_s: How long a server may be out of reach before its requests fail.
+        dead_after_s: How long a server may be down before its requests fail; None for as long as is
+            sensible by what is known of it.
         max_attempts: Attempts of a request; the retry policy's where None.
         max_failures: Requests that may fail before the model is dead; None for any number.
     """
 
     max_in_flight: int = 64
-    dead_after_s: float = 30.0
+    dead_after_s: float | None = None
     max_attempts: int | None = None
     max_failures: int | None = None
 
@@ -62,8 +81,26 @@ class Retried(msgspec.Struct, frozen=True):
 class ModelState(msgspec.Struct):
     """Queue and counters of one model.
 
-    `n_trials` counts the requests that were sent since it is in doubt whether the model answers at
-    all; None while it is in none.
+    Attributes:
+        limits: Its bounds.
+        ready: Requests to be sent.
+        delayed: Requests that wait for their next attempt: when, and a number.
+        in_flight: Requests that the server has.
+        down_since: When it went out of reach or began to refuse everything; None while it serves.
+        must_connect: It may come back as another one, so the next trial connects anew.
+        is_on_trial: The request in flight is a trial.
+        is_said: A warning has said that it is down.
+        next_trial: When.
+        trial_wait_s: Before the trial after that.
+        n_refused: Requests that were refused, or lost their connection, since the last answer.
+        n_left: Requests that were still in flight at the last of these.
+        permits: Requests that the server takes at a time; None where it has refused none.
+        trust: Answers before it is tried with more.
+        n_trusted: Answers since `permits` was changed.
+        n_trials: Requests that were sent since it is in doubt whether the model answers at all;
+            None while it is in none.
+        dead: Why it is given up.
+        is_held: It is sent nothing for now.
     """
 
     limits: Limits
@@ -71,8 +108,16 @@ class ModelState(msgspec.Struct):
     delayed: list[tuple[float, int, Request]] = []
     in_flight: int = 0
     down_since: float | None = None
+    must_connect: bool = False
+    is_on_trial: bool = False
+    is_said: bool = False
     next_trial: float = 0.0
     trial_wait_s: float = 0.0
+    n_refused: int = 0
+    n_left: int = 0
+    permits: int | None = None
+    trust: int = _TRUST
+    n_trusted: int = 0
     n_trials: int | None = None
     dead: Failure | None = None
     is_held: bool = False
@@ -80,6 +125,12 @@ class ModelState(msgspec.Struct):
     n_failed: int = 0
     n_retried: int = 0
     n_overloads: int = 0
+
+    @property
+    def most_in_flight(self) -> int:
+        """Requests that the server may have at a time now."""
+        most = self.limits.max_in_flight
+        return most if self.permits is None else min(most, self.permits)
 
     @property
     def n_queued(self) -> int:
@@ -123,10 +174,12 @@ class Core:
             state.ready.push(request, due)
         if self.paused or self.is_full or state.is_held or not state.ready:
             return None
-        if state.in_flight >= state.limits.max_in_flight:
+        if state.in_flight >= state.most_in_flight:
             return None
-        if state.down_since is not None and (state.in_flight or now < state.next_trial):
-            return None
+        if state.down_since is not None:
+            if state.in_flight or now < state.next_trial:
+                return None
+            state.is_on_trial = True
         if state.n_trials is not None:
             if state.in_flight:
                 return None
@@ -140,6 +193,7 @@ class Core:
         """Undo `take`: the request was not sent."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
+        state.is_on_trial = False
         if state.n_trials:
             state.n_trials -= 1
         request.attempts -= 1
@@ -151,8 +205,13 @@ class Core:
         """An attempt has ended: what follows, for this request and where the model died, others."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
+        was_trial, state.is_on_trial = state.is_on_trial, False
         if not isinstance(outcome, Failure):
-            state.down_since = state.n_trials = None
+            if state.n_refused or state.permits is not None:
+                self._learn(request.ask.model, was_trial=was_trial)
+            if state.down_since is not None:
+                self._is_back(request.ask.model)
+            state.n_trials = None
             state.n_done += 1
             return [Settled(request, outcome)]
         if state.dead is not None:
@@ -161,12 +220,13 @@ class Core:
             state.n_overloads += 1
         if self._is_refused(state, outcome):
             return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
-        # A connection that broke counts as the request's own attempt once the server is known to
-        # answer: a request that kills its connection each time must end.
-        if outcome.cause in UNREACHED or (outcome.cause == "connection" and not state.n_done):
+        if self._is_refusal(outcome) or outcome.cause == "connection":
+            state.n_refused += 1
+            state.n_left = state.in_flight
+        if self._is_refusal(outcome) or self._is_crowded(state, outcome):
             return self._unreachable(state, request, outcome, now)
-        if outcome.status:
-            state.down_since = None
+        if outcome.status and state.down_since is not None:
+            self._is_back(request.ask.model)
         wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         if wait is None:
             state.n_failed += 1
@@ -180,6 +240,47 @@ class Core:
         if state.n_trials is None:
             state.n_trials = 0
         return state.n_trials >= _TRIALS
+
+    @staticmethod
+    def _is_refusal(failure: Failure) -> bool:
+        """Return whether a failure says that the server takes no requests for now."""
+        is_away = failure.cause in UNREACHED or failure.status in _AWAY
+        return is_away or failure.cause == "rate_limited"
+
+    @staticmethod
+    def _is_crowded(state: ModelState, failure: Failure) -> bool:
+        """Return whether a connection that broke says something of the server only.
+
+        Once the server is known to answer, and to more requests than it has, the request may be to
+        blame: one that kills its connection each time must end.
+        """
+        is_limited = state.permits is not None and state.in_flight > 0
+        return failure.cause == "connection" and (not state.n_done or is_limited)
+
+    def _is_back(self, model: str) -> None:
+        state = self.models[model]
+        state.down_since, state.must_connect = None, False
+        if state.is_said:
+            state.is_said = False
+            _log.warning("%s is back", model, extra={"model": model})
+
+    def _learn(self, model: str, *, was_trial: bool) -> None:
+        """Learn from an answer how many requests the server takes at a time."""
+        state = self.models[model]
+        n_refused, state.n_refused = state.n_refused, 0
+        if n_refused >= max(_MANY, state.n_left) and state.n_left and not was_trial:
+            # It has refused the others, and served these.
+            if state.permits is not None:
+                state.trust = min(2 * state.trust, _MOST_TRUST)
+            state.permits, state.n_trusted = state.n_left, 0
+            _log.info("%s takes %d requests at a time", model, state.permits)
+            return
+        state.n_trusted += 1
+        if state.permits is None or state.n_trusted < state.trust:
+            return
+        state.permits, state.n_trusted = state.permits + max(1, state.permits // 8), 0
+        if state.permits >= state.limits.max_in_flight:
+            state.permits, state.trust = None, _TRUST
 
     def _overspent(self, model: str, last: Failure) -> list[Settled | Retried]:
         """Return the effects of one more failure: none, or the end of the model."""
@@ -201,6 +302,7 @@ class Core:
             return self.done(request, failure, now)
         state = self.models[request.ask.model]
         state.in_flight -= 1
+        state.is_on_trial = False
         if state.dead is not None:
             return [self._settle_dead(state, request)]
         if not failure.retriable:
@@ -216,17 +318,35 @@ class Core:
     def _unreachable(
         self, state: ModelState, request: Request, failure: Failure, now: float
     ) -> list[Settled | Retried]:
-        """Delay a request without an answer, not counting the attempt; give up a dead model."""
+        """Delay a request that nobody took, not counting the attempt; give up a dead model."""
+        model = request.ask.model
         request.attempts -= 1
+        state.must_connect = state.must_connect or failure.cause != "rate_limited"
         if state.down_since is None:
             state.down_since = now
-            state.trial_wait_s = 0.25
+            state.trial_wait_s = _FIRST_TRIAL_S
         elif now >= state.next_trial:
-            state.trial_wait_s = min(2 * state.trial_wait_s, 5.0)
-        if now - state.down_since >= state.limits.dead_after_s:
-            return [*self.kill(request.ask.model, failure), self._settle_dead(state, request)]
-        state.next_trial = now + state.trial_wait_s
+            state.trial_wait_s = min(2 * state.trial_wait_s, _MAX_TRIAL_S)
+        down_s = now - state.down_since
+        patience_s = self._patience_s(state, failure)
+        if down_s >= patience_s:
+            return [*self.kill(model, failure), self._settle_dead(state, request)]
+        if down_s >= _SAID_AFTER_S and not state.is_said:
+            state.is_said = True
+            said = failure.message[:_SAID]
+            how = "waiting for %s, up to %.0f s (limits.dead_after_s): %s"
+            _log.warning(how, model, patience_s, said, extra={"model": model})
+        asked_s = min(failure.retry_after_s or 0.0, _MOST_ASKED_S)
+        state.next_trial = now + max(state.trial_wait_s, asked_s)
         return [self._delay(state, request, failure, state.next_trial)]
+
+    @staticmethod
+    def _patience_s(state: ModelState, failure: Failure) -> float:
+        """How long a model may be down: what was there, or says that it will be, may come back."""
+        if state.limits.dead_after_s is not None:
+            return state.limits.dead_after_s
+        will_be = failure.status and Core._is_refusal(failure)
+        return _RETURNS_S if state.n_done or will_be else _NEVER_THERE_S
 
     def _settle_dead(self, state: ModelState, request: Request) -> Settled:
         state.n_failed += 1
@@ -237,7 +357,9 @@ class Core:
         state = self.models[model]
         said = why.message[:_SAID]
         _log.warning("stopped using %s in this call: %s", model, said, extra={"model": model})
-        cause = "dead_server" if why.scope == REQUEST else why.cause
+        # Of a server that refuses, how it refuses says more.
+        has_refused = why.scope != REQUEST or (why.status and self._is_refusal(why))
+        cause = why.cause if has_refused else "dead_server"
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         state.delayed.clear()
@@ -285,10 +407,14 @@ class Core:
         """Return True if the server is unreachable; then one request at a time is a trial."""
         return self.models[model].down_since is not None
 
+    def must_connect(self, model: str) -> bool:
+        """Return True if the server may come back as another one, so a trial connects anew."""
+        return self.models[model].must_connect
+
     def has_ready(self, model: str) -> bool:
         """Return True if a request of a model could be sent now."""
         state = self.models[model]
-        return state.in_flight < state.limits.max_in_flight and self.n_ready(model) > 0
+        return state.in_flight < state.most_in_flight and self.n_ready(model) > 0
 
     def n_ready(self, model: str) -> int:
         """Requests of a model that could be sent now, if there were room."""

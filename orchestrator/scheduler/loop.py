@@ -196,7 +196,7 @@ class Scheduler:
     def _fill(self, link: Link) -> None:
         """Wake or make as many workers as there is work for: no end of a request will do it."""
         state = self._core.models[link.model]
-        for _ in range(min(state.n_queued, state.limits.max_in_flight - state.in_flight)):
+        for _ in range(min(state.n_queued, state.most_in_flight - state.in_flight)):
             self._wake(link)
 
     def stop(self) -> None:
@@ -255,14 +255,14 @@ class Scheduler:
 
     def _wake(self, link: Link) -> None:
         state = self._core.models[link.model]
-        if state.in_flight >= state.limits.max_in_flight:
+        if state.in_flight >= state.most_in_flight:
             return  # who ends one of them takes the next
         while link.idle:
             waiter = link.idle.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
-        limit = state.limits.max_in_flight
+        limit = state.most_in_flight
         if self._group is not None and link.n_workers < limit and not self._stopping:
             link.n_workers += 1
             self._group.create_task(self._work(link))
@@ -299,7 +299,7 @@ class Scheduler:
             return
         else:
             started = self._loop.time()
-            asked = link.backend if link.shares is None else link.shares.for_group(request.group)
+            asked = link.backend if link.shares is None else link.shares.for_request(request)
             try:
                 outcome = await send(asked, request)
             finally:
@@ -351,7 +351,7 @@ class Scheduler:
         trial connects anew. Then the trial is all that is in flight, and nobody else uses the old
         connection.
         """
-        if link.backend is not None and not self._core.is_down(link.model):
+        if link.backend is not None and not self._core.must_connect(link.model):
             return None
         n_refused = link.n_refused
         async with link.connecting:
@@ -359,7 +359,7 @@ class Scheduler:
                 # Somebody tried while this worker stood in line; the answer would be the same.
                 return link.failure
             if link.backend is not None:
-                if not self._core.is_down(link.model):
+                if not self._core.must_connect(link.model):
                     return None
                 await link.backend.close()
                 link.backend = None

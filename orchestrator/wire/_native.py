@@ -126,6 +126,8 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
         said = f"{n_labels} labels were requested and {len(reply.logprobs)} returned"
         return Failure("unparseable", said, permanent=True)
     values = tuple(map(logprob, reply.logprobs))
+    if all(value != value for value in values):
+        return Failure("no_logprobs", "the reply gives no label a probability", permanent=True)
     # Where the server knows nothing, the only bound is that of any probability: ln 1.
     upper = tuple(0.0 if value != value else value for value in values)
     usage = reply.usage or NO_USAGE

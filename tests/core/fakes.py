@@ -151,6 +151,7 @@ def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:
 
 REFUSED = Failure("refused", "nobody listens")
 BUSY = Failure("rate_limited", "slow down", status=429)
+BROKEN = Failure("server_error", "it broke", status=500)
 BAD = Failure("bad_request", "no", permanent=True, status=400)
 
 __all__ = [

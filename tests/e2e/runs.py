@@ -26,8 +26,10 @@ MODELS = ("fake:0.3", "fake:0.6", "fake:0.9", "fake:1.0")
 
 
 @contextlib.contextmanager
-def fake_server(rules: object = None, models: tuple[str, ...] = MODELS) -> Iterator[str]:
-    command = [sys.executable, "-m", "launch._fake_server", "--port", "0"]
+def fake_server(
+    rules: object = None, models: tuple[str, ...] = MODELS, port: int = 0
+) -> Iterator[str]:
+    command = [sys.executable, "-m", "launch._fake_server", "--port", str(port)]
     for model in models:
         command += ["--model", model]
     if rules is not None:

@@ -7,7 +7,7 @@ from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import ACCOUNT, UNCLEAR, Failure, Message
 from orchestrator.scheduler.core import Core, Limits, Retried, Settled
 from orchestrator.scheduler.retry import RetryPolicy
-from tests.core.fakes import BAD, BUSY, REFUSED, SAMPLING, generation
+from tests.core.fakes import BAD, BROKEN, BUSY, REFUSED, SAMPLING, generation
 
 UNSURE = Failure("unauthorised", "HTTP 403", status=403, scope=UNCLEAR)
 
@@ -50,7 +50,7 @@ def test_a_failure_of_the_moment_is_tried_again_and_then_given_up():
     for _ in range(3):
         taken = c.take("m", now)
         assert taken is not None
-        (end,) = c.done(taken, BUSY, now)
+        (end,) = c.done(taken, BROKEN, now)
         kinds.append(type(end))
         now += 1000.0
     assert kinds == [Retried, Retried, Settled]
@@ -229,7 +229,7 @@ def test_refusals_for_overload_and_deadlines_are_counted():
     late = Failure("timeout", "no reply")
     for position, failure in enumerate((BUSY, BAD, late, generation("x"))):
         c.submit(request(position=position), 0.0)
-        c.done(c.take("m", 0.0), failure, 0.0)
+        c.done(c.take("m", 10.0 * position), failure, 10.0 * position)
     assert c.models["m"].n_overloads == 2
 
 
@@ -245,7 +245,7 @@ def test_nothing_is_ready_while_the_limit_is_used_up():
 def test_a_model_has_its_own_number_of_attempts():
     c = core(max_attempts=1)
     c.submit(request(), 0.0)
-    (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
+    (end,) = c.done(c.take("m", 0.0), BROKEN, 0.0)
     assert isinstance(end, Settled)
 
 
@@ -269,12 +269,13 @@ def test_a_server_that_is_wrong_for_the_model_ends_it_without_an_outcome_to_keep
     assert not any(end.outcome.permanent for end in ends)
 
 
-def test_a_rate_cap_met_while_connecting_does_not_take_the_model_down():
+def test_after_a_rate_cap_the_connection_is_kept():
     c = core()
     c.submit(request(), 0.0)
     (end,) = c.not_connected(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
-    assert not c.is_down("m")
+    assert c.is_down("m")
+    assert not c.must_connect("m")
 
 
 def test_a_paused_core_sends_nothing_and_asks_for_no_timer():

@@ -83,7 +83,7 @@ class Fleet:
         compared_every_s: Seconds between comparisons of servers whose connections hold.
         counted: Told how many servers of a model that has several are there, when that changes.
         asked_again: Told of each request that is sent to another server because the one that had
-            it was lost.
+            it was lost, failed it or is silent.
         restarted: Told of a model whose server was started.
         lost: Told of a node of a cluster that is out of reach.
         has_answered: Tells whether a request to a model was answered in this call.
@@ -190,6 +190,7 @@ class Fleet:
             lambda number: self._one(spec, number),
             lambda n_there: self.counted(spec.name, n_there),
             lambda: self.asked_again(),
+            spec.limits.silent_after_s,
         )
         self._replicas[spec.name] = found
         failure = await found.begin(None if self._waits_for_all else spec.min_servers)

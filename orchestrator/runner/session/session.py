@@ -178,8 +178,9 @@ class Session:
         return admission
 
     def asked_again(self) -> None:
-        """Count a request that was sent to another server because the one that had it was lost."""
+        """Count a request that was sent to another server because one lost or failed it."""
         self._n_sent += 1
+        self._w.budget.spent.requests += 1
 
     def attempted(self, request: Request) -> None:
         """End what was reserved for an attempt."""
@@ -383,7 +384,7 @@ class Session:
                     states.get(name, "idle"), down=state.down_since, dead=state.dead
                 ),
                 in_flight=state.in_flight,
-                limit=state.limits.max_in_flight,
+                limit=state.most_in_flight,
                 queued=state.n_queued,
                 done=state.n_done,
                 failed=state.n_failed,

@@ -1,0 +1,286 @@
+"""Asking several servers of a model: the next one where one fails, another where one is silent.
+
+Which of them is asked, and which is suspect, stands in `orchestrator.scheduler.copies`.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
+from orchestrator.backend import Backend, answered, reward
+from orchestrator.records import UNREACHED, Choice, Failure, Generation, Rewards, Scored
+from orchestrator.scheduler.copies import Copies, Copy, Tried
+
+T = TypeVar("T")
+Call = Callable[[Backend], Awaitable[T | Failure]]
+"""Asks a server."""
+
+# How often it is looked whether a server has gone silent.
+_LOOK_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Client(ABC):
+    """Asks by `send`."""
+
+    @abstractmethod
+    async def send(self, call: Call[T]) -> T | Failure:
+        """Return the outcome from one of the servers."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.generate(ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.score(ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.choose(ask))
+
+    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
+        """See `orchestrator.backend.RatesAnswers`."""
+        return await self.send(lambda backend: reward(backend, ask))
+
+
+class Asking:
+    """Asks servers of one model.
+
+    Args:
+        model: For messages.
+        backends: In the order of the servers; None for those that can't be reached. Whoever finds
+            or loses one changes it, and `copies`.
+        silent_after_s: How long a server that has requests may end none, while others answer.
+        lose: Told of a server that can't be reached any more.
+        counted: Told how many servers are in use, when a suspect comes or goes.
+        asked_again: Told of each request of a run that is sent to another server after the first.
+        errand: Runs a coroutine function somewhere; may cancel it.
+
+    Attributes:
+        broken: Numbers of servers with a connection that broke.
+        refused: Numbers of servers that are others than before: their answers are nobody's.
+        lost: Why the last server that was lost was.
+        is_closed: Nothing is asked any more.
+    """
+
+    def __init__(  # noqa: PLR0913 (its neighbours)
+        self,
+        model: str,
+        backends: list[Backend | None],
+        silent_after_s: float,
+        lose: Callable[[Copy, Backend, Failure], Awaitable[None]],
+        counted: Callable[[int], None],
+        asked_again: Callable[[], None],
+        errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+    ) -> None:
+        self.backends = backends
+        self.copies = Copies(len(backends), silent_after_s)
+        for copy, backend in zip(self.copies.all, backends, strict=True):
+            copy.is_there = backend is not None
+        self.broken: set[int] = set()
+        self.refused: set[int] = set()
+        self.lost = Failure("refused", f"no server of {model} is reachable")
+        self.is_closed = False
+        self._model = model
+        self._lose = lose
+        self._counted = counted
+        self._asked_again = asked_again
+        self._errand = errand
+        self._open: set[_Open] = set()
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+
+    def change(self) -> None:
+        """Wake who waits for a server that comes, goes or is released."""
+        self._changed.set()
+
+    async def changed(self) -> None:
+        """Wait until a server comes, goes or is released."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def send(self, call: Call[T], request: Request | None = None) -> T | Failure:
+        """Return the outcome from one of the servers; who can't be reached or fails is passed over.
+
+        Args:
+            call: Asks a server.
+            request: Of the run; None for other questions.
+        """
+        tried: Tried = {} if request is None else request.tried
+        self.copies.begin(tried)
+        found = await self._send(call, request, tried)
+        if found is not None:
+            return found
+        return self.copies.verdict(tried) or self.lost
+
+    async def _send(
+        self, call: Call[T], request: Request | None, tried: Tried
+    ) -> T | Failure | None:
+        """Ask one server after the other; None where all that are there have failed it."""
+        owing: list[Copy] = []
+        # Only those of a run are requests of its plan.
+        is_again, group = bool(tried), None if request is None else request.group
+        try:
+            while not self.is_closed:
+                copy = self.copies.choose(tried, group, self._loop.time())
+                backend = None if copy is None else self.backends[copy.number]
+                if copy is None or backend is None:
+                    if not self._is_any_held(tried):
+                        return None
+                    await self.changed()
+                    continue
+                if is_again and request is not None:
+                    self._asked_again()
+                is_again = True
+                outcome = await self._ask(copy, backend, call, request, tried)
+                if copy.number in self.refused:
+                    return Failure("connection", "a different server answers at this address")
+                if not isinstance(outcome, Failure):
+                    return outcome
+                if await self._was_lost(copy, backend, outcome):
+                    continue
+                self.copies.failed(copy, tried, outcome, self._loop.time())
+                if outcome.cause == "connection":
+                    # It may have been broken by the request: that is not sent on to the other
+                    # servers at once, but is an attempt of its own.
+                    self.broken.add(copy.number)
+                    return outcome
+                copy.n_owed += 1
+                owing.append(copy)
+            return None
+        finally:
+            for copy in owing:
+                copy.n_owed -= 1
+
+    async def _ask(
+        self, copy: Copy, backend: Backend, call: Call[T], request: Request | None, tried: Tried
+    ) -> T | Failure:
+        """Ask one server; if it is silent, take the answer of another one that is there first."""
+        began = self._loop.time()
+        one = _Open(copy, call, request, tried)
+        self._open.add(one)
+        self.copies.sent(copy, began)
+        try:
+            async with asyncio.timeout(None) as one.until:
+                outcome = await answered(call(backend))
+                if isinstance(outcome, Failure) and one.elsewhere is not None:
+                    await asyncio.wait([one.elsewhere])
+        except TimeoutError:
+            if one.answer is None:
+                raise
+            return cast("T", one.answer)
+        finally:
+            self._open.discard(one)
+            self.copies.left(copy)
+            if one.elsewhere is not None:
+                one.elsewhere.cancel()
+        if not isinstance(outcome, Failure):
+            self._has_answered(copy, tried, began)
+        return outcome
+
+    def _has_answered(self, copy: Copy, tried: Tried, began: float) -> None:
+        now, was_suspect = self._loop.time(), copy.is_suspect
+        tried.pop(copy.number, None)
+        suspects = self.copies.answered(copy, tried, now - began, now)
+        if was_suspect:
+            n = copy.number + 1, len(self.backends)
+            _log.info("%s: server %d of %d answers again", self._model, *n)
+        for other in suspects:
+            self._warn(other, tried[other.number].message)
+        if suspects or was_suspect:
+            self._counted(self.copies.n_used)
+
+    def _is_any_held(self, tried: Tried) -> bool:
+        return any(
+            copy.is_held and copy.is_there and copy.number not in tried for copy in self.copies.all
+        )
+
+    async def _was_lost(self, copy: Copy, backend: Backend, failure: Failure) -> bool:
+        """Return whether a request failed because its server went, so that another may be asked."""
+        if failure.cause in UNREACHED:
+            self.lost = failure
+            await self._lose(copy, backend, failure)
+            return True
+        # Else closed under it, because the server was given up meanwhile.
+        return failure.cause == "connection" and self.backends[copy.number] is not backend
+
+    # -- servers that are suspect ------------------------------------------------------------------
+
+    def _warn(self, copy: Copy, said: str) -> None:
+        _log.warning(
+            "%s: server %d of %d fails what others answer, so they get its requests, and it one "
+            "from time to time: %s",
+            self._model,
+            copy.number + 1,
+            len(self.backends),
+            said,
+        )
+
+    async def watch(self) -> None:
+        """Look for servers that have gone silent until closed; others are asked what they have."""
+        while not self.is_closed:
+            await asyncio.sleep(_LOOK_S)
+            known = [copy for copy in self.copies.all if copy.is_suspect]
+            for copy, quiet_s in self.copies.silent(self._loop.time()):
+                failure = Failure("timeout", f"silent for {quiet_s:.0f} s while others answer")
+                if copy not in known:
+                    self._warn(copy, failure.message)
+                    self._counted(self.copies.n_used)
+                for one in self._open:
+                    if one.copy is copy and copy.number not in one.tried:
+                        one.tried[copy.number] = failure
+                        self._errand(partial(self._elsewhere, one))
+
+    async def _elsewhere(self, one: "_Open") -> None:
+        """Ask other servers what a silent one has; the first answer counts."""
+        if one not in self._open or one.until is None:
+            return
+        one.elsewhere = asyncio.current_task()
+        found = await self._send(one.call, one.request, one.tried)
+        if found is not None and not isinstance(found, Failure):
+            one.answer = found
+            one.until.reschedule(self._loop.time())
+
+
+class _Open(msgspec.Struct, eq=False):
+    """A request that a server has.
+
+    Attributes:
+        copy: The server.
+        call: Asks one.
+        request: Of the run; None for other questions.
+        tried: What servers said to it.
+        until: Ends the wait for the server when another one has answered.
+        elsewhere: Asks others, where the server is silent.
+        answer: Of another one.
+    """
+
+    copy: Copy
+    call: Callable[[Backend], Awaitable[Any]]
+    request: Request | None
+    tried: Tried
+    until: asyncio.Timeout | None = None
+    elsewhere: asyncio.Task[Any] | None = None
+    answer: Any = None
+
+
+class ForRequest(Client):
+    """Client for one request of a run."""
+
+    __slots__ = ("_asking", "_request")
+
+    def __init__(self, asking: Asking, request: Request) -> None:
+        self._asking = asking
+        self._request = request
+
+    async def send(self, call: Call[T]) -> T | Failure:
+        """See `Asking.send`."""
+        return await self._asking.send(call, self._request)
