@@ -184,7 +184,8 @@ class Toy:
             ids = [token_id, *(i for i in [*ranked, *fill] if i != token_id)][:k]
             listed = [(i, self.logprob(place, i, verdict)) for i in ids]
         if self.has("missing_label"):
-            listed = [(i if i not in (judged or {}) else i + 1000, v) for i, v in listed]
+            hidden = (judged or {}).keys() - {token_id}
+            listed = [(i + 1000 if i in hidden else i, v) for i, v in listed]
         return listed
 
     def drawn_logprob(

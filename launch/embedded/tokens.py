@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jinja2
 
 from launch.embedded.errors import bad_request
+from orchestrator.wire.spelling import byte_letters
 
 _SAMPLE = "Aé 日本\n5 [[>>]] 🙂 x"
 
@@ -67,7 +68,7 @@ class Tokens:
         self.eos = frozenset(stop_ids) | (frozenset() if eos is None else {eos})
         self._pieces: dict[int, Piece] = {}
         self._added = {id_: str(token) for id_, token in tokenizer.added_tokens_decoder.items()}
-        self._letters = {letter: byte for byte, letter in _byte_letters().items()}
+        self._letters = {letter: byte for byte, letter in byte_letters().items()}
         self._kind = self._find_kind()
         self._leading_space = self._kind == "metaspace" and self._bytes_of("a") != b"a"
         self.end_of_turn = self._find_end_of_turn()
@@ -201,12 +202,3 @@ class Tokens:
             return usual
         tail = str(text).rpartition("y")[2]
         return next((token for token in self.encode(tail) if token in self.eos), usual)
-
-
-def _byte_letters() -> dict[int, str]:
-    """The letter by which byte-level tokenizers (GPT-2's) spell each byte."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {byte: chr(byte) for byte in plain}
-    others = (byte for byte in range(256) if byte not in letters)
-    letters.update({byte: chr(256 + place) for place, byte in enumerate(others)})
-    return letters

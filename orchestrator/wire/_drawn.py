@@ -4,7 +4,7 @@ Chat replies and legacy completions differ in form only; both are brought to `An
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,13 +18,21 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.wire import _names, failures
+from orchestrator.wire._agreement import of_lists
+from orchestrator.wire._answers import (
+    Alternative,
+    Answer,
+    Entry,
+    Message,
+    missing,
+)
 from orchestrator.wire._columns import Columns
-from orchestrator.wire._located import after, located
+from orchestrator.wire._ends import LENGTH, STOP, end_of
+from orchestrator.wire._located import TOO_LONG, tokens_of
 from orchestrator.wire._parsing import (
     MAX_LISTED,
     MAX_TEXT_BYTES,
     MAX_TOKENS,
-    TokenId,
     Usage,
     cleaned,
     logprob_array,
@@ -33,75 +41,17 @@ from orchestrator.wire._parsing import (
 )
 from orchestrator.wire._placeholders import id_in, ids_in
 
-_UNFINISHED: Final = (None, "abort", "error")
-_USUAL: Final = ("stop", "length")
+_USUAL: Final = (STOP, LENGTH)
+
 _KEY_REPEATED: Final = Failure(
     "server_error",
     "the answer repeats the API key of the request; it is not stored",
     permanent=True,
 )
 
-_TOO_LONG: Final = Failure(
-    "unparseable",
-    f"the answer is longer than {MAX_TEXT_BYTES >> 20} MiB or {MAX_TOKENS:,} tokens",
-    permanent=True,
-)
 _TOO_MANY: Final = Failure(
     "unparseable", f"the reply lists more than {MAX_LISTED:,} alternatives", permanent=True
 )
-
-_Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
-
-
-class Alternative(msgspec.Struct, gc=False):
-    """A token that might have been drawn."""
-
-    token: str = ""
-    logprob: float | None = None
-    id: TokenId | None = None
-
-
-class Entry(msgspec.Struct, gc=False):
-    """A drawn token with its log-probability."""
-
-    token: str = ""
-    logprob: float | None = None
-    utf8: _Bytes | None = msgspec.field(default=None, name="bytes")
-    id: TokenId | None = None
-
-
-class ListedEntry(Entry, gc=False):
-    """The same with the most likely tokens at its place."""
-
-    top_logprobs: list[Alternative] = []
-
-
-E = TypeVar("E", bound=Entry)
-
-
-class Logprobs(msgspec.Struct, Generic[E], gc=False):
-    """Log-probabilities of a text or of a refusal, token by token."""
-
-    content: list[E] | None = None
-    refusal: list[E] | None = None
-
-
-class Message(msgspec.Struct, gc=False):
-    """The message of the model; reasoning that the server's parser has set aside is apart."""
-
-    content: str | None = None
-    refusal: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-
-
-class Answer(msgspec.Struct, Generic[E], gc=False):
-    """One choice of a reply."""
-
-    message: Message | None = None
-    logprobs: Logprobs[E] | None = None
-    finish_reason: str | None = None
-    token_ids: list[TokenId] | None = None
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,27 +85,27 @@ def drawn(
     Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
     and "no_answer" where the thinking did not end.
     """
-    if answer.finish_reason in _UNFINISHED:
-        said = f"the server ended the answer with finish_reason {answer.finish_reason!r}"
-        return Failure("server_error", said)
-    message = answer.message or Message()
+    message = answer.message = answer.message or Message()
+    message.settle()
     if _is_too_long(answer, message):
-        return _TOO_LONG
+        return TOO_LONG
     if _repeats(message, reading.secret):
         return _KEY_REPEATED
-    thought = _set_aside(message, answer.finish_reason, reading.thinking_end)
+    end = end_of(answer.finish_reason)
+    thought = _set_aside(message, end, reading.thinking_end)
     if isinstance(thought, Failure):
         return thought
-    text = text_of(message.content or message.refusal or "")
+    if (absent := missing(answer, usage, reading.secret)) is not None:
+        return absent
+    text = text_of(message.text)
     observed = _observe(answer, listed, reading, text, thought) if reading.logprobs else _NOTHING
     if isinstance(observed, Failure):
         return observed
-    thinking = text_of(message.reasoning or message.reasoning_content or "")
+    thinking = text_of(message.thought)
     n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
-    ended = str(answer.finish_reason)
     return Generation(
         text,
-        ended if ended in _USUAL else failures.clean(ended, reading.secret),
+        end if end in _USUAL else failures.clean(str(answer.finish_reason), reading.secret),
         usage.n_prompt,
         usage.n_completion,
         observed.token_ids,
@@ -173,35 +123,34 @@ def drawn(
 
 def _is_too_long(answer: Answer[Any], message: Message) -> bool:
     """Return True if an answer is longer than may be kept and shown."""
-    said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
+    said = (message.text, message.refusal, message.thought)
     # UTF-8 has at most four bytes of a character.
     if sum(4 * len(text) for text in said if text) > MAX_TEXT_BYTES and (
         sum(len(text.encode("utf-8", "replace")) for text in said if text) > MAX_TEXT_BYTES
     ):
         return True
-    found = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
-    return len(found or ()) > MAX_TOKENS or len(answer.token_ids or ()) > MAX_TOKENS
+    return len(answer.token_ids or ()) > MAX_TOKENS
 
 
 def _repeats(message: Message, secret: str) -> bool:
     """Return True if a text holds the key, unless it is short."""
     if len(secret) < failures.LONG_SECRET:
         return False
-    said = (message.content, message.refusal, message.reasoning, message.reasoning_content)
+    said = (message.text, message.refusal, message.thought)
     return any(text is not None and secret in text for text in said)
 
 
-def _set_aside(message: Message, finish_reason: str | None, end: str) -> str | Failure:
+def _set_aside(message: Message, end: str, marker: str) -> str | Failure:
     """Move the thinking out of the content; what ended it, empty where nothing was moved."""
-    if not end or message.reasoning or message.reasoning_content:
+    if not marker or message.thought:
         return ""
-    thinking, found, answer = (message.content or "").partition(end)
+    thinking, found, answer = message.text.partition(marker)
     if found:
         # The marker that opens it stands in the prompt or in the text, by the model's template.
-        message.reasoning = thinking.strip().removeprefix(end.replace("/", "")).strip()
+        message.reasoning = thinking.strip().removeprefix(marker.replace("/", "")).strip()
         message.content = answer.lstrip("\r\n")
-    elif finish_reason == "length":
-        said = f"the thinking did not end with {end!r} within max_tokens"
+    elif end == LENGTH:
+        said = f"the thinking did not end with {marker!r} within max_tokens"
         return Failure("no_answer", said, permanent=True)
     return found
 
@@ -220,38 +169,31 @@ _NOTHING: Final = _Observed()
 
 
 def _observe(
-    answer: Answer[E], listed: Columns | None, reading: Reading, text: str, thought: str
+    answer: Answer[Any], listed: Columns | None, reading: Reading, text: str, thought: str
 ) -> _Observed | Failure:
-    said = answer.logprobs and (answer.logprobs.content or answer.logprobs.refusal)
-    message = answer.message or Message()
-    said_something = message.content or message.refusal or message.reasoning
-    # An answer of no tokens has no log-probabilities to give.
-    if not said and (said_something or answer.finish_reason != "stop"):
-        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
-    entries = said or []
-    span = _span(answer, entries, thought)
-    if isinstance(span, Failure):
-        return span
+    tokens = tokens_of(answer, text, thought, reading.top)
+    if isinstance(tokens, Failure):
+        return tokens
+    entries, span, own = tokens.entries, tokens.span, tokens.own
     values = logprob_array([entry.logprob for entry in entries])
     if isinstance(values, Failure):
         return values
     ids = _ids(answer, entries, span.stop)
     if isinstance(ids, Failure):
         return ids
+    top: TopLogprobs | None = None
     names: tuple[bytes, ...] = ()
-    top = None
     if reading.top:
-        found = _top(entries, listed, reading.top)
+        found = _top(entries, listed, reading.top, values, ids)
         if isinstance(found, Failure):
             return found
-        top, names = found
+        top, names = found[0], tokens.renamed(found[1])
     if span.start or span.stop < len(entries):
         kept = slice(span.start, span.stop)
         values = values[kept].copy()
         ids = None if ids is None else ids[kept].copy()
         top = top and TopLogprobs(top.token_ids[kept].copy(), top.logprobs[kept].copy())
     offsets = named = None
-    own = entries[span.start : span.stop]
     # Where there are no ids, places say which token is which part of the text.
     if reading.offsets or ids is None:
         offsets = _offsets(own, text)
@@ -260,41 +202,17 @@ def _observe(
     return _Observed(ids, values, top, offsets, span.start or None, named, names)
 
 
-def _joined(entries: list[E], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
+def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
     """Name drawn tokens by their texts, added to those of alternatives."""
-    texts = [_token_bytes(entry) for entry in entries]
-    every = _names.named([*names, *texts])
+    every = _names.named([*names, *tokens])
     return every.ids[len(names) :].copy(), every.names
 
 
-def _span(answer: Answer[E], entries: list[E], thought: str) -> range | Failure:
-    """Return the tokens of the text, without the stop token and the thinking set aside."""
-    message = answer.message or Message()
-    reasoned = bool(thought or message.reasoning or message.reasoning_content)
-    if not reasoned and answer.finish_reason != "stop":
-        return range(len(entries))
-    tokens = [_token_bytes(entry) for entry in entries]
-    text = (message.content or message.refusal or "").encode("utf-8", "replace")
-    if thought:
-        found = after(tokens, thought.encode("utf-8", "replace"), text)
-    else:
-        found = located(tokens, text, last=reasoned)
-    if reasoned:
-        said = "the tokens of the reasoning cannot be told from those of the answer"
-        return Failure("no_logprobs", said, permanent=True) if found is None else found
-    if found is not None:
-        return range(found.stop)
-    # Some tokens are bytes of a character, so the text can't be followed; the last one still can.
-    is_text = bool(tokens) and tokens[-1] != b"" and text.endswith(tokens[-1])
-    return range(len(tokens) if is_text else max(len(tokens) - 1, 0))
-
-
-def _offsets(entries: list[E], text: str) -> IntArray | None:
+def _offsets(tokens: list[bytes], text: str) -> IntArray | None:
     """Return each token's first character in the text; None if the tokens do not spell it.
 
     A token that begins inside a character begins where that character does.
     """
-    tokens = [_token_bytes(entry) for entry in entries]
     joined, wanted = b"".join(tokens), text.encode("utf-8", "replace")
     first = joined.find(wanted)
     if first < 0:
@@ -309,19 +227,22 @@ def _offsets(entries: list[E], text: str) -> IntArray | None:
     return places
 
 
-def _token_bytes(entry: Entry) -> bytes:
-    return _names.bytes_of(entry.token) if entry.utf8 is None else bytes(entry.utf8)
-
-
-def _ids(answer: Answer[E], entries: list[E], n_kept: int) -> IntArray | Failure | None:
+def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | Failure | None:
     if answer.token_ids is not None:
         # A server may leave the stop token out of one of the two lists.
         if not n_kept <= len(answer.token_ids) <= len(entries):
             said = f"{len(answer.token_ids)} token ids but {len(entries)} log-probabilities"
             return Failure("unparseable", said, permanent=True)
-        return np.array(answer.token_ids, dtype=np.int32)
+        ids = np.array(answer.token_ids, dtype=np.int32)
+        seen = _ids_of(entries[: len(ids)])
+        if ((seen != ids) & (seen != UNKNOWN_ID)).any():
+            said = "the reply's token ids are others than those of its log-probabilities"
+            return Failure("unparseable", said, permanent=True)
+        return ids
     if not entries:
         return np.empty(0, dtype=np.int32)
+    if _id(entries[0]) == UNKNOWN_ID:
+        return None
     ids = _ids_of(entries)
     return None if (ids == UNKNOWN_ID).any() else ids
 
@@ -340,7 +261,11 @@ def _id(entry: Entry | Alternative) -> int:
 
 
 def _top(
-    entries: list[Any], listed: Columns | None, k: int
+    entries: list[Any],
+    listed: Columns | None,
+    k: int,
+    drawn: FloatArray,
+    ids_drawn: IntArray | None,
 ) -> tuple[TopLogprobs, tuple[bytes, ...]] | Failure:
     """The k most likely tokens at each position, most likely first; nan and -1 where not listed.
 
@@ -355,6 +280,10 @@ def _top(
     values, ids = cleaned(listed.logprobs), listed.ids
     if isinstance(values, Failure):
         return values
+    if ids_drawn is not None and len(ids_drawn) < len(drawn):
+        ids_drawn = None
+    if (fault := of_lists(values, ids, drawn, ids_drawn)) is not None:
+        return fault
     width = values.shape[1]
     if 1 < width <= k:
         # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least

@@ -1,6 +1,7 @@
 """Bytes -> typed records, with the oddities of real servers: NaN literals, errors inside a 200."""
 
 import json
+import re
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,9 @@ MAX_LISTED: Final = 2**23
 """Alternatives of an answer in all; shorter lists count as long as the longest of them."""
 ROUNDING: Final = 1e-2
 """A log-probability may exceed 0 by rounding, not by more."""
+
+_STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
+_COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 T = TypeVar("T")
@@ -98,11 +102,18 @@ class Decoder(Generic[T]):
 
     def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
         # NaN and Infinity are accepted here, which msgspec refuses.
+        if _STREAMED.match(body):
+            start = _start(body, secret)
+            said = f"the server streams its replies though `stream: false` was sent: {start}"
+            return Failure("unsupported", said, permanent=True)
         try:
             parsed = loads(body)
         except ValueError:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
             return Failure("unparseable", f"the reply is not JSON: {_start(body, secret)}")
+        if isinstance(parsed, dict) and parsed.get("usage") is not None:
+            # Counts are no part of an answer: one that is none must not cost it.
+            parsed["usage"] = _counts(parsed["usage"])
         try:
             return msgspec.convert(parsed, self._kind)
         except (ValueError, RecursionError, OverflowError, MemoryError) as error:
@@ -112,6 +123,21 @@ class Decoder(Generic[T]):
             return Failure(
                 "unparseable", f"the reply has an unexpected shape: {said}", permanent=True
             )
+
+
+def _counts(usage: object) -> dict[str, Any]:
+    """Token counts, also as 10.0 or "10", which some proxies write; what is none is left out."""
+    if not isinstance(usage, dict):
+        return {}
+    found: dict[str, Any] = {}
+    for name, said in usage.items():
+        if isinstance(said, dict):
+            found[name] = _counts(said)
+        elif isinstance(said, str) and _COUNT.fullmatch(said):
+            found[name] = int(said.partition(".")[0])
+        elif isinstance(said, int | float) and not isinstance(said, bool) and said % 1 == 0:
+            found[name] = int(said)
+    return found
 
 
 def loads(body: bytes | str) -> Any:  # noqa: ANN401 (any JSON)

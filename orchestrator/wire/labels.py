@@ -9,11 +9,14 @@ guess. Labels that are not listed stay unknown, with an upper bound.
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from orchestrator.records import Choice, Failure, Label
+from orchestrator.wire._agreement import MOST_MASS, misspelled, too_much
+from orchestrator.wire._answers import Answer, Entry, Logprobs, Message, withheld
+from orchestrator.wire._names import bytes_of
 from orchestrator.wire._parsing import (
     NO_USAGE,
     ROUNDING,
@@ -23,6 +26,8 @@ from orchestrator.wire._parsing import (
     error_in,
     logprob,
 )
+from orchestrator.wire._placeholders import id_in
+from orchestrator.wire.spelling import Way, is_in, way_of
 
 METHOD: Final = "top_logprobs"
 ADVICE: Final = (
@@ -33,34 +38,13 @@ ADVICE: Final = (
 NEGLIGIBLE: Final = math.log(1e-4)
 """Below this ln p the beginning of a longer label is only a bound, not a reason to refuse."""
 
-_Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
-
-class _Alternative(msgspec.Struct, gc=False):
-    token: str = ""
-    logprob: float | None = None
-    utf8: _Bytes | None = msgspec.field(default=None, name="bytes")
-
-    def spelling(self) -> bytes:
-        if self.utf8 is not None:
-            return bytes(self.utf8)
-        return self.token.encode("utf-8", "replace")
-
-
-class _Entry(_Alternative, gc=False):
-    top_logprobs: list[_Alternative] = []
-
-
-class _Logprobs(msgspec.Struct, gc=False):
-    content: list[_Entry] | None = None
-
-
-class _Answer(msgspec.Struct, gc=False):
-    logprobs: _Logprobs | None = None
+class _Entry(Entry, gc=False):
+    top_logprobs: list[Entry] = msgspec.field(default_factory=list)
 
 
 class _Chat(msgspec.Struct, gc=False):
-    choices: list[_Answer] | None = None
+    choices: list[Answer[_Entry]] | None = None
     usage: Usage | None = None
     error: Any = None
 
@@ -69,32 +53,51 @@ _chat: Final = Decoder(_Chat)
 
 
 class _Listing(NamedTuple):
-    """ln p of the listed tokens by their bytes, and a bound of ln p for every other token."""
+    """ln p of the listed tokens by their bytes, and a bound of ln p for every other token.
+
+    `twice` are those that are listed twice with one number, which may be one token or two.
+    """
 
     logprobs: Mapping[bytes, float]
     bound: float
+    twice: frozenset[bytes] = frozenset()
 
 
 def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> Choice | Failure:
     """Label probabilities, over the whole vocabulary, from the first generated token.
 
     Failures: "no_logprobs" where nothing is listed, "unsupported" where a label is more than one
-    token or shares its first token with another.
+    token or shares its first token with another, "unparseable" where the reply contradicts itself,
+    and those of `orchestrator.wire._answers.withheld`.
     """
     reply = _chat(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or not reply.choices:
         return error_in(body, secret)
-    observed = reply.choices[0].logprobs
-    listing = _listing(observed.content[0]) if observed and observed.content else None
+    answer = reply.choices[0]
+    message = answer.message = answer.message or Message()
+    message.settle()
+    if (absent := withheld(answer, secret)) is not None:
+        return absent
+    if message.thought and not message.text:
+        return _REASONS_FIRST
+    entry = answer.logprobs and _first(answer.logprobs)
+    listing = _listing(entry, message.text) if entry else None
     if listing is None:
         return Failure(
             "no_logprobs", "the reply lists no alternatives with log-probabilities", permanent=True
         )
+    if isinstance(listing, Failure):
+        return listing
     found = read_labels(listing.logprobs, listing.bound, tuple(labels))
     if isinstance(found, Failure):
         return found
+    for token in listing.twice:
+        if any(form.encode().startswith(token) for one in labels for form in one.spellings):
+            shown = token.decode("utf-8", "replace")
+            said = f"the reply lists {shown!r} twice with one number: one token, or two"
+            return Failure("unparseable", said, permanent=True)
     usage = reply.usage or NO_USAGE
     return Choice(found[0], found[1], METHOD, usage.n_prompt, usage.n_cached)
 
@@ -183,30 +186,79 @@ def _refuse(
     return Failure("unsupported", said, permanent=True)
 
 
-def _listing(entry: _Entry) -> _Listing | None:
-    listed = entry.top_logprobs
+def _first(found: Logprobs[_Entry]) -> _Entry | None:
+    """The first token of either form: an entry, or the lists of legacy completions."""
+    if found.content or not (found.tokens and found.token_logprobs and found.top_logprobs):
+        return found.content[0] if found.content else None
+    top = [Entry(token, value) for token, value in (found.top_logprobs[0] or {}).items()]
+    return _Entry(found.tokens[0], found.token_logprobs[0], top_logprobs=top)
+
+
+def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
+    """The listed tokens; None where none has a number.
+
+    Args:
+        entry: The first token.
+        text: That came with it.
+    """
+    if id_in(entry.token) is not None:
+        return _BY_IDS
+    way = bytes_of if entry.utf8 is not None else way_of([entry.token], text)
+    pairs = _pairs(entry.top_logprobs, way)
+    if not pairs:
+        return None
     found: dict[bytes, float] = {}
-    lowest = math.inf
+    twice: set[bytes] = set()
+    for token, value in pairs:
+        if token not in found:
+            found[token] = value
+            continue
+        if abs(value - found[token]) <= _SAME:
+            twice.add(token)
+        found[token] = _ln_sum((found[token], value))
+    values = [value for _, value in pairs]
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
-    pushed = len(listed) > 1 and logprob(listed[0].logprob) < logprob(listed[1].logprob)
+    lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
+    own = way(entry.token) if entry.utf8 is None else bytes(entry.utf8)
+    if not is_in(own, text):
+        return misspelled([own], text)
+    drawn = logprob(entry.logprob)
+    if own not in found and drawn > -math.inf:
+        found[own] = drawn
+        values.append(drawn)
+    if (mass := math.fsum(map(math.exp, values))) > MOST_MASS:
+        return too_much(mass)
+    found.pop(b"", None)
+    return _Listing(found, lowest, frozenset(twice))
+
+
+def _pairs(listed: Sequence[Entry], way: Way) -> list[tuple[bytes, float]]:
+    """Tokens that are listed with a number, in order; none where one of the numbers is none."""
+    found = []
     for one in listed:
-        value = one.logprob
+        value, utf8 = one.logprob, one.utf8
         if value is None or value <= SENTINEL or value != value:
             continue
         if value > ROUNDING:
-            return None
-        if value < lowest and not (pushed and one is listed[0]):
-            lowest = value
-        utf8 = one.utf8
-        spelling = one.spelling() if utf8 is None else bytes(utf8)
-        if spelling in found:
-            value = _ln_sum((found[spelling], value))
-        found[spelling] = value
-    drawn, drawn_value = entry.spelling(), logprob(entry.logprob)
-    if drawn not in found and drawn_value > -math.inf:
-        found[drawn] = drawn_value
-    found.pop(b"", None)
-    return _Listing(found, lowest) if lowest < math.inf else None
+            return []
+        found.append((way(one.token) if utf8 is None else bytes(utf8), value))
+    return found
+
+
+_SAME: Final = 1e-4
+"""Two numbers of one token differ by no more."""
+_BY_IDS: Final = Failure(
+    "unsupported",
+    "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start the server "
+    "without --return-tokens-as-token-ids, or say `backend: vllm` of it",
+    permanent=True,
+)
+_REASONS_FIRST: Final = Failure(
+    "unsupported",
+    "the first token belongs to the reasoning that the server sets aside, not to the answer; "
+    "switch the reasoning off, or let the judge write before its verdict (chain_of_thought)",
+    permanent=True,
+)
 
 
 def _ln_sum(logprobs: Sequence[float]) -> float:

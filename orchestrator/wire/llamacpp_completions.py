@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, Generation, TopLogprobs
-from orchestrator.wire._drawn import (
+from orchestrator.wire._answers import (
     Alternative,
     Answer,
     ListedEntry,
     Logprobs,
     Message,
-    Reading,
-    drawn,
+    withheld,
 )
+from orchestrator.wire._drawn import Reading, drawn
 from orchestrator.wire._parsing import ROUNDING, Decoder, TokenId, Usage, count, error_in, logprob
 from orchestrator.wire.llamacpp import CONTROL
 from orchestrator.wire.trie import Path
@@ -166,7 +166,8 @@ def draft(body: bytes, n_prompt: int, secret: str) -> Draft | Failure:
         return reply
     tokens, found = reply.tokens, reply.completion_probabilities or []
     if tokens is None or reply.content is None:
-        return error_in(body, secret)
+        ended = Answer[ListedEntry](finish_reason=reply.stop_type)
+        return withheld(ended, secret) or error_in(body, secret)
     if [entry.id for entry in found] == tokens:
         return Draft(reply, list(found))
     return Draft(reply, [None] * len(tokens))
@@ -219,7 +220,6 @@ def fill(made: Draft, at: int, reading: NodeReading, k: int) -> None:
 def generation(made: Draft, reading: Reading) -> Generation | Failure:
     """The text that was drawn; see `orchestrator.wire.replies.generation`."""
     reply = made.reply
-    finish = {"eos": "stop", "word": "stop", "limit": "length"}.get(reply.stop_type)
     entries = [entry for entry in made.entries if entry is not None]
     for entry in entries:
         if entry.logprob is not None and entry.logprob < _LEAST:
@@ -228,7 +228,7 @@ def generation(made: Draft, reading: Reading) -> Generation | Failure:
     answer = Answer(
         Message(reply.content),
         Logprobs(entries) if len(entries) == len(made.tokens) else None,
-        finish,
+        reply.stop_type,
         list(made.tokens),
     )
     usage = Usage(

@@ -5,8 +5,9 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from orchestrator.records import UNKNOWN_ID, Failure, Generation
+from orchestrator.wire._answers import Answer, Entry, ListedEntry, withheld
 from orchestrator.wire._columns import LEAST_BYTES, cut
-from orchestrator.wire._drawn import Answer, Entry, ListedEntry, Reading, drawn
+from orchestrator.wire._drawn import Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
@@ -58,8 +59,8 @@ _listed_chat: Final = Decoder(_Chat[ListedEntry])
 def generation(body: bytes, reading: Reading) -> Generation | Failure:
     """A drawn text from a chat completion.
 
-    Failures: "unparseable", "no_logprobs", "server_error" for an unfinished answer, and what an
-    error in the reply says.
+    Failures: "unparseable", "no_logprobs", "no_answer" and "server_error" as of
+    `orchestrator.wire._answers.missing`, and what an error in the reply says.
     """
     if reading.top and len(body) >= LEAST_BYTES and (found := _read_at_once(body, reading)):
         return found
@@ -70,7 +71,7 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
         return error_in(body, reading.secret)
     answer: Answer[Any] = reply.choices[0]
     if answer.message is None:
-        return error_in(body, reading.secret)
+        return withheld(answer, reading.secret) or error_in(body, reading.secret)
     return drawn(answer, reply.usage or NO_USAGE, reading)
 
 

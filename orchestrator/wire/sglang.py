@@ -15,7 +15,15 @@ import numpy as np
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Messages, TopLogprobs
 from orchestrator.wire import failures
-from orchestrator.wire._drawn import Alternative, Answer, ListedEntry, Logprobs, Message, drawn
+from orchestrator.wire._answers import (
+    Alternative,
+    Answer,
+    ListedEntry,
+    Logprobs,
+    Message,
+    withheld,
+)
+from orchestrator.wire._drawn import drawn
 from orchestrator.wire._parsing import (
     MAX_BODY_BYTES,
     Decoder,
@@ -76,6 +84,9 @@ _NO_NUMBER: Final = Failure(
     "unparseable",
     "the server returned no log-probability for a requested token",
     permanent=True,
+)
+_OTHER_IDS: Final = Failure(
+    "unparseable", "the server scored other ids than requested", permanent=True
 )
 _generated: Final = Decoder(_Generated)
 _batch: Final = Decoder(list[_Generated])
@@ -223,8 +234,10 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
     if isinstance(reply, Failure):
         return reply
     meta, ids = reply.meta_info or _NOTHING, reply.output_ids
+    finish = (meta.finish_reason or _Finish()).type
     if reply.text is None or ids is None:
-        return error_in(body, reading.secret)
+        ended = Answer[ListedEntry](finish_reason=finish)
+        return withheld(ended, reading.secret) or error_in(body, reading.secret)
     listed = meta.output_token_logprobs
     rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
     if listed is None or not len(listed) == len(rows) == len(ids):
@@ -233,7 +246,6 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
     for own, (value, _, said), row in zip(ids, listed, rows, strict=True):
         top = [Alternative(text or "", p, token) for p, token, text in row or () if token >= 0]
         entries.append(ListedEntry(said or "", value, id=own, top_logprobs=top))
-    finish = (meta.finish_reason or _Finish()).type
     answer = Answer(Message(reply.text), Logprobs(entries), finish)
     usage = Usage(
         prompt_tokens=meta.prompt_tokens,
@@ -260,7 +272,7 @@ def forced(
         return _no_logprobs(len(wanted) + 1, listed)
     scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
     if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
-        return Failure("unparseable", "the server scored other ids than requested", permanent=True)
+        return _OTHER_IDS
     values = logprob_array([value for value, _, _ in scored])
     if isinstance(values, Failure):
         return values
@@ -294,6 +306,8 @@ def looked(
         rows = meta.output_token_ids_logprobs
         if not rows or rows[0] is None or len(rows[0]) != len(tokens):
             return _no_logprobs(len(tokens), rows and rows[0])
+        if any(seen not in {own, 0} for own, (_, seen, _) in zip(tokens, rows[0], strict=True)):
+            return _OTHER_IDS
         values = [logprob(value) for value, _, _ in rows[0]]
         if any(map(math.isnan, values)):
             return _NO_NUMBER

@@ -14,7 +14,15 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, FloatArray, Generation, Messages
-from orchestrator.wire._drawn import Alternative, Answer, ListedEntry, Logprobs, Message, drawn
+from orchestrator.wire._answers import (
+    Alternative,
+    Answer,
+    ListedEntry,
+    Logprobs,
+    Message,
+    withheld,
+)
+from orchestrator.wire._drawn import drawn
 from orchestrator.wire._parsing import (
     Decoder,
     TokenId,
@@ -29,7 +37,6 @@ from orchestrator.wire.requests import encode, messages_of
 
 Ids = tuple[int, ...]
 
-_REASONS: Final = {"eos_token": "stop", "stop_sequence": "stop", "length": "length"}
 NO_PREFILL: Final = Failure(
     "unsupported",
     "this TGI server returns no log-probabilities of prompts; start it with "
@@ -269,9 +276,9 @@ def generation(
         )
         for one, row in zip(found.tokens, rows, strict=True)
     ]
-    reason = _REASONS.get(found.finish_reason or "", found.finish_reason)
+    answer = Answer(Message(text), Logprobs(entries), found.finish_reason)
     usage = Usage(prompt_tokens=n_prompt, completion_tokens=found.generated_tokens)
-    return drawn(Answer(Message(text), Logprobs(entries), reason), usage, reading)
+    return drawn(answer, usage, reading)
 
 
 def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefilled | Failure:
@@ -316,7 +323,8 @@ def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.generated_text is None:
-        return error_in(body, secret)
+        ended = Answer[ListedEntry](finish_reason=(reply.details or _Details()).finish_reason)
+        return withheld(ended, secret) or error_in(body, secret)
     if reply.details is None:
         return _NO_LOGPROBS
     return text_of(reply.generated_text), reply.details

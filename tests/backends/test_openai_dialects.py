@@ -86,13 +86,12 @@ async def test_a_reasoning_model_is_asked_for_what_it_takes(connect):
     assert chosen.cause == "no_logprobs"
 
 
-async def test_a_refusal_is_an_answer(connect):
+async def test_a_refusal_is_no_answer(connect):
     backend = await connect(rules=[{"refusal": "I can not say that."}])
     made = await backend.generate(PLAIN, 1)
-    assert isinstance(made, Generation), made
-    assert made.logprobs is not None
-    assert made.text == "I can not say that."
-    assert made.logprobs.size == len(made.text)
+    assert isinstance(made, Failure)
+    assert (made.cause, made.permanent) == ("no_answer", True)
+    assert made.message == "a refusal came instead: I can not say that."
 
 
 @pytest.mark.parametrize("dialect", ["openai", "ollama"])

@@ -19,7 +19,8 @@ def entry(token: int, logprob: float) -> dict[str, object]:
 
 def reply(*ids: int) -> dict[str, object]:
     listed = [entry(5, -0.5), entry(9, -1.5)]
-    content = [{**entry(token, -2.5), "top_logprobs": listed} for token in ids]
+    known = {5: -0.5, 9: -1.5}
+    content = [{**entry(token, known.get(token, -2.5)), "top_logprobs": listed} for token in ids]
     message = {"role": "assistant", "content": "".join(TOKENS[token] for token in ids)}
     choice = {
         "message": message, "logprobs": {"content": content}, "finish_reason": "length",

@@ -20,7 +20,7 @@ def listed(tokens: Sequence[str], key: str) -> bytes:
     entries = [{"token": token, "logprob": -0.5 - n} for n, token in enumerate(tokens)]
     content = [{**entry, "top_logprobs": entries} for entry in entries]
     choice = {
-        "message": {"content": "x"}, "finish_reason": key, "logprobs": {"content": content},
+        "message": {"content": "\ufffd"}, "finish_reason": key, "logprobs": {"content": content},
     }  # fmt: skip
     return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 1}}).encode()
 

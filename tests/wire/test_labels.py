@@ -59,7 +59,7 @@ def test_a_drawn_token_outside_the_list_counts():
 
 def test_bytes_are_preferred_to_text():
     top = [{"token": "\\xe2", "logprob": -0.5, "bytes": list("✓".encode()), "top_logprobs": []}]
-    body = chat("x", [{**top[0], "top_logprobs": top}], "length")
+    body = chat("✓", [{**top[0], "top_logprobs": top}], "length")
     choice = choice_from_top(body, labels("✓"))
     assert isinstance(choice, Choice)
     assert choice.logprobs == (-0.5,)

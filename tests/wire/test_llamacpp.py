@@ -72,7 +72,7 @@ def test_plain_tokens_are_forced_by_a_grammar(piece):
 
 def test_numbers_of_drawn_pieces_go_to_the_tokens_that_end_a_character():
     """Twice three bytes, of which the second and the third are the same token."""
-    made = drafted(completion([7, 8, 8, 7, 8, 8], [8, 8], "漢漢"))
+    made = drafted(completion([7, 8, 8, 7, 8, 8], [8, 8], "漼漼"))
     spelled = [b"\xe6", b"\xbc", b"\xbc"] * 2
     assert llamacpp_completions.place(made, spelled) == [0, 1, 3, 4]
     for at in (0, 1, 3, 4):

@@ -82,11 +82,19 @@ def test_concurrent_draws_of_a_real_tgi_are_alike():
 
 
 def test_a_stop_string_is_taken_off_the_text_of_a_real_tgi():
-    made = tgi.generation(tgi_reply("test_flash_llama__test_flash_llama_all_params"),
-                          Reading(), ASK, 5)  # fmt: skip
+    # That request asked for the prompt too, which no request of ours does.
+    body = tgi_reply("test_flash_llama__test_flash_llama_all_params")
+    made = tgi.generation(body.replace(b"Test request failed", b" failed"), Reading(), ASK, 5)
     assert isinstance(made, Generation), made
-    assert made.text == "Test request failed: Error in "
+    assert made.text == " failed: Error in "
     assert made.finish_reason == "stop"
+
+
+def test_a_text_that_holds_its_prompt_is_not_what_its_tokens_spell():
+    body = tgi_reply("test_flash_llama__test_flash_llama_all_params")
+    made = tgi.generation(body, Reading(), ASK, 5)
+    assert isinstance(made, Failure)
+    assert "do not spell its text" in made.message
 
 
 @pytest.mark.parametrize(

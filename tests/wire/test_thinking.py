@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.records import Failure, Generation
@@ -68,11 +68,11 @@ def test_a_marker_inside_the_answer_is_text():
     assert made.token_ids.tolist() == [2, 3, 4]
 
 
-def test_an_answer_of_nothing_has_no_tokens():
-    made = read(body("Hm", "</think>"))
-    assert made.text == ""
-    assert made.token_ids is not None
-    assert (made.token_ids.size, made.n_thinking_tokens) == (0, 2)
+@pytest.mark.parametrize("answer", [(), ("\n\n",), (" ",)])
+def test_thinking_without_an_answer_is_no_answer(answer):
+    outcome = replies.generation(body("Hm", "</think>", *answer), Reading(thinking_end=END))
+    assert isinstance(outcome, Failure)
+    assert (outcome.cause, outcome.permanent) == ("no_answer", True)
 
 
 def test_an_answer_that_was_cut_keeps_its_last_token():
@@ -140,6 +140,7 @@ WORDS = st.text(alphabet="ab é\n.", min_size=1, max_size=6)
 
 @given(st.lists(WORDS, max_size=5), st.lists(WORDS, min_size=1, max_size=5))
 def test_whatever_was_thought_the_tokens_of_the_answer_spell_it(thought, answer):
+    assume("".join(answer).strip())
     made = read(body(*thought, "</think>", *answer))
     expected = "".join(answer).lstrip("\r\n")
     assert made.text == expected

@@ -1,0 +1,239 @@
+"""What stands beside a text decides what is made of a reply, alike in every dialect.
+
+Each case of fields, finish reason and dialect is answered (with its text and the numbers of its own
+tokens), no answer with a cause, or a failure with a cause.
+"""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from orchestrator.ask import GenerateAsk
+from orchestrator.records import Failure, Generation, Message, Sampling, labels
+from orchestrator.wire import completions, llamacpp_completions, replies, sglang, tgi
+from orchestrator.wire.labels import choice_from_top
+from orchestrator.wire.replies import Reading
+
+ASK = GenerateAsk("m", (Message("user", "Hi"),), Sampling())
+END = "<|end|>"
+N_PROMPT = 3
+
+STOPPED = (
+    "stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "STOP", "completed",
+)  # fmt: skip
+CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens")
+WITHHELD = ("content_filter", "safety", "SAFETY", "RECITATION", "refusal", "guardrail_intervened")
+CALLED = ("tool_calls", "function_call", "tool_use")
+BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource")
+OTHERS = ("something_new", "CLOUDY")
+REASONS = (*STOPPED, *CUT, *WITHHELD, *CALLED, *BROKEN, *OTHERS, None, "")
+
+BESIDE = {
+    "nothing": {},
+    "reasoning": {"reasoning": "hm"},
+    "reasoning_content": {"reasoning_content": "hm"},
+    "reasoning in parts": {"reasoning": [{"type": "text", "text": "hm"}]},
+    "empty fields": {"reasoning": "", "tool_calls": [], "refusal": None, "function_call": None},
+    "tool_calls": {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
+    "function_call": {"function_call": {"name": "f"}},
+    "refusal": {"refusal": "I can't."},
+}
+TEXTS = ("It is four", "", None)
+
+
+def tokens_of(text, reason):
+    words = [] if not text else [f"{' ' if at else ''}{w}" for at, w in enumerate(text.split())]
+    return words + ([END] if reason in STOPPED else [])
+
+
+def entries_of(tokens):
+    return [{"token": one, "logprob": -0.5, "bytes": list(one.encode())} for one in tokens]
+
+
+def chat(text, reason, beside=None):
+    thought = "hm" if any(value for key, value in (beside or {}).items() if "reas" in key) else ""
+    tokens = ([thought, "</think>"] if thought else []) + tokens_of(text, reason)
+    message = {"role": "assistant", "content": text, **(beside or {})}
+    choice = {"message": message, "finish_reason": reason}
+    choice["logprobs"] = {"content": entries_of(tokens)}
+    usage = {"prompt_tokens": N_PROMPT, "completion_tokens": len(tokens)}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    return replies.generation(body, Reading())
+
+
+def legacy(text, reason):
+    tokens = tokens_of(text, reason)
+    lists = {"tokens": tokens, "token_logprobs": [-0.5] * len(tokens)}
+    choice = {"text": text, "finish_reason": reason, "logprobs": lists}
+    return completions.generation(json.dumps({"choices": [choice]}).encode(), Reading())
+
+
+def of_sglang(text, reason):
+    tokens = tokens_of(text, reason)
+    meta = {
+        "finish_reason": None if reason is None else {"type": reason},
+        "prompt_tokens": N_PROMPT,
+        "output_token_logprobs": [[-0.5, at, one] for at, one in enumerate(tokens)],
+    }
+    body = {"text": text, "output_ids": [*range(len(tokens))], "meta_info": meta}
+    return sglang.generation(json.dumps(body).encode(), Reading(), N_PROMPT)
+
+
+def of_tgi(text, reason):
+    tokens = tokens_of(text, reason)
+    listed = [{"id": at, "text": one, "logprob": -0.5} for at, one in enumerate(tokens)]
+    body = {"generated_text": text, "details": {"finish_reason": reason, "tokens": listed}}
+    return tgi.generation(json.dumps(body).encode(), Reading(), ASK, N_PROMPT)
+
+
+def of_llamacpp(text, reason):
+    tokens = tokens_of(text, reason)
+    listed = [{**one, "id": at} for at, one in enumerate(entries_of(tokens))]
+    body = {
+        "content": text, "tokens": [*range(len(tokens))], "stop_type": reason or "",
+        "tokens_evaluated": N_PROMPT, "completion_probabilities": listed,
+    }  # fmt: skip
+    made = llamacpp_completions.draft(json.dumps(body).encode(), N_PROMPT, "")
+    return made if isinstance(made, Failure) else llamacpp_completions.generation(made, Reading())
+
+
+OTHER_DIALECTS = {
+    "completions": legacy, "sglang": of_sglang, "tgi": of_tgi, "llamacpp": of_llamacpp,
+}  # fmt: skip
+
+
+def check(made, text, reason, beside=""):
+    """The oracle: the text with its own numbers, or the reason why there is none."""
+    assert isinstance(made, Generation | Failure)
+    ended_as = (made.cause, made.permanent) if isinstance(made, Failure) else ("answered", True)
+    is_answer = text is not None and (text or reason in STOPPED)
+    if beside.startswith("reasoning"):
+        is_answer = bool(text)
+    if reason in BROKEN:
+        assert ended_as == ("server_error", False)
+    elif reason in (None, ""):
+        assert isinstance(made, Failure)
+        assert made.permanent or made.cause == "unparseable"
+    elif reason in WITHHELD + CALLED or beside in {"tool_calls", "function_call", "refusal"}:
+        assert ended_as == ("no_answer", True)
+    elif not is_answer:
+        assert isinstance(made, Failure)
+        assert made.cause in {"no_answer", "unparseable"}
+    else:
+        assert isinstance(made, Generation), made
+        assert made.text == text
+        ended = "stop" if reason in STOPPED else "length" if reason in CUT else reason
+        assert made.finish_reason == ended
+        np.testing.assert_array_equal(made.logprobs, np.full(len(text.split()), -0.5, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("beside", "reason", "text"), list(itertools.product(BESIDE, REASONS, TEXTS))
+)
+def test_a_chat_reply(beside, reason, text):
+    check(chat(text, reason, BESIDE[beside]), text, reason, beside)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "reason", "text"), list(itertools.product(OTHER_DIALECTS, REASONS, TEXTS))
+)
+def test_a_reply_of_another_dialect(dialect, reason, text):
+    check(OTHER_DIALECTS[dialect](text, reason), text, reason)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "permanent"),
+    [(403, "bad_request", True), (429, "rate_limited", False), (502, "server_error", False)],
+)
+def test_an_error_inside_the_answer_is_its_own(code, cause, permanent):
+    error = {"code": code, "message": "flagged: violence"}
+    choice = {"message": {"content": ""}, "finish_reason": "error", "error": error}
+    body = json.dumps({"choices": [choice]}).encode()
+    for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
+        assert isinstance(made, Failure)
+        assert (made.cause, made.permanent) == (cause, permanent)
+        assert "flagged: violence" in made.message
+
+
+def judged(content="A", reason="length", listed=None, **message):
+    top = listed or [("A", -0.2), ("B", -2.0)]
+    entry = {"token": top[0][0], "logprob": top[0][1]}
+    entry["top_logprobs"] = [{"token": one, "logprob": p} for one, p in top]
+    message = {"content": content, **message}
+    choice = {"message": message, "finish_reason": reason, "logprobs": {"content": [entry]}}
+    return choice_from_top(json.dumps({"choices": [choice]}).encode(), labels("A", "B"))
+
+
+@pytest.mark.parametrize("reason", [*WITHHELD, *CALLED])
+def test_a_verdict_that_was_withheld_is_none(reason):
+    assert judged(reason=reason).cause == "no_answer"
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_the_first_token_of_reasoning_is_no_verdict(field):
+    outcome = judged(None, listed=[("Hm", -0.2), ("A", -2.0)], **{field: "Hm"})
+    assert (outcome.cause, outcome.permanent) == ("unsupported", True)
+    assert "reasoning" in outcome.message
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+    {"type": "text", "text": "It is "},
+    {"type": "text", "text": "four"},
+]
+
+
+def test_an_answer_in_parts_is_its_texts_without_its_thinking():
+    body = {"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]}
+    made = replies.generation(json.dumps(body).encode(), Reading(logprobs=False))
+    assert isinstance(made, Generation), made
+    assert (made.text, made.thinking) == ("It is four", "hm")
+
+
+@pytest.mark.parametrize("parts", [PARTS[:1], [], [{"type": "refusal", "refusal": "No."}]])
+def test_parts_without_a_text_are_no_answer(parts):
+    body = {"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}
+    made = replies.generation(json.dumps(body).encode(), Reading(logprobs=False))
+    assert isinstance(made, Failure)
+    assert made.cause == "no_answer"
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 10.0, "completion_tokens": 3.0},
+        {"prompt_tokens": "10", "completion_tokens": "3"},
+        {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": []},
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 3,
+            "completion_tokens_details": {"reasoning_tokens": "x"},
+        },
+    ],
+)  # fmt: skip
+def test_counts_are_read_however_they_are_written(usage):
+    choice = {"message": {"content": "four"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    made = replies.generation(body, Reading(logprobs=False))
+    assert isinstance(made, Generation), made
+    assert (made.text, made.n_prompt_tokens, made.n_completion_tokens) == ("four", 10, 3)
+
+
+@pytest.mark.parametrize("usage", [[], "none", 7, {"prompt_tokens": "many"}, {"prompt_tokens": -1}])
+def test_what_counts_nothing_costs_no_answer(usage):
+    choice = {"message": {"content": "four"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    made = replies.generation(body, Reading(logprobs=False))
+    assert isinstance(made, Generation), made
+    assert (made.text, made.n_prompt_tokens) == ("four", 0)
+
+
+@pytest.mark.parametrize("start", [b"", b": ping\n\n", b"event: message\n", b"\n"])
+def test_a_stream_that_nobody_asked_for_is_refused_for_good(start):
+    body = start + b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n'
+    for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
+        assert isinstance(made, Failure)
+        assert (made.cause, made.permanent) == ("unsupported", True)
+        assert "streams" in made.message
