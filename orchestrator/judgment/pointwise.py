@@ -164,7 +164,10 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
             f"comparing scores needs two (n, K >= 2) arrays, got {one.shape} and {two.shape}"
         )
     n_scores = one.shape[1]
-    support = np.linspace(0.0, 1.0, n_scores)
+    # Whole scores are added up without rounding, so that equal modes and medians are ties.
+    whole = np.arange(float(n_scores))
+    at_1, at_2 = summarise_scores(one, whole), summarise_scores(two, whole)
+    support = whole / (n_scores - 1)
     first, second = summarise_scores(one, support), summarise_scores(two, support)
     joint = one[:, :, None] * two[:, None, :]
     gaps = support[:, None] - support[None, :]
@@ -173,9 +176,9 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
     risk = first.lower_semideviation - second.lower_semideviation
     shifted = np.abs(gaps - risk[:, None, None])
     columns = (
-        np.sign(first.mode - second.mode),
-        np.sign(np.rint(first.mean * (n_scores - 1)) - np.rint(second.mean * (n_scores - 1))),
-        np.sign(first.median - second.median),
+        np.sign(at_1.mode - at_2.mode),
+        np.sign(np.rint(at_1.mean) - np.rint(at_2.mean)),
+        np.sign(at_1.median - at_2.median),
         np.sign(_quantile(one, support, 0.01) - _quantile(two, support, 0.01)),
         _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
         _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),

@@ -47,6 +47,11 @@ class _Field:
     beside: int = 0
     under: int = 0
 
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.texts or self.lines)
+
     def width(self, names: int, *, under: bool) -> int:
         """Columns of the terminal that it takes where names are cut to `names`."""
         if self.texts:
@@ -70,10 +75,10 @@ def aligned(page: Page, table: Table) -> Iterator[RenderableType]:
         if names is not None:
             yield _drawn(page, fields, names, under=under)
             return
-    cuts = [(_cut(fields, page.width, under=under), under) for under in (False, True)]
-    parts, under = min(cuts, key=lambda cut: len(cut[0]))
+    cuts = [(*_cut(fields, page.width, under=under), under) for under in (False, True)]
+    parts, names, under = min(cuts, key=lambda cut: len(cut[0]))
     for part in parts:
-        yield _drawn(page, part, _FAIR_NAME, under=under)
+        yield _drawn(page, part, names, under=under)
 
 
 def _field(column: TableColumn, cells: Sequence[Cell]) -> _Field:
@@ -147,32 +152,42 @@ def _fitting(fields: Sequence[_Field], room: int, *, under: bool, least: int) ->
     return None
 
 
-def _cut(fields: Sequence[_Field], room: int, *, under: bool) -> list[list[_Field]]:
-    """The table cut between columns, so that each part fits and begins with the rows' names."""
-    first = _naming(fields, room)
-    begin = sum(field.width(_FAIR_NAME, under=under) + _GAP for field in first)
+def _cut(fields: Sequence[_Field], room: int, *, under: bool) -> tuple[list[list[_Field]], int]:
+    """The table cut between columns, so that each part fits; and the most columns for a name.
+
+    Each part begins with the rows' names, which are cut where they would take half of the page.
+    """
+    naming = _naming(fields)
+    names = _fitting(naming, room // 2, under=under, least=_LEAST_NAME)
+    while names is None and len(naming) > 1:
+        naming.pop()
+        names = _fitting(naming, room // 2, under=under, least=_LEAST_NAME)
+    names = min(_FAIR_NAME, names or _FAIR_NAME)
+    begin = sum(field.width(names, under=under) + _GAP for field in naming)
     parts: list[list[_Field]] = []
     used = 0
-    for field in fields[len(first) :]:
-        width = field.width(_FAIR_NAME, under=under)
+    for field in fields:
+        if field in naming:
+            continue
+        width = field.width(names, under=under)
         if not parts or used + width > room:
-            parts.append([*first])
+            parts.append([*naming])
             used = begin
         parts[-1].append(field)
         used += width + _GAP
-    return parts or [[*first]]
+    return parts or [[*naming]], names
 
 
-def _naming(fields: Sequence[_Field], room: int) -> list[_Field]:
-    """The first columns of text that tell the rows apart, on half of the page at most."""
-    chosen = [*fields[:1]]
-    for field in fields[1:]:
-        rows = list(zip(*(one.texts for one in chosen), strict=True))
-        width = sum(one.width(_FAIR_NAME, under=True) + _GAP for one in (*chosen, field))
-        if len(set(rows)) == len(rows) or not field.texts or width > room // 2:
-            break
-        chosen.append(field)
-    return chosen
+def _naming(fields: Sequence[_Field]) -> list[_Field]:
+    """The first columns that tell the rows apart: numbers before any text, text, other numbers."""
+    texts = [at for at, field in enumerate(fields) if field.texts] or [0]
+    before, among = range(texts[0]), range(texts[0], texts[-1])
+    order = dict.fromkeys((*before, *texts, *among))
+    for n in range(1, len(order) + 1):
+        chosen = [fields[at] for at in sorted([*order][:n])]
+        if len({*zip(*(one.texts or one.lines for one in chosen), strict=True)}) == chosen[0].n:
+            return chosen
+    return [fields[at] for at in sorted((*before, *texts))]
 
 
 def _drawn(page: Page, fields: Sequence[_Field], names: int, *, under: bool) -> RenderableType:

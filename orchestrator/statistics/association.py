@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.statistics.averages import scaled
 from orchestrator.statistics.concordance import pair_sums
 
 Floats = NDArray[np.float64]
@@ -34,7 +35,7 @@ def association(x: Floats, y: Floats, kind: Kind) -> float:
 
     Source: tau-b is Kendall 1945, doi:10.1093/biomet/33.3.239; Spearman is Pearson of midranks.
     """
-    if x.size < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+    if x.size < 2 or x.min() == x.max() or y.min() == y.max():
         return math.nan
     if kind == "kendall":
         sums = pair_sums(x, y)
@@ -122,6 +123,7 @@ def reweighted(x: Floats, y: Floats, clusters: Ints, kind: Kind, weights: Floats
 
 def _moments(x: Floats, y: Floats) -> Floats:
     """Shape (n, 6): what Pearson is made of, of values brought to mean 0 and spread 1."""
+    x, y = (scaled(values)[0] for values in (x, y))
     one = (x - x.mean()) / x.std()
     two = (y - y.mean()) / y.std()
     return np.stack((np.ones_like(one), one, two, one * one, two * two, one * two), axis=-1)

@@ -1,4 +1,4 @@
-"""Means that are equal but for rounding."""
+"""Means that are equal but for rounding, and values whose sums and squares are no overflow."""
 
 from itertools import pairwise
 from typing import Final
@@ -9,6 +9,19 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _ROUNDING: Final = 1e-12
+
+
+def scaled(values: Floats) -> tuple[Floats, int]:
+    """Return values over a power of two that brings the largest to [0.5, 1), and its exponent.
+
+    Nothing is rounded, save values that are 1e300 times smaller than the largest.
+
+    Args:
+        values: Shape (n,), finite.
+    """
+    exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1])
+    result: Floats = np.ldexp(values, -exponent)
+    return result, exponent
 
 
 def levelled(means: Floats, size: float) -> Floats:

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -104,3 +105,19 @@ def test_reference_summary_of_scores(reference):
     }
     for ours, theirs in names.items():
         assert getattr(result, ours)[0] == pytest.approx(outputs[theirs], abs=1e-9), ours
+
+
+@given(st.integers(2, 101), st.data())
+def test_modes_whose_means_are_equal_are_ties_on_every_scale(n_scores, data):
+    """Of any two sets of most likely scores, by whole numbers."""
+    chosen = st.sets(st.integers(0, n_scores - 1), min_size=1, max_size=6)
+    sets = [sorted(data.draw(chosen)) for _ in range(2)]
+    p = np.zeros((2, n_scores))
+    for row, scores in zip(p, sets, strict=True):
+        row[scores] = 1.0 / len(scores)
+    found = compare_scores(p[:1], p[1:])
+    one, two = (Fraction(sum(scores), len(scores)) for scores in sets)
+    assert found.mode[0] == (one > two) - (one < two)
+    mirrored = compare_scores(p[:1], p[:1, ::-1])
+    middle = Fraction(n_scores - 1, 2)
+    assert mirrored.mode[0] == (one > middle) - (one < middle)

@@ -1,5 +1,8 @@
 """Tables on a terminal: numbers in columns, and rows that can be told apart in every part."""
 
+import itertools
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +81,30 @@ def test_each_part_of_a_table_says_which_row_it_continues():
     assert len([line for line in lines if line.startswith("model  feature")]) > 1
     begins = [tuple(line.split()[:2]) for line in lines if line[:1] in ("a", "b")]
     assert set(begins) == {("a", "one"), ("a", "two"), ("b", "one"), ("b", "two")}
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("keys", ["nmj", "mnj", "mj", "nm", "n"])
+def test_each_part_keeps_the_columns_that_name_its_rows(keys, width):
+    """Of n(umbers), m(odels) and j(udges) that only together tell the rows apart."""
+    known: dict[str, list[Any]] = {
+        "n": [-0.1, -0.2],
+        "m": ["probdiff-long-name-one", "probdiff-long-name-two"],
+        "j": ["judge", "jury"],
+    }
+    columns = [Column(key, "signed" if key == "n" else "text") for key in keys]
+    columns += [Column(f"measure {i}", "percent") for i in range(12)]
+    measured = [Measured(0.5, 0.25, 0.75)] * 12
+    values = [known[key] for key in keys]
+    rows: list[Any] = [(*named, *measured) for named in itertools.product(*values)]
+    lines = drawn(columns, rows, width)
+    headings = [at for at, line in enumerate(lines) if "measure" in line]
+    assert len(headings) > 1
+    for begin, end in zip(headings, [*headings[1:], len(lines)], strict=True):
+        heads = {
+            line.partition(" 50.0 %")[0].strip() for line in lines[begin:end] if "50.0 %" in line
+        }
+        assert len(heads) == len(rows)
 
 
 def test_columns_of_words_share_the_width_before_the_table_is_cut():

@@ -328,3 +328,22 @@ def test_a_hundred_thousand_points_take_seconds(kind, rng):
     found = correlated(x, y, np.arange(100_000) // 5, kind=kind)
     assert time.perf_counter() - begin < 10.0
     assert found.interval.high - found.interval.low < 0.02
+
+
+@given(columns, st.sampled_from(KINDS), st.integers(-1000, 1000), st.integers(-1000, 1000))
+def test_no_correlation_changes_with_the_scale_of_scores(points, kind, one, two):
+    """Whatever the squares of the scores would overflow, or vanish."""
+    x, y = points.T
+    assume(np.ptp(x) > 0 and np.ptp(y) > 0)
+    clusters = np.arange(len(x)) // 2
+    scaled = np.ldexp(x, one), np.ldexp(y, two)
+    weights = np.random.default_rng(0).integers(0, 3, (4, clusters.max() + 1)).astype(float)
+    for whole, again in (
+        (association(x, y, kind), association(*scaled, kind)),
+        (leave_one_out(x, y, clusters, kind), leave_one_out(*scaled, clusters, kind)),
+        (
+            reweighted(x, y, clusters, kind, weights),
+            reweighted(*scaled, clusters, kind, weights),
+        ),
+    ):
+        np.testing.assert_array_equal(whole, again)
