@@ -86,6 +86,7 @@ class ModelState(msgspec.Struct):
         ready: Requests to be sent.
         delayed: Requests that wait for their next attempt: when, and a number.
         in_flight: Requests that the server has.
+        quiet_since: When it last ended one, or got one while it had none.
         down_since: When it went out of reach or began to refuse everything; None while it serves.
         must_connect: It may come back as another one, so the next trial connects anew.
         is_on_trial: The request in flight is a trial.
@@ -107,6 +108,7 @@ class ModelState(msgspec.Struct):
     ready: Ready = msgspec.field(default_factory=Ready)
     delayed: list[tuple[float, int, Request]] = []
     in_flight: int = 0
+    quiet_since: float = 0.0
     down_since: float | None = None
     must_connect: bool = False
     is_on_trial: bool = False
@@ -184,6 +186,8 @@ class Core:
             if state.in_flight:
                 return None
             state.n_trials += 1
+        if not state.in_flight:
+            state.quiet_since = now
         state.in_flight += 1
         request = state.ready.pop(now)
         request.attempts += 1
@@ -205,6 +209,7 @@ class Core:
         """An attempt has ended: what follows, for this request and where the model died, others."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
+        state.quiet_since = now
         was_trial, state.is_on_trial = state.is_on_trial, False
         if not isinstance(outcome, Failure):
             if state.n_refused or state.permits is not None:
@@ -374,6 +379,11 @@ class Core:
         state = self.models[model]
         if state.down_since is not None:
             state.down_since = now
+
+    def quiet_s(self, model: str, now: float) -> float:
+        """Return for how long a model has ended none of its requests; 0 while it has none."""
+        state = self.models[model]
+        return now - state.quiet_since if state.in_flight else 0.0
 
     def has_answered(self, model: str) -> bool:
         """Return whether a request to a model was answered."""

@@ -47,11 +47,11 @@ def warnings(run_dir):
     return [line["message"] for line in log_of(run_dir) if line["level"] == "WARNING"]
 
 
-def kill_in_mid_run(start, recipe, run_dir, n_before):
-    process = start(recipe, run_dir)
+def kill_in_mid_run(start, recipe, run_dir, n_before, number=signal.SIGKILL):
+    process = start(recipe, run_dir, "--set", "limits.silent_after_s=1")
     pid = until(lambda: server_pid(run_dir), 60)
     until(lambda: n_outcomes(run_dir) > n_before, 60)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, number)
     return process, said(process, 200)
 
 
@@ -76,6 +76,17 @@ def test_a_server_that_is_killed_in_mid_run_is_started_again_and_the_run_complet
     cut, whole = frames(tmp_path / "cut"), frames(tmp_path / "whole")
     assert cut["answers"]["status"].unique().to_list() == ["ok"]
     assert sorted(cut["answers"]["text"]) == sorted(whole["answers"]["text"])
+
+
+def test_a_server_that_hangs_in_mid_run_is_started_again_and_the_run_completes(start, tmp_path):
+    recipe = launched(tmp_path / "r.json", n=40)
+    process, words = kill_in_mid_run(start, recipe, tmp_path / "run", 8, signal.SIGSTOP)
+    assert process.returncode == EXIT_COMPLETE, words
+    assert "answered nothing any more" in " ".join(warnings(tmp_path / "run"))
+    first, second = pids(tmp_path / "run")
+    assert not psutil.pid_exists(first)
+    assert not psutil.pid_exists(second)
+    assert frames(tmp_path / "run")["answers"]["status"].unique().to_list() == ["ok"]
 
 
 def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_path):

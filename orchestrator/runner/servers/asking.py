@@ -198,6 +198,11 @@ class Asking:
         if suspects or was_suspect:
             self._counted(self.copies.n_used)
 
+    def quiet_s(self, number: int) -> float:
+        """Return for how long a server has ended none of its requests; 0 while it has none."""
+        copy = self.copies.all[number]
+        return self._loop.time() - copy.quiet_since if copy.in_flight else 0.0
+
     def _is_any_held(self, tried: Tried) -> bool:
         return any(
             copy.is_held and copy.is_there and copy.number not in tried for copy in self.copies.all

@@ -28,6 +28,7 @@ from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.comparison import Doubts
 from orchestrator.runner.servers.connections import api_key_of, create_backend, warn_of_missing_keys
 from orchestrator.runner.servers.first_probe import FirstLook, is_reached
+from orchestrator.runner.servers.health import look_after
 from orchestrator.runner.servers.keeping import Keep
 from orchestrator.runner.servers.launched import Launched, Places, launched_servers
 from orchestrator.runner.servers.replicas import Replicas
@@ -87,6 +88,7 @@ class Fleet:
         restarted: Told of a model whose server was started.
         lost: Told of a node of a cluster that is out of reach.
         has_answered: Tells whether a request to a model was answered in this call.
+        quiet_s: Tells for how long a model has ended none of the requests that it has.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
@@ -127,6 +129,7 @@ class Fleet:
         self.asked_again: Callable[[], None] = lambda: None
         self.restarted: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[str], bool] = lambda _: False
+        self.quiet_s: Callable[[str], float] = lambda _: 0.0
         self.lost: Callable[[str], None] = lambda _: None
         for server in _each(self._servers.values()):
             server.started = partial(self._started, server)
@@ -229,6 +232,31 @@ class Fleet:
         for model in server.models:
             self.restarted(model.name)
 
+    def _is_quiet(self, server: Launched, number: int) -> bool:
+        """Return whether a launched server has requests, and has ended none for long."""
+        quiet = []
+        for model in server.models:
+            several = self._replicas.get(model.name)
+            quiet_s = self.quiet_s(model.name) if several is None else several.quiet_s(number)
+            if quiet_s:
+                quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
+        return bool(quiet) and all(quiet)
+
+    async def _answers(self, server: Launched, number: int) -> bool:
+        """Return whether a launched server answers anything; one that has ended does not hang."""
+        if server.server is None or server.exit_code() is not None:
+            return True
+        spec = self._specs[server.models[0].name]
+        way = await self._way(spec, number)
+        if isinstance(way, Failure):
+            return True
+        backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
+        try:
+            found = await answered(backend.provenance())
+        finally:
+            await backend.close()
+        return not isinstance(found, Failure) or bool(found.status)
+
     def _has_answered(self, server: Launched) -> bool:
         return any(self.has_answered(model.name) for model in server.models)
 
@@ -324,6 +352,11 @@ class Fleet:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compare_now_and_then())
+            for server in self.launched:
+                number = self._servers[server.models[0].name].index(server)
+                is_quiet = partial(self._is_quiet, server, number)
+                answers = partial(self._answers, server, number)
+                group.create_task(look_after(server.end_silent, is_quiet, answers))
             while True:
                 errand = await self._errands.get()
                 group.create_task(_to_end(errand, fail))

@@ -31,6 +31,7 @@ from orchestrator.runner.servers.restarts import (
     Restarts,
     ended,
     out_of_reach,
+    silent,
     start_failed,
     told_to_end,
 )
@@ -114,6 +115,7 @@ class Launched:
         self._may_start = asyncio.Event()
         self._may_start.set()
         self._no_room = ""
+        self._is_silent = False
         self.lost: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[], bool] = lambda: False
         self.started: Callable[[], None] = lambda: None
@@ -174,6 +176,15 @@ class Launched:
     def try_once(self, why: str) -> None:
         """Give it up if its next start fails, since no node that is left has room for it."""
         self._no_room = why
+
+    async def end_silent(self) -> None:
+        """End the server although it runs, as it hangs; who asks for it next starts it again."""
+        async with self._lock:
+            server = self.server
+            if server is not None and server.exit_code() is None:
+                self._is_silent = True
+                _log.warning("%s", silent(self.name).said, extra={"log": str(self._log_path)})
+                await server.stop()
 
     async def _lost(self) -> Carried | None:
         """Return the server if it is on another machine and has been out of reach for a while.
@@ -314,7 +325,13 @@ class Launched:
         self, server: RunningServer, code: int | None, *, is_lost: bool
     ) -> Failure | None:
         """Count the end of a server; a `Failure` where it was the last."""
-        end = out_of_reach(self.name) if is_lost else ended(self.name, code, server.first_error())
+        was_silent, self._is_silent = self._is_silent, False
+        if was_silent:
+            end = silent(self.name)
+        elif is_lost:
+            end = out_of_reach(self.name)
+        else:
+            end = ended(self.name, code, server.first_error())
         repeats = end.is_like(self._last_end) and not self.has_answered()
         self._last_end = end
         return self._count(end, repeats=repeats)

@@ -234,6 +234,10 @@ class Replicas(Client):
 
     # -- servers that break, go and come ---------------------------------------------------------
 
+    def quiet_s(self, number: int) -> float:
+        """Return for how long a server has ended none of its requests; 0 while it has none."""
+        return self._asking.quiet_s(number)
+
     def take_broken(self) -> set[int]:
         """Numbers of the servers with a connection that broke since this was last called."""
         broken, self._asking.broken = self._asking.broken, set()

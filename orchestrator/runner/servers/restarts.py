@@ -80,6 +80,12 @@ def out_of_reach(name: str) -> End:
     return End(f"the server {name!r} {how}", how)
 
 
+def silent(name: str) -> End:
+    """Return the end of a server that ran and answered nothing any more, so that it was killed."""
+    how = "answered nothing any more, not even what it is, and was ended"
+    return End(f"the server {name!r} {how}", how)
+
+
 def told_to_end(name: str) -> End:
     """Return the end of a server that its machine told to end."""
     how = "was told to end by its machine (preempted, cancelled, or at its time limit)"

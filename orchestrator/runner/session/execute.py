@@ -201,6 +201,7 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.counted = session.adaptive.servers
     fleet.asked_again = session.asked_again
     fleet.has_answered = core.has_answered
+    fleet.quiet_s = lambda model: core.quiet_s(model, now())
     fleet.lost = session.lose
     fleet.restarted = lambda model: core.restarted(model, now())
 
