@@ -11,7 +11,7 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.style import fit_style
 from orchestrator.summaries._clusters import share_of, without_n
 from orchestrator.summaries._preferences import SOFT, Preferences

@@ -209,8 +209,6 @@ def rating_tables(context: Context, judges: Sequence[CalibratedJudge]) -> list[T
             found.sides().sums(found.values(SOFT)),
             found.models(),
             confidence_level=context.confidence_level,
-            n_resamples=context.n_resamples,
-            rng=context.rng(),
         )
         return [between(*of) for of in zip(rated.values, rated.low, rated.high, strict=True)]
 

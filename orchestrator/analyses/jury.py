@@ -274,8 +274,6 @@ def _rated(jury: _Jury, soft: Floats, context: Context) -> Ratings:
         jury.pairs.sides().sums(soft),
         jury.pairs.models(),
         confidence_level=context.confidence_level,
-        n_resamples=context.n_resamples,
-        rng=context.rng(),
     )
 
 

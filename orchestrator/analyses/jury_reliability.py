@@ -376,8 +376,6 @@ def _rated(study: _Study, soft: Floats, context: Context) -> Ratings:
         study.pairs.sides().sums(soft),
         study.pairs.models(),
         confidence_level=context.confidence_level,
-        n_resamples=context.n_resamples,
-        rng=context.rng(),
     )
 
 

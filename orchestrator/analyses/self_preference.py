@@ -23,7 +23,8 @@ from orchestrator.recipe.winner import Calibrate
 from orchestrator.settings import Settings
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
 from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware
-from orchestrator.statistics.ratings import holm, rate
+from orchestrator.statistics.multiple import holm
+from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.summaries._judged import between
 from orchestrator.summaries._preferences import SOFT, Preferences, judged_rows, preferences
@@ -222,8 +223,6 @@ def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         judged.found.sides().sums(judged.found.values(SOFT)),
         judged.models,
         confidence_level=context.confidence_level,
-        n_resamples=context.n_resamples,
-        rng=context.rng(),
     )
     lines: list[list[Cell]] = []
     for m in np.argsort(-fit.strengths, kind="stable"):

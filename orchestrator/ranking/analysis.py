@@ -3,10 +3,10 @@
 Everything holds for the judges in the frame: intervals are over prompts, not over judges.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -32,10 +32,11 @@ from orchestrator.statistics.ranking import (
     RankingAnalysis,
     WinMatrix,
 )
-from orchestrator.statistics.ratings import METHOD, Ratings, holm, rate
+from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.results import (
     APPROXIMATE_BELOW,
     BY_CLUSTER,
+    MISSED,
     UNCERTAINTY,
     UNCERTAINTY_POOLED,
     checked_level,
@@ -43,11 +44,9 @@ from orchestrator.statistics.results import (
 from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
 from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
 
-__all__ = ["RankingAnalysis", "analyse_ranking", "with_trust"]
+__all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
 
 Floats = NDArray[np.float64]
-
-_CATEGORY_RESAMPLES: Final = 500
 
 
 def analyse_ranking(
@@ -55,8 +54,6 @@ def analyse_ranking(
     *,
     judge: str | None,
     confidence_level: float,
-    n_resamples: int,
-    rng: np.random.Generator,
     thresholds: Thresholds = DEFAULTS,
 ) -> RankingAnalysis:
     """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
@@ -66,8 +63,6 @@ def analyse_ranking(
             `judged.tabulate` has made of them; it may be empty.
         judge: Whose judgments; None pools all judges, clustered by item or cluster of items.
         confidence_level: In (0, 1).
-        n_resamples: Resamples of the items; at least 1,000 for a level of 95 %.
-        rng: Source of the resamples; the order of the rows does not matter.
         thresholds: From which on the ranking is no result.
 
     Raises:
@@ -81,13 +76,12 @@ def analyse_ranking(
         table = tabulate(slices, judgments.height)
     if judge is not None:
         table = table.of_judge(judge)
-    setting = _Setting(confidence_level, n_resamples)
-    mean_rng, mode_rng, category_rng = rng.spawn(3)
     sums = table.sums(table.used["prefer_a"])
-    rated = setting.rate(sums, table, mean_rng)
+    rated = rate(sums, table.models, confidence_level=confidence_level)
     models = _model_ratings(rated, sums, table)
     hard = table.sums(table.mode_wins())
-    mode_models = _model_ratings(setting.rate(hard, table, mode_rng), hard, table)
+    by_mode = rate(hard, table.models, confidence_level=confidence_level)
+    mode_models = _model_ratings(by_mode, hard, table)
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
     uncertainty = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
     if table.n_clusters != table.n_items_used:
@@ -97,13 +91,13 @@ def analyse_ranking(
         judges=table.judges,
         ratings=models,
         mode_ratings=mode_models if table.has_modes else (),
-        pairs=_pairs(rated, sums, [model.model for model in models], table),
+        pairs=_pairs(rated, [model.model for model in models], table),
         wins=_win_matrix(win_rates(sums, confidence_level), [m.model for m in models], table),
         position=_position(table, confidence_level),
         coverage=summarise_coverage(table.floats("coverage_ab", "coverage_ba")),
         agreement=_agreement(table, models, mode_models),
         failures=_failures(table.missing),
-        categories=_categories(table, setting, category_rng),
+        categories=_categories(table, confidence_level),
         n_units=table.n_judged + len(table.missing),
         n_judged=table.n_judged,
         n_exact=int(table.used["exact"].sum()),
@@ -113,7 +107,6 @@ def analyse_ranking(
         n_clusters=table.n_clusters,
         approximate=approximate,
         confidence_level=confidence_level,
-        n_resamples=n_resamples,
         method=METHOD,
         uncertainty=uncertainty,
         notes=_notes(table, rated, models),
@@ -132,39 +125,42 @@ def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnaly
     warning = no_ranking(trust)
     if not warning:
         return found
+    found = with_decisions(found, lambda _: False)
     return replace(
         found,
         warning=warning,
-        ratings=_of_open_rank(found.ratings),
-        mode_ratings=_of_open_rank(found.mode_ratings),
-        pairs=tuple(replace(pair, resolvable=False) for pair in found.pairs),
+        mode_ratings=_ranked_by((), found.mode_ratings),
         categories=tuple(
-            replace(part, ratings=_of_open_rank(part.ratings)) for part in found.categories
+            replace(part, ratings=_ranked_by((), part.ratings)) for part in found.categories
         ),
     )
 
 
-def _of_open_rank(models: Sequence[ModelRating]) -> tuple[ModelRating, ...]:
+def with_decisions(found: RankingAnalysis, is_apart: Callable[[Pair], bool]) -> RankingAnalysis:
+    """Return the ranking with other decisions on its pairs, and the ranks that follow from them.
+
+    Args:
+        found: The ranking.
+        is_apart: Whether the two models of a pair can be told apart.
+    """
+    pairs = tuple(replace(pair, resolvable=is_apart(pair)) for pair in found.pairs)
+    return replace(found, pairs=pairs, ratings=_ranked_by(pairs, found.ratings))
+
+
+def _ranked_by(pairs: Iterable[Pair], models: Sequence[ModelRating]) -> tuple[ModelRating, ...]:
+    """The models with the ranks that these decisions leave open."""
+    apart = [pair for pair in pairs if pair.resolvable]
+    n_better = Counter(pair.worse for pair in apart)
+    n_worse = Counter(pair.better for pair in apart)
     last = sum(model.rank is not None for model in models)
     return tuple(
-        model if model.rank is None else replace(model, rank_low=1, rank_high=last)
+        model
+        if model.rank is None
+        else replace(
+            model, rank_low=1 + n_better[model.model], rank_high=last - n_worse[model.model]
+        )
         for model in models
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    confidence_level: float
-    n_resamples: int
-
-    def rate(self, sums: PromptSums, table: Table, rng: np.random.Generator) -> Ratings:
-        return rate(
-            sums,
-            table.models,
-            confidence_level=self.confidence_level,
-            n_resamples=self.n_resamples,
-            rng=rng,
-        )
 
 
 def _number(value: float) -> float | None:
@@ -196,34 +192,34 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
                 n_clusters=int(rated.n_prompts[i]),
                 n_missing=n_missing.get(model, 0),
                 mean_preference=_number(preferences.values[i]),
-                share_unbounded=_number(rated.share_unbounded[i]),
             )
         )
     return tuple(sorted(found, key=lambda model: (model.rank is None, model.rank, model.model)))
 
 
-def _pairs(
-    rated: Ratings, sums: PromptSums, order: Sequence[str], table: Table
-) -> tuple[Pair, ...]:
+def _pairs(rated: Ratings, order: Sequence[str], table: Table) -> tuple[Pair, ...]:
     """All pairs of ranked models, tested together."""
     index = {model: i for i, model in enumerate(table.models)}
-    shared = win_rates(sums, rated.confidence_level).n_prompts
-    ranked = [model for model in order if rated.rank[index[model]]]
-    pairs = list(combinations(ranked, 2))
-    gaps = [rated.difference(index[a], index[b], int(shared[index[a], index[b]])) for a, b in pairs]
-    adjusted = holm(np.array([gap.p_value for gap in gaps]))
+    ranked = [index[model] for model in order if rated.rank[index[model]]]
+    pairs = np.array(list(combinations(ranked, 2)), np.int64).reshape(-1, 2)
+    first, second = pairs.T
+    gaps = rated.differences(first, second)
+    levels = 1.0 - rated.errors[first, second]
     return tuple(
         Pair(
-            better=a,
-            worse=b,
+            better=table.models[a],
+            worse=table.models[b],
             difference=_number(gap.value),
             low=_number(gap.interval.low) if gap.interval else None,
             high=_number(gap.interval.high) if gap.interval else None,
             p_value=_number(gap.p_value),
             adjusted_p=_number(p),
-            resolvable=bool(p < 1.0 - rated.confidence_level),
+            level=_number(level),
+            resolvable=bool(rated.better[a, b]),
         )
-        for (a, b), gap, p in zip(pairs, gaps, adjusted, strict=True)
+        for (a, b), gap, p, level in zip(
+            pairs, gaps, rated.adjusted[first, second], levels, strict=True
+        )
     )
 
 
@@ -296,18 +292,15 @@ def _failures(missing: pl.DataFrame) -> tuple[FailureCount, ...]:
     )
 
 
-def _categories(
-    table: Table, setting: _Setting, rng: np.random.Generator
-) -> tuple[CategoryRatings, ...]:
+def _categories(table: Table, confidence_level: float) -> tuple[CategoryRatings, ...]:
     names = [table.categories[code] for code in np.unique(table.used["category"]) if code >= 0]
     if len(names) < 2:
         return ()
-    fewer = replace(setting, n_resamples=min(setting.n_resamples, _CATEGORY_RESAMPLES))
     found = []
-    for name, child in zip(names, rng.spawn(len(names)), strict=True):
+    for name in names:
         part = table.of_category(name)
         sums = part.sums(part.used["prefer_a"])
-        rated = fewer.rate(sums, part, child)
+        rated = rate(sums, part.models, confidence_level=confidence_level)
         found.append(
             CategoryRatings(
                 name,
@@ -334,17 +327,5 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
     few = [model.model for model in models if 1 < model.n_clusters < APPROXIMATE_BELOW]
     if few:
         least = f"{APPROXIMATE_BELOW} {'items' if alone else 'clusters of items'}"
-        notes.append(f"intervals are approximate: fewer than {least} for {', '.join(few)}")
-    for model in models:
-        bounded = model.low is not None or model.high is not None
-        has_interval = bounded or model.low_open or model.high_open
-        if model.n_clusters > 1 and model.rating is not None and not has_interval:
-            notes.append(f"{model.model}: every item says the same, no spread for an interval")
-        elif model.rating is not None and (model.low_open or model.high_open):
-            side = "below" if model.low_open else "above"
-            share = f"{100 * (model.share_unbounded or 0.0):.0f} %"
-            both = "on both sides" if model.low_open and model.high_open else f"from {side}"
-            notes.append(
-                f"{model.model} is not bounded {both}: no finite rating in {share} of resamples"
-            )
+        notes.append(f"fewer than {least} for {', '.join(few)}: {MISSED}")
     return tuple(notes)

@@ -105,7 +105,7 @@ def _standing(model: ModelRating) -> Standing:
 
 def _basis(analysis: RankingAnalysis) -> str:
     level = numbers.level(analysis.confidence_level)
-    few = f"; approximate: {few_words(analysis)}" if analysis.approximate else ""
+    few = f"; {few_words(analysis)}" if analysis.approximate else ""
     return (
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
         f"{numbers.counted(analysis.n_judged, 'judgment')}; {level} intervals, "
@@ -155,9 +155,7 @@ def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
     if len(ranked) == 2:
         said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
         return phrase(Name(best), " is better than ", Name(second), f": {said}." if said else ".")
-    # Ranks are bounded for all models at once, which may leave open what each pair decides.
-    is_first = analysis.ratings[0].rank_high == 1 or _pair(analysis, best, second).p_value is None
-    parts: list[Part] = [Name(best), " is best" if is_first else " leads"]
+    parts: list[Part] = [Name(best), " is best"]
     if amount:
         parts += [f": {amount} over ", Name(second)]
     if won:
@@ -215,8 +213,10 @@ def _won(analysis: RankingAnalysis, model: str, other: str) -> str:
     value, low, high = (part[row][column] for part in (wins.preference, wins.low, wins.high))
     if value is None:
         return ""
+    # Of more models the interval is for these two alone, and would not say what all pairs say.
     ends = numbers.bounds(low, high, low_open=False, high_open=False)
-    return numbers.whole_percent_with_interval(value, *ends)
+    alone = (math.nan, math.nan) if len(wins.models) > 2 else ends
+    return numbers.whole_percent_with_interval(value, *alone)
 
 
 def _checks(
@@ -242,7 +242,7 @@ def _checks(
             said += [" For example: ", Quote(message[:_MAX_MESSAGE])]
         yield Check("missing", phrase(said), bool(missing))
     if analysis.approximate:
-        text = f"intervals are approximate: {few_words(analysis)}."
+        text = f"{few_words(analysis)}."
         yield Check("sample", phrase(text), is_doubtful=True)
     yield from _by_mode(analysis)
     yield from _by_reference(analysis, exact_match)

@@ -42,7 +42,7 @@ def ranking_markdown(analysis: RankingAnalysis, exact_match: ExactMatch | None =
         numbers.counted(analysis.n_judged, "judgment"),
         *([f"{numbers.count(missing)} missing"] if missing else []),
         analysis.uncertainty,
-        *([f"approximate: {few_words(analysis)}"] if analysis.approximate else []),
+        *([few_words(analysis)] if analysis.approximate else []),
     ]
     # The title, then at once whether it can be trusted, and on what it rests
     lines = [f"## {escaped(title(analysis))}", ""]
@@ -132,7 +132,7 @@ def _ratings(analysis: RankingAnalysis, exact_match: ExactMatch) -> Iterator[str
 
 def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
     level = numbers.level(1 - analysis.confidence_level)
-    yield f"### Neighbours (Holm-adjusted over all pairs at {level})"
+    yield f"### Neighbours (all pairs together at {level}, Holm; intervals at the deciding level)"
     yield ""
     rows = [
         [

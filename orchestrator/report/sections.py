@@ -13,7 +13,6 @@ from orchestrator.report.words import UNTRUSTED, few_words, rating_bounds
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 
-_EVEN: Final = 0.5
 _ALIKE: Final = 0.9
 _MAX_NAME: Final = 32
 _MAX_MESSAGE: Final = 600
@@ -29,6 +28,7 @@ def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     # Counts that hardly differ are said once; else every cell says its own.
     few, many = min(counts), max(counts)
     alike = few >= _ALIKE * many
+    apart = {(pair.better, pair.worse) for pair in analysis.pairs if pair.resolvable}
 
     def cell(row: int, column: int) -> Cell:
         value = wins.preference[row][column]
@@ -42,14 +42,11 @@ def win_matrix(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
             under = f"[{numbers.probability(low)}, {numbers.probability(high)}]"
         if not alike:
             under = f"{under} n={numbers.count(wins.n[row][column])}".strip()
-        style = ""
-        if low is not None and low > _EVEN:
-            style = GOOD
-        elif high is not None and high < _EVEN:
-            style = BAD
+        names = wins.models[row], wins.models[column]
+        style = GOOD if names in apart else BAD if names[::-1] in apart else ""
         return Cell(numbers.probability(value), under, "" if analysis.warning else style)
 
-    aside = "P(row wins against column), ties as half"
+    aside = "P(row wins against column), ties as half; intervals each for its pair alone"
     if alike:
         n = numbers.count(many) if few == many else f"{numbers.count(few)} to {numbers.count(many)}"
         aside += f"; n = {n} each"
@@ -165,5 +162,5 @@ def categories(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType
     yield from draw(page, Grid("category", names, models, cell))
     few = [part for part in analysis.categories if part.n_clusters < APPROXIMATE_BELOW]
     if few:
-        text = f"approximate where a category has {few_words(analysis)}"
+        text = f"where a category has {few_words(analysis)}"
         yield page.words(text, DOUBTFUL)

@@ -122,7 +122,7 @@ def headline(
         parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
     parts.append(page.words(analysis.uncertainty, FAINT))
     if analysis.approximate:
-        parts.append(page.words(f"approximate: {few_words(analysis)}", DOUBTFUL))
+        parts.append(page.words(few_words(analysis), DOUBTFUL))
     yield from page.flow(parts)
     called = page.names((model.model for model in analysis.ratings), _MAX_NAME)
     said = verdict(analysis, lambda name: called.get(name) or page.name(name, _MAX_NAME).plain)
@@ -136,7 +136,8 @@ def headline(
         yield Text("")
         level = numbers.level(1 - analysis.confidence_level)
         yield page.heading(
-            "Neighbours", f"Holm-adjusted over all pairs at {level}; each interval for its pair"
+            "Neighbours",
+            f"all pairs together at {level} (Holm); intervals at the level that decides",
         )
         for pair in analysis.neighbours:
             style = GOOD if pair.resolvable else DOUBTFUL

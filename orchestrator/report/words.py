@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from orchestrator import numbers
 from orchestrator.report.phrases import Name, Part, Phrase, phrase
 from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
-from orchestrator.statistics.results import APPROXIMATE_BELOW
+from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 
 UNTRUSTED: Final = "(untrusted)"
 """Stands behind the title of what rests on a judge that is not to be trusted."""
@@ -125,10 +125,10 @@ def _listed(pairs: Sequence[Tested], word: str) -> list[Part]:
 
 
 def few_words(analysis: RankingAnalysis) -> str:
-    """Name the unit of which an analysis has too few for exact intervals."""
+    """Name the unit of which an analysis has few, and what they cannot rule out."""
     alone = analysis.n_clusters == analysis.n_items_used
     what = "prompts" if alone else "clusters of prompts"
-    return f"fewer than {APPROXIMATE_BELOW} {what}"
+    return f"fewer than {APPROXIMATE_BELOW} {what}: {MISSED}"
 
 
 def neighbour_words(pair: Pair, name: Callable[[str], str] = str) -> str:

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics import student
-from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
+from orchestrator.statistics.bounded_mean import METHOD, intervals
+from orchestrator.statistics.degrees import variance_factor
 from orchestrator.statistics.results import Estimate, checked_level, interval_or_none
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "Wilson interval on the effective number of prompts, t quantile"
+__all__ = ["METHOD", "Shares", "clustered_share", "clustered_shares", "unseen_variance"]
 
 # Distance from the median up to which a prompt's mean counts as equal to it. A server's own noise
 # is as large, and probabilities of a judge that is always sure spread below it.
@@ -45,17 +45,7 @@ class Shares:
 
 
 def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> Shares:
-    """Mean over judgments of values in [0, 1], with an interval over prompts.
-
-    The variance is that of a ratio of sums over prompts; the interval is Wilson's (1927,
-    doi:10.1080/01621459.1927.10502953) for as many independent yes-or-no prompts as would have
-    that variance, with Student's t for the normal quantile, as in surveys. It stays in [0, 1] and
-    is never of zero width. For values of ordinary spread it is as long as Student's interval, for
-    0/1 values it is Wilson's.
-
-    A sample cannot show the exceptions that it has missed: twenty prompts on which a judge is sure
-    seem to say that it always is. So one prompt that says half 0, half 1 is added to the variance,
-    with the weight of `_unseen_weights`.
+    """Mean over judgments of values in [0, 1], with an interval over prompts (`bounded_mean`).
 
     Args:
         sums: Shape (n_prompts, P): sums of values per prompt.
@@ -69,14 +59,7 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     total = counts.sum(axis=0)
     safe_total = np.where(total > 0, total, 1.0)
     values = sums.sum(axis=0) / safe_total
-    dof = degrees_of_freedom(counts)
-    t = student.quantile(dof, level)
-    effective = _effective_prompts(sums, counts, np.maximum(n, 1))
-    shrink = 1 + t**2 / effective
-    centre = (values + t**2 / (2 * effective)) / shrink
-    variance = values * (1 - values) / effective + t**2 / (4 * effective**2)
-    half = t / shrink * np.sqrt(variance)
-    low, high = np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    low, high = intervals(sums.T, counts.T, 1.0 - level)
     return Shares(
         np.where(total > 0, values, np.nan),
         np.where(n < 2, np.nan, low),
@@ -87,7 +70,11 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
 
 
 def unseen_variance(sums: Floats, counts: Floats) -> float:
-    """Variance of one mean of values in [0, 1], with the prompt not seen yet (`clustered_shares`).
+    """Variance of one mean of values in [0, 1], with a prompt not seen yet.
+
+    A sample cannot show the exceptions that it has missed: twenty prompts on which a judge is sure
+    seem to say that it always is. So one prompt that says half 0, half 1 is added to the variance,
+    with the weight of `_unseen_weights`.
 
     Args:
         sums: Shape (n_prompts,): sums of values per prompt.
@@ -95,13 +82,6 @@ def unseen_variance(sums: Floats, counts: Floats) -> float:
     """
     n = np.maximum((counts > 0).sum(keepdims=True), 1)
     return float(_variance(sums[:, None], counts[:, None], n)[1][0])
-
-
-def _effective_prompts(sums: Floats, counts: Floats, n: Ints) -> Floats:
-    """Number of yes-or-no prompts that would give the mean its variance, shape (P,)."""
-    mean, variance = _variance(sums, counts, n)
-    result: Floats = mean * (1.0 - mean) / variance
-    return result
 
 
 def _variance(sums: Floats, counts: Floats, n: Ints) -> tuple[Floats, Floats]:

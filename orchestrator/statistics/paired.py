@@ -20,7 +20,7 @@ from orchestrator.statistics.jackknife import (
     student_interval,
     sums_by_prompt,
 )
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.results import Interval
 
 Floats = NDArray[np.float64]

@@ -94,6 +94,14 @@ class PromptSums:
         """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell."""
         return self._columns(0, self.n_pairs)
 
+    def between(self, one: int, other: int) -> tuple[Floats, Floats]:
+        """Wins of a model over another one, and their comparisons: shape (n_prompts,) both."""
+        at = np.flatnonzero((self.first == min(one, other)) & (self.second == max(one, other)))
+        if not at.size:
+            return np.zeros(self.n_prompts), np.zeros(self.n_prompts)
+        wins, counts = (column[:, 0] for column in self._columns(int(at[0]), int(at[0]) + 1))
+        return (wins if one < other else counts - wins), counts
+
     def dense_blocks(self) -> Iterator[tuple[Floats, Floats]]:
         """The same in blocks of columns, in order, so that memory does not grow with P."""
         step = max(1, _DENSE_CELLS // max(self.n_prompts, 1))

@@ -21,15 +21,14 @@ class ModelRating:
         low_open: Whether the data do not bound the rating from below.
         high_open: Whether they do not bound it from above.
         rank: 1 is best, equal ratings share a rank; None where it cannot be ranked.
-        rank_low: Best rank the data allow, all models' ranks together at the confidence level.
-        rank_high: Worst rank likewise.
+        rank_low: One more than the number of models that are better, as `pairs` say.
+        rank_high: The number of ranked models less those that are worse, likewise.
         n_judgments: Judgments it rests on.
         n_items: Items that they come from.
         n_clusters: Clusters of these items, over which its interval is; as many where each item
             stands alone.
         n_missing: Units with this model that failed.
         mean_preference: Mean P(this model better), ties as half; None without judgments.
-        share_unbounded: Share of resamples in which the rating has no finite value; None if none.
     """
 
     model: str
@@ -46,7 +45,6 @@ class ModelRating:
     n_clusters: int
     n_missing: int
     mean_preference: float | None
-    share_unbounded: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +55,13 @@ class Pair:
         better: Name.
         worse: Name.
         difference: Of ratings, in points; None where open or undefined.
-        low: Lower bound, for this pair alone; None where open or where there is none.
+        low: Lower bound, at `level`; None where open or where there is none.
         high: Upper bound likewise.
         p_value: Two-sided, of no difference; None where there is none.
-        adjusted_p: The same after Holm's adjustment over all pairs of the ranking.
-        resolvable: Whether the adjusted p-value is below one minus the confidence level, and the
+        adjusted_p: The same after adjustment over all pairs of the ranking (Holm, Shaffer).
+        level: Of the interval, above that of the ranking: the one at which it leaves out 0 exactly
+            where the two can be told apart among all pairs; None without a test.
+        resolvable: Whether the adjusted p-value is at most one minus the confidence level, and the
             judge can be trusted.
     """
 
@@ -72,6 +72,7 @@ class Pair:
     high: float | None
     p_value: float | None
     adjusted_p: float | None
+    level: float | None
     resolvable: bool
 
 
@@ -170,7 +171,6 @@ class RankingAnalysis:
             stands alone.
         approximate: Whether a model has judgments on fewer than 20 clusters.
         confidence_level: Confidence level of every interval.
-        n_resamples: Resamples behind open bounds and ranks.
         method: Of the rating intervals.
         uncertainty: What the intervals cover.
         notes: Plain sentences: what is undefined, open or approximate, and why.
@@ -201,7 +201,6 @@ class RankingAnalysis:
     n_clusters: int
     approximate: bool
     confidence_level: float
-    n_resamples: int
     method: str
     uncertainty: str
     notes: tuple[str, ...]

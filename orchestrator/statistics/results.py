@@ -15,7 +15,10 @@ BY_CLUSTER: Final = "uncertainty over clusters of prompts"
 """Its beginning where prompts belong together."""
 
 APPROXIMATE_BELOW: Final = 20
-"""Independent prompts, or clusters of them, under which intervals are flagged as approximate."""
+"""Independent prompts, or clusters of them, under which a ranking is flagged as resting on few."""
+
+MISSED: Final = "so few could have missed rare large wins"
+"""What a small sample cannot rule out, and why small differences stay open there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.betting import Capital, confidence_sequence
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
 from orchestrator.statistics.differences import PairedDifference, paired_difference
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 from orchestrator.tables import Comparison, ModelPair, with_interval
 
 Floats = NDArray[np.float64]

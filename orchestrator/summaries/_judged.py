@@ -19,7 +19,6 @@ Floats = NDArray[np.float64]
 SOFT_WORD: Final = "P(better)"
 """Name in tables of the soft preference, which counts P(tie) as half."""
 
-_FEWER_RESAMPLES: Final = 500
 _SMALL: Final = 5e-4
 _ESTIMATORS: Final = (
     Column("estimator"),
@@ -73,11 +72,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
     sides = found.sides()
-    rows = _rate_lines(sides, context, SOFT_WORD, found.values(SOFT), context.n_resamples)
-    fewer = min(_FEWER_RESAMPLES, context.n_resamples)
+    rows = _rate_lines(sides, context, SOFT_WORD, found.values(SOFT))
     for name in found.estimators:
         wins = 0.5 + 0.5 * found.decisions(name)
-        rows += _rate_lines(sides, context, WORDS[name], wins, fewer)
+        rows += _rate_lines(sides, context, WORDS[name], wins)
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -103,18 +101,10 @@ def mass(coverage: pl.Series) -> str | None:
     return f"{mean:.3f}" if mean >= _SMALL else f"{mean:.0e}"
 
 
-def _rate_lines(
-    sides: Sides, context: Context, word: str, wins: Floats, n_resamples: int
-) -> list[list[Cell]]:
+def _rate_lines(sides: Sides, context: Context, word: str, wins: Floats) -> list[list[Cell]]:
     """One line a model, best first."""
     models, sums = sides.models, sides.sums(wins)
-    rated = rate(
-        sums,
-        models,
-        confidence_level=context.confidence_level,
-        n_resamples=n_resamples,
-        rng=context.rng(),
-    )
+    rated = rate(sums, models, confidence_level=context.confidence_level)
     rates = mean_preferences(sums, context.confidence_level)
     ties = wins == 0.5
     lines: list[tuple[float, list[Cell]]] = []

@@ -16,7 +16,7 @@ from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source
 from orchestrator.contracts.roles import answer_slices, answers_behind
 from orchestrator.errors import UsageError
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, fit_bradley_terry
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.style import (
     LEAST_OWN,

@@ -103,13 +103,7 @@ class PeerEloSummary(Summary[Config]):
         votes = read_votes(context.rows)
         if votes is None:
             return []
-        rated = rate(
-            votes.sums,
-            votes.models,
-            confidence_level=context.confidence_level,
-            n_resamples=context.n_resamples,
-            rng=context.rng(),
-        )
+        rated = rate(votes.sums, votes.models, confidence_level=context.confidence_level)
         # Best first; those that can't be ranked last.
         order = sorted(
             range(len(votes.models)),

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +27,9 @@ _WIN: Final = Column("wins", "number", 2)
 _OVER_BLACK: Final = 0.82
 _SCALE: Final = "rating (Elo scale)"
 _POINTS: Final = {"format": ",.0f"}
-LEGEND: Final = "> means that neighbours can be told apart, ≈ that they cannot."
+LEGEND: Final = (
+    "> means that every model before it can be told from every one after it, ≈ that not all can."
+)
 
 
 def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
@@ -51,21 +53,21 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
 
 
 def groups(analysis: RankingAnalysis) -> list[list[str]]:
-    """Models from the best down, cut where two neighbours can be told apart."""
+    """Models from the best down, cut where all before can be told from all after."""
     ranked = [model.model for model in analysis.ratings if model.rank is not None]
-    found = [ranked[:1]] if ranked else []
-    for pair in analysis.neighbours:
-        if pair.resolvable:
-            found.append([pair.worse])
-        else:
-            found[-1].append(pair.worse)
+    apart = {(pair.better, pair.worse) for pair in analysis.pairs if pair.resolvable}
+    found: list[list[str]] = []
+    for place, model in enumerate(ranked):
+        if apart.issuperset(product(ranked[:place], ranked[place:])):
+            found.append([])
+        found[-1].append(model)
     return found
 
 
 def group_words(analysis: RankingAnalysis) -> str:
     """The order, and which models can be told apart; the latter alone where none can.
 
-    Best first: `>` where two neighbours can be told apart, `≈` where they can't.
+    Best first: `>` where all before can be told from all after, else `≈`.
     """
     called = named(model.model for model in analysis.ratings)
     said = verdict(analysis, called)
@@ -77,7 +79,7 @@ def group_words(analysis: RankingAnalysis) -> str:
 
 def _basis(analysis: RankingAnalysis, method: str) -> str:
     level = numbers.level(analysis.confidence_level)
-    few = f"; approximate: {few_words(analysis)}" if analysis.approximate else ""
+    few = f"; {few_words(analysis)}" if analysis.approximate else ""
     return (
         f"n = {numbers.counted(analysis.n_judged, 'judgment')} on "
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)} · {level} intervals: "
@@ -160,7 +162,7 @@ def _neighbours(analysis: RankingAnalysis) -> Table:
     ]
     return as_table(
         _key("neighbours", analysis),
-        f"Neighbours, Holm-adjusted over all pairs at {level}",
+        f"Neighbours, all pairs together at {level} (Holm), intervals at the level that decides",
         columns,
         rows,
     )

@@ -26,7 +26,6 @@ from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.trust import Trust, no_ranking
-from orchestrator.statistics.win_rate import win_rates
 
 _EQUAL: Final = 1e-9
 _EXACT: Final = ("missing", "failed")
@@ -271,12 +270,9 @@ class _Deciding:
             return replace(_nothing(), interval=(
                 "it answers with the same weights and settings in both runs, and so has one rating"
             ))  # fmt: skip
-        sums = table.sums(table.used["prefer_a"])
-        shared = int(win_rates(sums, self._level).n_prompts[first, second])
-        gap = rated.difference(first, second, shared)
-        p_value = gap.p_value if gap.interval is None and not one.threshold else math.nan
-        interval = gap.interval or "no spread over prompts: no interval"
-        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD, p_value)
+        gap = rated.difference(first, second, self._level)
+        interval = gap.interval or "the judgments give no interval"
+        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD)
 
     def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
         key = (method, judge, tuple(side.label for side in sides))
@@ -287,14 +283,8 @@ class _Deciding:
             if table is None:
                 raise UsageError(f"rating: {method} has no judgments")
             table = table.of_judge(judge) if judge else table
-            settings = sides[0].result.settings
-            rated = rate(
-                table.sums(table.used["prefer_a"]),
-                table.models,
-                confidence_level=self._level,
-                n_resamples=settings.get("statistics", {}).get("n_resamples", 2000),
-                rng=np.random.default_rng(settings.get("seed", 0)),
-            )
+            sums = table.sums(table.used["prefer_a"])
+            rated = rate(sums, table.models, confidence_level=self._level)
             self._rated[key] = (rated, table)
         return self._rated[key]
 

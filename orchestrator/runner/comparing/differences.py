@@ -12,7 +12,7 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.differences import PairedDifference, paired_difference
-from orchestrator.statistics.ratings import holm
+from orchestrator.statistics.multiple import holm
 from orchestrator.summaries._points import Score
 
 By = Literal["run", "model", "judge", "method"]

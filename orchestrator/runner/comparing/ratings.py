@@ -17,13 +17,13 @@ import polars as pl
 from orchestrator.contracts.roles import roles_in
 from orchestrator.frames import counted_by
 from orchestrator.numbers import UNDEFINED, counted
-from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.statistics.ranking import Pair, Wins
+from orchestrator.statistics.ranking import Pair
 from orchestrator.store import RunDirectory
 from orchestrator.tables import Column, Measured, make_table
 from orchestrator.tables import Table as ShownTable
@@ -160,11 +160,10 @@ def joint_rankings(
             table,
             judge=None,
             confidence_level=confidence_level,
-            n_resamples=settings.get("statistics", {}).get("n_resamples", 2000),
-            rng=np.random.default_rng(settings.get("seed", 0)),
             thresholds=thresholds_of(settings),
         )
-        found.append(replace(analysis, source=method))
+        analysis = replace(analysis, source=method)
+        found.append(_of_met(analysis) if len(sides) > 1 else analysis)
     return found
 
 
@@ -191,12 +190,12 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
         pairs = [
             (pair.better, pair.worse, one.wins.of(pair.better, pair.worse).n,
              _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
-             _apart(pair, one.wins.of(pair.better, pair.worse), are_pooled=len(sides) > 1))
+             _apart(pair, one))
             for pair in one.pairs
         ]  # fmt: skip
         tables.append(
             make_table("compare.rating_differences", "Differences of ratings",
-                       _OF_PAIRS, pairs, basis=f"{basis} · Holm over these pairs")
+                       _OF_PAIRS, pairs, basis=f"{basis} · all pairs together (Holm)")
         )  # fmt: skip
         tables[-2:] = [_warned(table, one) for table in tables[-2:]]
     return tables
@@ -206,18 +205,29 @@ def _warned(table: ShownTable, ranking: RankingAnalysis) -> ShownTable:
     return msgspec.structs.replace(table, source=ranking.source, warning=ranking.warning)
 
 
-def _apart(pair: Pair, met: Wins, *, are_pooled: bool) -> str:
-    """Return "yes", "no", or that no judge saw answers of both.
+def _of_met(found: RankingAnalysis) -> RankingAnalysis:
+    """A ranking over several runs, in which two models are apart only if they met.
 
     Over several runs, models have met different opponents. Then a difference also follows from
     the error of Bradley-Terry's model, which its interval does not hold: that of a model and its
     copy can exclude 0. So the judgments of these two alone must agree with it.
     """
-    if not are_pooled:
-        return "yes" if pair.resolvable else "no"
-    if not met.n:
+
+    def is_apart(pair: Pair) -> bool:
+        met = found.wins.of(pair.better, pair.worse)
+        return pair.resolvable and met.low is not None and met.low > 0.5
+
+    return with_decisions(found, is_apart)
+
+
+def _apart(pair: Pair, found: RankingAnalysis) -> str:
+    """Return "yes", "no" and why, where the ratings alone would say otherwise."""
+    if pair.resolvable:
+        return "yes"
+    if not found.wins.of(pair.better, pair.worse).n:
         return "not compared directly"
-    return "yes" if pair.resolvable and met.low is not None and met.low > 0.5 else "no"
+    by_ratings = pair.adjusted_p is not None and pair.adjusted_p <= 1.0 - found.confidence_level
+    return "no, not by their own judgments" if by_ratings and not found.warning else "no"
 
 
 def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:

@@ -26,8 +26,6 @@ def rankings_of(
     frames: FrameFiles,
     *,
     confidence_level: float,
-    n_resamples: int,
-    seed: int,
     thresholds: Thresholds = DEFAULTS,
 ) -> list[RankingAnalysis]:
     """Return what `analyse` returns, computed only where no earlier call has kept it.
@@ -35,24 +33,15 @@ def rankings_of(
     Args:
         frames: Of a run.
         confidence_level: In (0, 1).
-        n_resamples: Resamples of the items.
-        seed: Seed of the resamples.
         thresholds: From which on a ranking is no result.
     """
-    settings = repr((confidence_level, n_resamples, seed, thresholds))
+    settings = repr((confidence_level, thresholds))
     key = _key(frames, settings)
     if key is None:
         return []
 
     def compute() -> _Rankings:
-        found = analyse(
-            frames,
-            confidence_level=confidence_level,
-            n_resamples=n_resamples,
-            seed=seed,
-            thresholds=thresholds,
-        )
-        return _Rankings(found)
+        return _Rankings(analyse(frames, confidence_level=confidence_level, thresholds=thresholds))
 
     keeping = Keeping(frames.folder / NAME)
     found = keeping.once(key, _Rankings, compute)

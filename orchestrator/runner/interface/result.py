@@ -113,8 +113,6 @@ class Result:
         found = rankings_of(
             self.frames,
             confidence_level=statistics.get("confidence_level", 0.95),
-            n_resamples=statistics.get("n_resamples", 2000),
-            seed=self.settings.get("seed", 0),
             thresholds=thresholds_of(self.settings),
         )
         found = [with_trust(one, self._followable(one)) for one in found]

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.ranking.analysis import RankingAnalysis, with_decisions
 from orchestrator.recipe.schema import AdaptivePairs, Recipe
 from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks, make_blocks
 from orchestrator.scheduler.blocks import Adaptive, Blocks, Ranking, Slot, StoppingRule
@@ -20,9 +20,6 @@ from orchestrator.summaries._orders import orders_table
 from orchestrator.summaries._places import places_table
 from orchestrator.tables import Table
 from orchestrator.units import Plan
-
-if TYPE_CHECKING:
-    from orchestrator.ranking.analysis import RankingAnalysis
 
 NOT_NEEDED = "units not needed"
 """The number of a plan, and how many of its units a stopping rule found to be not needed."""
@@ -304,26 +301,32 @@ def tables_of(orders: Orders, analyses: "Sequence[RankingAnalysis]" = ()) -> lis
     ]
 
 
-def declared_only(analysis: "RankingAnalysis", orders: Orders) -> "RankingAnalysis":
+def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     """A ranking whose models are told apart by the declared orders, and by nothing else.
 
-    Its p-values are those of a sample of a size that was fixed beforehand.
+    Its p-values and the intervals of its differences are those of a sample of a size that was fixed
+    beforehand, and would not say what the orders say.
     """
     known = _declared(analysis, orders)
     pairs = tuple(
         replace(
             pair,
+            low=None,
+            high=None,
+            level=None,
             p_value=None,
             adjusted_p=known.get((pair.better, pair.worse)),
-            resolvable=not analysis.warning and (pair.better, pair.worse) in known,
         )
         for pair in analysis.pairs
     )
     note = _STOPPED if orders.rule.adaptive is None else _CHOSEN
-    return replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
+    found = replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
+    return with_decisions(
+        found, lambda pair: not found.warning and (pair.better, pair.worse) in known
+    )
 
 
-def _declared(analysis: "RankingAnalysis", orders: Orders) -> dict[tuple[str, str], float]:
+def _declared(analysis: RankingAnalysis, orders: Orders) -> dict[tuple[str, str], float]:
     """Adjusted p-values of declared orders, by the better and the worse model."""
     known: dict[tuple[str, str], float] = {}
     for number, ranking in enumerate(orders.rule.rankings):

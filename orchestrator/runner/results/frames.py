@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
 
 from orchestrator.ask import digest
@@ -234,8 +233,6 @@ def analyse(
     frames: Mapping[str, pl.DataFrame],
     *,
     confidence_level: float,
-    n_resamples: int,
-    seed: int,
     thresholds: Thresholds = DEFAULTS,
 ) -> list[RankingAnalysis]:
     """The ranking of each method's judges, and over its judges where there are several."""
@@ -248,8 +245,6 @@ def analyse(
                 table,
                 judge=judge,
                 confidence_level=confidence_level,
-                n_resamples=n_resamples,
-                rng=np.random.default_rng(seed),
                 thresholds=thresholds,
             )
             found.append(replace(analysis, source=source))

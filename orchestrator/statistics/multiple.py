@@ -1,0 +1,83 @@
+"""Several tests at once: adjusted p-values, and the level at which each interval agrees with them.
+
+Source: Holm 1979, "A simple sequentially rejective multiple test procedure"; Shaffer 1986,
+doi:10.1080/01621459.1986.10478341, for all pairs of models: if two of three differences are there,
+the third cannot be the only one that is not, so that fewer can be missing than are left.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """Tests that are decided together; arrays of the shape of the p-values.
+
+    Attributes:
+        p_values: Adjusted; nan where there is no test.
+        is_resolved: Whether they are at most the error that is allowed.
+        errors: The error at which the interval of each leaves out the value that is tested exactly
+            where it is resolved: the share that it has at its step, or for those that are not
+            resolved, at the step that ended the procedure.
+    """
+
+    p_values: Floats
+    is_resolved: Bools
+    errors: Floats
+
+
+def adjusted(p_values: Floats, error: float, *, all_pairs_of: int = 0) -> Adjusted:
+    """Decide tests together, so that any wrong one has at most the chance `error`.
+
+    Args:
+        p_values: Of any shape; nan are not part of the family.
+        error: One minus the confidence level.
+        all_pairs_of: Models, if the tests are of equal means of their pairs (some may be missing);
+            0 where nothing follows from one test for the others.
+    """
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    left = np.arange(len(order), 0, -1)
+    if all_pairs_of:
+        left = np.minimum(left, _most_equal(all_pairs_of)[: len(left)])
+    together = np.full(p_values.shape, np.nan)
+    together[order] = np.minimum(np.maximum.accumulate(p_values[order] * left), 1.0)
+    is_resolved = together <= error
+    errors = np.full(p_values.shape, np.nan)
+    n_resolved = int(is_resolved.sum())
+    steps = np.minimum(np.arange(len(order)), n_resolved)
+    errors[order] = error / left[steps] if len(order) > n_resolved else error / left
+    return Adjusted(together, is_resolved, errors)
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's (1979) adjusted p-values, same shape; nan are not part of the family and stay nan."""
+    return adjusted(p_values, 0.0).p_values
+
+
+def _most_equal(n_models: int) -> Ints:
+    """Pairs that can be equal if so many others are not: 0, 1 and so on of all pairs.
+
+    Equal models form groups, so that the number of equal pairs is a sum of k (k - 1) / 2.
+    """
+    # Bit q of `possible[m]`: m models can have q equal pairs.
+    possible = [1]
+    for m in range(1, n_models + 1):
+        found = 0
+        for size in range(1, m + 1):
+            found |= possible[m - size] << (size * (size - 1) // 2)
+        possible.append(found)
+    n_pairs = n_models * (n_models - 1) // 2
+    return np.array(
+        [
+            (possible[n_models] & ((1 << (n_pairs - n + 1)) - 1)).bit_length() - 1
+            for n in range(n_pairs)
+        ],
+        np.int64,
+    )
