@@ -104,9 +104,9 @@ def simulate(cell: Cell, n_simulations: int, seed: int = 0) -> dict[str, Tally]:
         sizes = sizes_of(rng, cell)
         clusters = np.repeat(np.arange(sizes.size), sizes)
         p = preferences(rng, clusters, qualities)
-        _rated(tallies, summed(p, clusters, cell.n_models), strengths, rng)
+        _rated(tallies, summed(p, clusters, cell.n_models), strengths)
         by_item = summed(p, np.arange(clusters.size), cell.n_models)
-        found = rate(by_item, names_of(cell), confidence_level=LEVEL, n_resamples=0, rng=rng)
+        found = rate(by_item, names_of(cell), confidence_level=LEVEL)
         tallies["rating, by item"].add(found.low, found.high, to_elo(strengths))
         shares = win_rates(summed(p, clusters, cell.n_models), LEVEL)
         at = (by_item.first, by_item.second)
@@ -122,12 +122,10 @@ def names_of(cell: Cell) -> list[str]:
     return [f"m{i}" for i in range(cell.n_models)]
 
 
-def _rated(
-    tallies: dict[str, Tally], sums: PromptSums, strengths: Floats, rng: np.random.Generator
-) -> None:
+def _rated(tallies: dict[str, Tally], sums: PromptSums, strengths: Floats) -> None:
     names = [f"m{i}" for i in range(sums.n_models)]
-    found = rate(sums, names, confidence_level=LEVEL, n_resamples=0, rng=rng)
-    add_ratings(tallies, found, strengths, sums.n_prompts)
+    found = rate(sums, names, confidence_level=LEVEL)
+    add_ratings(tallies, found, strengths)
 
 
 def coverage(n_simulations: int) -> Iterator[str]:

@@ -117,20 +117,17 @@ def _source(cell: Cell, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, JUDGES.index(cell.judge), cell.n_models, cell.n_prompts])
 
 
-def add_ratings(
-    tallies: dict[str, Tally], found: Ratings, strengths: Floats, n_prompts: int
-) -> None:
+def add_ratings(tallies: dict[str, Tally], found: Ratings, strengths: Floats) -> None:
     """Add intervals of ratings and of neighbours' differences.
 
     Args:
         tallies: By name; "rating" and "difference" are added to.
         found: Ratings of M models.
         strengths: True strengths, natural log, shape (M,).
-        n_prompts: Prompts on which every two models were compared.
     """
     tallies["rating"].add(found.low, found.high, to_elo(strengths))
     for i, j in itertools.pairwise(range(len(strengths))):
-        interval = found.difference(i, j, n_prompts).interval
+        interval = found.difference(i, j, LEVEL).interval
         bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
         truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
         tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)
@@ -143,7 +140,7 @@ def _add_win_rates(tally: Tally, sums: PromptSums, truth: Floats) -> None:
 
 
 def simulate(
-    cell: Cell, *, n_simulations: int, n_resamples: int, seed: int, population: int = POPULATION
+    cell: Cell, *, n_simulations: int, seed: int, population: int = POPULATION
 ) -> dict[str, Tally]:
     """Tallies of ratings, neighbours' differences, win rates and ranks (all ranks at once)."""
     rng = _source(cell, seed)
@@ -158,8 +155,8 @@ def simulate(
     names = [f"m{i}" for i in range(cell.n_models)]
     for _ in range(n_simulations):
         sums = summed(preferences(rng, cell.n_prompts, qualities, cell.judge), cell.n_models)
-        result = rate(sums, names, confidence_level=LEVEL, n_resamples=n_resamples, rng=rng)
-        add_ratings(tallies, result, strengths, cell.n_prompts)
+        result = rate(sums, names, confidence_level=LEVEL)
+        add_ratings(tallies, result, strengths)
         _add_win_rates(tallies["win rate"], sums, win_truth)
         held = (result.rank_low <= true_rank) & (true_rank <= result.rank_high)
         tallies["ranks"].add(np.zeros(1), np.ones(1), np.array([0.5 if held.all() else 2.0]))
@@ -185,7 +182,6 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", type=int, nargs="+", default=FEW, choices=tuple(MODELS))
     parser.add_argument("--judges", nargs="+", default=JUDGES, choices=JUDGES)
@@ -202,7 +198,6 @@ def main() -> None:
         tallies = simulate(
             Cell(judge, n_models, n_prompts),
             n_simulations=options.simulations,
-            n_resamples=options.resamples,
             seed=options.seed,
         )
         cells = [f"{100 * tally.coverage:.1f}" for tally in tallies.values()]

@@ -57,8 +57,6 @@ def ours(n_prompts: int) -> dict[str, Any]:
         sums,
         [str(i) for i in range(N_MODELS)],
         confidence_level=0.95,
-        n_resamples=N_RESAMPLES,
-        rng=np.random.default_rng(1),
     )
     spent = time.process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

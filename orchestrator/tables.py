@@ -61,10 +61,11 @@ class ModelPair(msgspec.Struct, frozen=True):
     Attributes:
         higher: Name of the model with the higher mean on the points of both.
         lower: Name of the other.
-        difference: Higher minus lower, with an interval for this pair alone.
+        difference: Higher minus lower, with an interval at the level at which it excludes 0 exactly
+            where the two can be told apart among all pairs.
         p_value: Two-sided, of no difference; None where there is none.
         adjusted_p: The same after Holm's adjustment over all pairs of the comparison.
-        resolvable: Whether the adjusted p-value is below one minus the confidence level.
+        resolvable: Whether the adjusted p-value is at most one minus the confidence level.
     """
 
     higher: str
@@ -80,7 +81,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     Attributes:
         judge: Name; empty where the table has no column of judges.
-        confidence_level: Of each interval, and of all resolvable pairs together.
+        confidence_level: Of all resolvable pairs together.
         pairs: Every two models.
     """
 

@@ -222,9 +222,7 @@ def _sample_ranking() -> RankingAnalysis:
         for name, kind in schema_of(PairwiseRanking).items()
     }
     judgments = pl.DataFrame(rows, schema=schema, orient="row")
-    return analyse_ranking(
-        judgments, judge="judge", confidence_level=0.95, n_resamples=1000, rng=rng
-    )
+    return analyse_ranking(judgments, judge="judge", confidence_level=0.95)
 
 
 def _sample_row(

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.statistics import student
+from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
+from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.degrees import degrees_of_freedom
 from orchestrator.statistics.jackknife import (
     complete_rows,
@@ -16,12 +18,13 @@ from orchestrator.statistics.jackknife import (
     student_interval,
     sums_by_prompt,
 )
-from orchestrator.statistics.results import Interval
+from orchestrator.statistics.results import Interval, checked_level
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "jackknife over prompts, t quantile"
+METHOD: Final = "jackknife over prompts, t quantile: approximate, as the values have no known ends"
+"""Of values without known ends; of others it is that of `bounded_mean`."""
 
 NO_SPREAD: Final = 1e-12
 """Standard error up to which all prompts say the same, relative to the size of the values."""
@@ -36,18 +39,22 @@ class PairedDifference:
         first: Mean of the first.
         second: Mean of the second.
         standard_error: Of the difference, over prompts.
-        sizes: Shape (P,), points of each prompt (or cluster of prompts).
+        totals: Shape (P,), summed differences of each prompt (or cluster of prompts).
+        sizes: Shape (P,), its points.
         n_points: Points with both values.
         n_missing: Points left out.
+        ends: Least and greatest difference there can be; None where that is not known.
     """
 
     value: float
     first: float
     second: float
     standard_error: float
+    totals: Floats
     sizes: Floats
     n_points: int
     n_missing: int
+    ends: tuple[float, float] | None = None
 
     @property
     def n(self) -> int:
@@ -55,13 +62,14 @@ class PairedDifference:
         return int(self.sizes.size)
 
     @property
-    def has_no_spread(self) -> bool:
-        """True if every prompt shows the same difference, so that there is no interval."""
-        size = max(1.0, abs(self.first), abs(self.second))
-        return self.n > 0 and self.standard_error <= NO_SPREAD * size
+    def method(self) -> str:
+        """Name of the interval's method."""
+        return METHOD if self.ends is None else BOUNDED
 
     def interval(self, confidence_level: float) -> Interval | str:
-        """Return Student's interval, or the reason why there is none.
+        """Return the interval, or the reason why there is none.
+
+        It is that of a bounded mean where the ends are known, else Student's.
 
         Args:
             confidence_level: In (0, 1).
@@ -69,49 +77,74 @@ class PairedDifference:
         Raises:
             StatisticsError: If the level is not in (0, 1).
         """
+        checked_level(confidence_level)
         if not self.n:
             return "no points in common"
-        error = 0.0 if self.has_no_spread else self.standard_error
+        if self.ends is not None:
+            if self.n < 2:
+                return "one prompt: no interval"
+            low, high = self.ends
+            bounds = intervals(*self._shares(low, high), 1.0 - confidence_level)
+            least, most = (low + (high - low) * float(bound[0]) for bound in bounds)
+            return Interval(least, most, confidence_level)
+        error = 0.0 if self._has_no_spread else self.standard_error
         return student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
 
-    def p_value(self, margin: float = 0.0) -> float:
-        """Return the two-sided p-value of a true difference of `margin`.
+    def p_value(self) -> float:
+        """Return the two-sided p-value of no difference.
 
-        It is below one minus a confidence level exactly where that interval excludes the margin.
-        Where all prompts show the same difference there is no interval, and it is that of a sign
-        test: 2 / 2^n. nan for too few prompts.
+        It is at most one minus a confidence level exactly where that interval excludes 0. It is nan
+        where there is no interval at any level: for too few prompts, and for values without known
+        ends that differ by the same on every prompt.
         """
-        gap = self.value - margin
-        if self.has_no_spread:
-            size = max(1.0, abs(self.first), abs(self.second))
-            return 1.0 if abs(gap) <= NO_SPREAD * size else min(1.0, 2.0 * 0.5**self.n)
         if isinstance(self.interval(0.5), str):
-            return math.nan
+            return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
+        if self.ends is not None:
+            low, high = self.ends
+            return float(p_values(*self._shares(low, high), -low / (high - low))[0])
         dof = float(degrees_of_freedom(self.sizes[:, None])[0])
-        return student.p_value(gap, self.standard_error, dof)
+        return student.p_value(self.value, self.standard_error, dof)
+
+    def _shares(self, low: float, high: float) -> tuple[Floats, Floats]:
+        """Totals on a scale on which the least difference is 0 and the greatest 1; and sizes."""
+        shares = (self.totals - low * self.sizes) / (high - low)
+        return np.clip(shares, 0.0, self.sizes)[None], self.sizes[None]
+
+    @property
+    def _nothing(self) -> float:
+        """A difference, or an error, that is rounding."""
+        return NO_SPREAD * max(1.0, abs(self.first), abs(self.second))
+
+    @property
+    def _has_no_spread(self) -> bool:
+        return self.n > 0 and self.standard_error <= self._nothing
 
 
-def paired_difference(first: Floats, second: Floats, prompts: Ints) -> PairedDifference:
+def paired_difference(
+    first: Floats, second: Floats, prompts: Ints, ends: tuple[float, float] | None = None
+) -> PairedDifference:
     """Return the difference of two means over the points that have both values.
 
     Args:
         first: Shape (n,); nan where missing.
         second: Shape (n,), of the same points.
         prompts: Shape (n,), cluster of prompts of each point, any whole numbers.
+        ends: Least and greatest difference there can be; None where that is not known.
 
     Raises:
         StatisticsError: If the shapes differ.
     """
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:
-        nan = math.nan
-        return PairedDifference(nan, nan, nan, nan, np.empty(0), 0, n_missing)
+        nan, none = math.nan, np.empty(0)
+        return PairedDifference(nan, nan, nan, nan, none, none, 0, n_missing)
     means = float(one.mean()), float(two.mean())
-    if not (np.isfinite(one).all() and np.isfinite(two).all()):
-        value = means[1] - means[0]
-        parts = sums_by_prompt(codes, (np.ones(codes.size),))
-        return PairedDifference(value, *means, math.nan, parts[:, 0], codes.size, n_missing)
+    is_finite = np.isfinite(one).all() and np.isfinite(two).all()
     parts = sums_by_prompt(codes, (np.ones(codes.size), two - one))
+    sizes, totals = parts.T
+    if not is_finite:
+        value = means[1] - means[0]
+        return PairedDifference(value, *means, math.nan, totals, sizes, codes.size, n_missing)
     found = jackknife_sums(parts, mean_of_sums)
     error = found.standard_error if len(parts) > 1 else math.nan
-    return PairedDifference(found.value, *means, error, parts[:, 0], codes.size, n_missing)
+    return PairedDifference(found.value, *means, error, totals, sizes, codes.size, n_missing, ends)

@@ -104,6 +104,8 @@ class Field:
     def ratings(self, models: Ints, error: float) -> tuple[Floats, Floats]:
         """Bounds of natural-log strengths whose mean is 0, shape (R,) both; infinite is open.
 
+        They are nan where no model has a finite strength.
+
         Args:
             models: Shape (R,), indices of models with a strength that is not nan.
             error: One minus the level of each interval.
@@ -115,9 +117,11 @@ class Field:
             for bound in bounds
         )
         own = self.strengths[models]
-        # The others move the other way, as the mean stays.
         n_placed = np.isfinite(self.strengths).sum()
-        shrink = np.where(np.isfinite(own), 1.0 - 1.0 / np.maximum(n_placed, 1), 1.0)
+        if not n_placed:
+            return np.full(own.shape, np.nan), np.full(own.shape, np.nan)
+        # The others move the other way, as the mean stays.
+        shrink = np.where(np.isfinite(own), 1.0 - 1.0 / n_placed, 1.0)
         begin = np.where(np.isfinite(own), own, 0.0)
         return begin + shrink * low, begin + shrink * high
 
@@ -160,8 +164,8 @@ class Field:
 
     def _expected_gap(self, first: Ints, second: Ints, gap: Floats) -> tuple[Floats, Floats]:
         """Expected s_a - s_b of pairs with a difference around their midpoint, and its slope."""
-        middle = 0.5 * (self.strengths[first] + self.strengths[second])
-        middle = np.where(np.isfinite(middle), middle, np.nan)
+        placed = np.where(np.isfinite(self.strengths), self.strengths, np.nan)
+        middle = 0.5 * (placed[first] + placed[second])
         others = np.tile(self._played(), (len(first), 1))
         rows = np.arange(len(first))
         others[rows, first] = others[rows, second] = False

@@ -1,4 +1,4 @@
-"""Means of quantities without bounds, such as ProbDiff's d, with intervals over prompts."""
+"""Means with intervals over prompts: of quantities with known ends, and without (ProbDiff's d)."""
 
 import math
 from typing import Final
@@ -6,6 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
+from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.statistics.jackknife import (
     complete_rows,
     jackknife_sums,
@@ -13,7 +15,7 @@ from orchestrator.statistics.jackknife import (
     student_interval,
     sums_by_prompt,
 )
-from orchestrator.statistics.results import Estimate
+from orchestrator.statistics.results import Estimate, Interval, checked_level
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,18 +23,24 @@ Ints = NDArray[np.int64]
 METHOD: Final = "jackknife over prompts, t quantile"
 
 
-def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
+def clustered_mean(
+    values: Floats,
+    prompts: Ints,
+    confidence_level: float = 0.95,
+    ends: tuple[float, float] | None = None,
+) -> Estimate:
     """Mean over points, with an interval over prompts; what is missing is left out.
 
-    With one point a prompt it is Student's interval. Strong skew needs more prompts than 20: for a
-    log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a level of 95 %. For values
-    in [0, 1] use `clustered_share`.
+    Where the values have known ends, the interval is that of a bounded mean (`bounded_mean`).
+    Without, it is Student's, an approximation: strong skew needs more prompts than 20. For a
+    log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a level of 95 %.
 
     Args:
         values: Shape (n,); nan where missing. An infinite value makes the mean infinite, without
             an interval.
         prompts: Shape (n,), any whole numbers.
         confidence_level: In (0, 1).
+        ends: Least and greatest value there can be; None where that is not known.
 
     Raises:
         StatisticsError: If the shapes differ, or the level is not in (0, 1).
@@ -46,6 +54,13 @@ def clustered_mean(values: Floats, prompts: Ints, confidence_level: float = 0.95
             return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
     parts = sums_by_prompt(codes, (np.ones(codes.size), kept))
     found = jackknife_sums(parts, mean_of_sums)
+    if ends is not None and n > 1:
+        low, high = ends
+        sizes = parts[:, 0][None]
+        shares = np.clip((parts[:, 1] - low * sizes) / (high - low), 0.0, sizes)
+        bounds = intervals(shares, sizes, 1.0 - checked_level(confidence_level))
+        least, most = (low + (high - low) * float(bound[0]) for bound in bounds)
+        return Estimate(found.value, Interval(least, most, confidence_level), n, BOUNDED)
     interval = student_interval(
         found.value, found.standard_error, n, confidence_level, sizes=parts[:, 0]
     )

@@ -59,10 +59,10 @@ class Pair:
         high: Upper bound likewise.
         p_value: Two-sided, of no difference; None where there is none.
         adjusted_p: The same after adjustment over all pairs of the ranking (Holm, Shaffer).
-        level: Of the interval, above that of the ranking: the one at which it leaves out 0 exactly
-            where the two can be told apart among all pairs; None without a test.
         resolvable: Whether the adjusted p-value is at most one minus the confidence level, and the
             judge can be trusted.
+        level: Of the interval, above that of the ranking: the one at which it leaves out 0 exactly
+            where the two can be told apart among all pairs; None without a test.
     """
 
     better: str
@@ -72,8 +72,8 @@ class Pair:
     high: float | None
     p_value: float | None
     adjusted_p: float | None
-    level: float | None
     resolvable: bool
+    level: float | None = None
 
 
 class Wins(NamedTuple):

@@ -156,6 +156,8 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     better = np.zeros((n_models, n_models), np.bool_)
     first, second = np.nonzero(np.triu(~np.isnan(gaps), 1))
     tested = field.p_values(first, second)
+    n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
+    tested[np.minimum(n_prompts[first], n_prompts[second]) < 2] = np.nan
     # Ratings that are equal cannot be told apart, whatever rounding says.
     tested = np.where(np.abs(gaps[first, second]) <= EQUAL, 1.0, tested)
     found = adjusted(tested, 1.0 - level, all_pairs_of=n_models)
@@ -164,7 +166,6 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     is_up = gaps[first, second] > 0
     better[first, second] = found.is_resolved & is_up
     better[second, first] = found.is_resolved & ~is_up
-    n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")

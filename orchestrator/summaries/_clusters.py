@@ -12,8 +12,8 @@ from orchestrator.tables import Cell, Measured, measured
 
 _NAMED = ("category", "model", "judge", "status", "cause")
 METHODS = (
-    "intervals are over prompts: shares by Wilson's interval on the effective number of prompts, "
-    "means by the jackknife with Student's t"
+    "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
+    "jackknife with Student's t, an approximation"
 )
 
 
@@ -77,10 +77,15 @@ def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Meas
     return _counted(measured(found), known)
 
 
-def mean_of(rows: pl.DataFrame, value: pl.Expr, confidence_level: float) -> Measured:
-    """The mean of numbers over rows; null is left out."""
+def mean_of(
+    rows: pl.DataFrame,
+    value: pl.Expr,
+    confidence_level: float,
+    ends: tuple[float, float] | None = None,
+) -> Measured:
+    """The mean of numbers over rows, which have known ends or not; null is left out."""
     known = rows.select(*OVER, value=value.cast(pl.Float64)).drop_nulls("value")
-    found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level)
+    found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level, ends)
     return _counted(measured(found), known)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
 from orchestrator.statistics.differences import PairedDifference, paired_difference
-from orchestrator.statistics.multiple import holm
+from orchestrator.statistics.multiple import adjusted
 from orchestrator.tables import Comparison, ModelPair, with_interval
 
 Floats = NDArray[np.float64]
@@ -18,7 +18,10 @@ Ints = NDArray[np.int64]
 
 
 def comparisons(
-    rows: pl.DataFrame, value: pl.Expr, confidence_level: float
+    rows: pl.DataFrame,
+    value: pl.Expr,
+    confidence_level: float,
+    ends: tuple[float, float] | None = None,
 ) -> tuple[Comparison, ...]:
     """Return the differences between all models of a mean over rows, for each judge.
 
@@ -28,7 +31,8 @@ def comparisons(
     Args:
         rows: Columns item, cluster and model; turn and judge where there are any.
         value: Of each row; null where missing.
-        confidence_level: Of each interval, and of all resolvable pairs of a judge together.
+        confidence_level: Of all resolvable pairs of a judge together.
+        ends: Least and greatest value there can be; None where that is not known.
     """
     # Whole numbers stand for the texts: a pivot or joins take several times the memory.
     points = _codes(rows["item"])
@@ -51,13 +55,17 @@ def comparisons(
         counts = np.bincount(places, minlength=n)
         sums = np.bincount(places, values[kept], minlength=n)
         means = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-        pairs = _pairs(models, means.reshape(-1, n_points), clusters, confidence_level)
+        pairs = _pairs(models, means.reshape(-1, n_points), clusters, confidence_level, ends)
         found.append(Comparison(judge, confidence_level, tuple(pairs)))
     return tuple(found)
 
 
 def _pairs(
-    models: Sequence[str], means: Floats, clusters: Ints, level: float
+    models: Sequence[str],
+    means: Floats,
+    clusters: Ints,
+    level: float,
+    ends: tuple[float, float] | None,
 ) -> Iterator[ModelPair]:
     """Yield the pairs of one judge.
 
@@ -66,30 +74,36 @@ def _pairs(
         means: Shape (M, points); nan where missing.
         clusters: Shape (points,).
         level: As for `comparisons`.
+        ends: Likewise.
     """
+    reach = None if ends is None else (ends[0] - ends[1], ends[1] - ends[0])
     found = [
-        _upwards(means, first, second, clusters)
+        _upwards(means, first, second, clusters, reach)
         for first, second in combinations(range(len(models)), 2)
     ]
     p_values = np.array([one.p_value() for _, _, one in found], np.float64)
-    for (higher, lower, one), p, adjusted in zip(found, p_values, holm(p_values), strict=True):
+    together = adjusted(p_values, 1.0 - level)
+    for at, (higher, lower, one) in enumerate(found):
+        error = float(together.errors[at])
+        # Without a test, any level gives the reason why there is no interval.
+        interval = one.interval(0.5 if math.isnan(error) else 1.0 - error)
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=with_interval(_number(one.value), one.interval(level), one.n),
-            p_value=_number(p),
-            adjusted_p=_number(adjusted),
-            resolvable=bool(adjusted < 1.0 - level),
+            difference=with_interval(_number(one.value), interval, one.n),
+            p_value=_number(p_values[at]),
+            adjusted_p=_number(together.p_values[at]),
+            resolvable=bool(together.is_resolved[at]),
         )
 
 
 def _upwards(
-    means: Floats, first: int, second: int, clusters: Ints
+    means: Floats, first: int, second: int, clusters: Ints, ends: tuple[float, float] | None
 ) -> tuple[int, int, PairedDifference]:
     """Return the model that is higher on the points of both, the other, and the difference."""
-    found = paired_difference(means[second], means[first], clusters)
+    found = paired_difference(means[second], means[first], clusters, ends)
     if found.value < 0.0:
-        return second, first, paired_difference(means[first], means[second], clusters)
+        return second, first, paired_difference(means[first], means[second], clusters, ends)
     return first, second, found
 
 

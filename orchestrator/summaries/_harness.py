@@ -170,7 +170,7 @@ def _models(context: Context, title: str) -> Table:
             "one half",
             *_notes(rows, read=read),
         ],
-        comparisons=comparisons(sides, pl.col("credit"), level),
+        comparisons=comparisons(sides, pl.col("credit"), level, ends=(0.0, 1.0)),
     )
 
 

@@ -44,12 +44,23 @@ class Score(msgspec.Struct, frozen=True):
         points: Columns item, cluster, category, turn, model, opponent, judge, value; missing values
             are null, and so is the opponent where the points are no comparisons.
         is_pairwise: Whether the points come from comparisons.
+        ends: Least and greatest value there can be; None where that is not known.
     """
 
     name: str
     orientation: int
     points: pl.DataFrame
     is_pairwise: bool
+    ends: tuple[float, float] | None = None
+
+    @property
+    def ends_of_differences(self) -> tuple[float, float] | None:
+        """Least and greatest difference of two values; None where that is not known."""
+        return (
+            None
+            if self.ends is None
+            else (self.ends[0] - self.ends[1], self.ends[1] - self.ends[0])
+        )
 
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""
@@ -129,14 +140,25 @@ def score(context: Context, source: Source, column: str) -> Score:
     ).with_columns(turn=pl.col("turn").fill_null(1))
     if "model_a" not in rows.columns:
         points = rows.select(*_SHAPE)
-        return Score(name, source.scores.get(column, 1), points, is_pairwise=False)
+        ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
+        return Score(name, source.scores.get(column, 1), points, is_pairwise=False, ends=ends)
     sides = [
         rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*_SHAPE),
         rows.with_columns(
             model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
         ).select(*_SHAPE),
     ]
-    return Score(name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True)
+    return Score(
+        name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0)
+    )
+
+
+def ends_of(source: Source, column: str) -> tuple[float, float] | None:
+    """Least and greatest value of a column of rows, where the method says them."""
+    compared = source.method.compared()
+    if compared is None or compared.column != column:
+        return None
+    return float(compared.low), float(compared.high)
 
 
 def _is_number(kind: pl.DataType) -> bool:

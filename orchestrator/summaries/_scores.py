@@ -6,12 +6,13 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, prompt_words
-from orchestrator.contracts.context import Context
+from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import PluginError
 from orchestrator.summaries._clusters import METHODS, mean_of, share_of
 from orchestrator.summaries._comparisons import comparisons
+from orchestrator.summaries._points import ends_of
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
 
 _UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")
@@ -72,7 +73,9 @@ class ScoresSummary(Summary[MethodSettings]):
         compared: Sequence[Comparison] = ()
         if len(source.scores) == 1 and CLUSTER in rows.columns:
             (score,) = source.scores
-            compared = comparisons(sides, pl.col(score), context.confidence_level)
+            compared = comparisons(
+                sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
+            )
         return [
             make_table(
                 table,
@@ -84,6 +87,14 @@ class ScoresSummary(Summary[MethodSettings]):
                 comparisons=compared,
             )
         ]
+
+
+def _ends(source: Source, column: str, rows: pl.DataFrame) -> tuple[float, float] | None:
+    """Least and greatest value of a score, where they are known."""
+    # Probabilities that one of two models is better are in [0, 1], as flags are.
+    if rows.schema[column] == pl.Boolean() or "model_a" in rows.columns:
+        return 0.0, 1.0
+    return ends_of(source, column)
 
 
 def _checked(name: str, columns: Iterable[str], rows: pl.DataFrame) -> list[str]:

@@ -137,7 +137,10 @@ class AlpacaEvalSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    rows.filter(OK), pl.col("preference"), context.confidence_level
+                    rows.filter(OK),
+                    pl.col("preference"),
+                    context.confidence_level,
+                    ends=(1.0, 2.0),
                 ),
             ),
             make_table(

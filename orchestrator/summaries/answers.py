@@ -71,6 +71,7 @@ class AnswersSummary(Summary[MethodSettings]):
                     context.rows.filter(pl.col("status") == "ok"),
                     pl.col("exact_match"),
                     context.confidence_level,
+                    ends=(0.0, 1.0),
                 ),
             )
         ]

@@ -69,7 +69,9 @@ class PointwiseRatingSummary(Summary[Config]):
         readings: list[list[Cell]] = []
         for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
             names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
-            mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
+            mean = without_n(
+                mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
+            )
             # Of columns of floats
             locations = [good[one].mean() for one in ("mode", "median", "first_percentile")]
             scores.append([*names, len(good), len(group) - len(good), mean, *locations])  # type: ignore[list-item]
@@ -86,8 +88,8 @@ class PointwiseRatingSummary(Summary[Config]):
         lowest, highest = self.config.scale
         title, basis = f"Scores from {lowest} to {highest}", prompt_words(rows)
         notes = [
-            "mean score: mean of the whole distribution; interval over prompts (jackknife, "
-            "Student's t)",
+            "mean score: mean of the whole distribution; interval over prompts (Gaffke's test of a "
+            "bounded mean)",
             "mode, median, 1st percentile: of each answer's distribution, averaged over answers, "
             "for comparison",
         ]
@@ -101,7 +103,10 @@ class PointwiseRatingSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    rows.filter(pl.col("status") == "ok"), pl.col("mean"), context.confidence_level
+                    rows.filter(pl.col("status") == "ok"),
+                    pl.col("mean"),
+                    context.confidence_level,
+                    self.config.scale,
                 ),
             ),
             make_table(

@@ -12,6 +12,7 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import correlate
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 CHECKLIST: Final = "checklist"
 """Name in tables of all questions of an item together."""
 
+_ENDS: Final = (0.0, float(HIGHEST))
 _SCORES: Final = (
     Column("model"),
     Column("judge"),
@@ -128,14 +130,14 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
     lines: list[list[Cell]] = []
     for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
         good = group.filter(pl.col("status") == "ok")
-        mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level))
+        mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
         spreads = [_plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
         names = [str(model), str(judge)]
         lines.append([*names, len(good), n_failed, mean, *spreads, mass(good["coverage"])])
     notes = [
         "mean score: weighted mean of the criteria's expectations, from 0 (worst labels) to 100 "
-        "(best labels); interval over prompts (jackknife, Student's t)",
+        "(best labels); interval over prompts (Gaffke's test of a bounded mean)",
         "s.d.: of one answer's score by the judge's own distributions, criteria "
         "independent within a reply; s.d. at most: whatever their dependence is",
         "failed: also answers of which a criterion has no verdict: they have no score",
@@ -148,7 +150,7 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
         lines,
         basis=prompt_words(rows),
         notes=notes,
-        comparisons=comparisons(good, pl.col("mean"), context.confidence_level),
+        comparisons=comparisons(good, pl.col("mean"), context.confidence_level, _ENDS),
     )
 
 
@@ -158,7 +160,7 @@ def _by_criterion(
     lines: list[list[Cell]] = []
     for name, read in criteria.items():
         for (judge, model), group in read.group_by("judge", "model", maintain_order=True):
-            mean = mean_of(group, pl.col("mean"), context.confidence_level)
+            mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
             low = (group["coverage"] < UNRELIABLE_BELOW).mean()
             lines.append(
                 [

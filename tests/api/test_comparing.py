@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
 
 import orchestrator
 from orchestrator import RunDirectoryError, StatisticsError, UsageError
+from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.tables import Measured
 from tests.api.made import METHODS, MODELS, ROWS, recipe
 
@@ -36,6 +36,13 @@ def points(result, model):
     return dict(wins.select("item", "wins").iter_rows())
 
 
+def interval_of(differences, level):
+    """The interval of a mean of differences of preferences, which are from -1 to 1."""
+    shares = (1 + np.array(differences)[None]) / 2
+    ends = intervals(shares, np.ones_like(shares), 1 - level)
+    return tuple(2 * float(end[0]) - 1 for end in ends)
+
+
 def test_differences_are_paired_on_the_items_of_both(runs):
     a, b = runs
     found = orchestrator.compare(a, b)
@@ -48,9 +55,7 @@ def test_differences_are_paired_on_the_items_of_both(runs):
     assert row["score"] == "pairwise_ranking.prefer_a"
     assert row["n"] == len(both) == 6
     assert row["difference"] == pytest.approx(differences.mean())
-    # One point a prompt: Student's interval.
-    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    assert (row["low"], row["high"]) == pytest.approx(tuple(interval))
+    assert (row["low"], row["high"]) == pytest.approx(interval_of(differences, row["level"]))
     assert row["a"] == pytest.approx(np.mean([mine[item] for item in both]))
     assert row["b"] == pytest.approx(np.mean([others[item] for item in both]))
 
@@ -246,7 +251,7 @@ def test_a_model_and_its_copy_in_another_run_are_not_told_apart(tmp_path):
     # Only one of the two met the middle model, so by Bradley-Terry's model alone they differ.
     n, gap, verdict = apart["copy", "strong"]
     assert (n, verdict) == (100, "no")
-    assert gap.low > 0
+    assert gap.value > 0
     assert apart["copy", "middle"][0::2] == (0, "not compared directly")
     assert apart["strong", "weak"][0::2] == (200, "yes")
 
@@ -277,8 +282,7 @@ def test_clusters_of_items_are_what_intervals_are_over(tmp_path):
     mine, others = (points(run, "weak") for run in found)
     keys = found[0].frames["items"]["item"].to_list()
     means = [np.mean([others[k] - mine[k] for k in keys[at : at + 4]]) for at in range(0, 24, 4)]
-    interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
-    assert (weak.low, weak.high) == pytest.approx(tuple(interval))
+    assert (weak.low, weak.high) == pytest.approx(interval_of(means, weak.level))
 
 
 def test_items_of_one_key_and_another_text_are_left_out(tmp_path):

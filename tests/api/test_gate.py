@@ -11,6 +11,7 @@ from scipy import stats
 
 import orchestrator
 from orchestrator import RunDirectoryError, StatisticsError, UsageError
+from orchestrator.statistics.bounded_mean import intervals
 from tests.api.made import METHODS, MODELS, recipe
 
 ROWS = [{"question": f"Question {n}?", "answer": str(n)} for n in range(40)]
@@ -100,7 +101,9 @@ def test_a_difference_to_an_older_run_is_paired_by_item(runs):
     found = orchestrator.gate(new, [text], against=old).requirements[0]
     mine, others = wins(new, "strong"), wins(old, "strong")
     differences = np.array([mine[item] - others[item] for item in mine])
-    expected = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    # Differences of preferences are from -1 to 1.
+    shares = (1 + differences[None]) / 2
+    expected = [2 * float(end[0]) - 1 for end in intervals(shares, np.ones_like(shares), 0.05)]
     assert found.value == pytest.approx(differences.mean())
     assert (found.low, found.high) == pytest.approx(tuple(expected))
     assert found.verdict == ("holds" if expected[0] >= -0.02 else "not known yet")
@@ -115,9 +118,13 @@ def test_a_run_is_not_inferior_to_itself_and_not_shown_to_be_better(runs):
         ["score(strong) >= score(strong, old) - 0.02", "score(strong) >= score(strong, old)"],
         against=runs[0],
     )
-    assert [one.verdict for one in found.requirements] == ["holds", "not known yet"]
-    assert "sign test" in found.requirements[0].why
-    assert "only a margin can be shown" in found.requirements[1].why
+    # So few prompts could have missed rare large losses: a margin of 0.02 is out of their reach.
+    assert [one.verdict for one in found.requirements] == ["not known yet"] * 2
+    assert all(one.value == 0 and one.low < -0.02 for one in found.requirements)
+    wide = orchestrator.gate(
+        runs[0], ["score(strong) >= score(strong, old) - 0.5"], against=runs[0]
+    )
+    assert wide.verdict == "holds"
 
 
 def test_only_opponents_of_both_runs_count(runs, tmp_path):
@@ -127,7 +134,6 @@ def test_only_opponents_of_both_runs_count(runs, tmp_path):
     found = orchestrator.gate(more, [text], against=runs[0]).requirements[0]
     # Its judgments against the third model lower its mean, but that is no change of the model.
     assert found.value == pytest.approx(0.0, abs=1e-9)
-    assert found.verdict == "holds"
 
 
 def test_ratings_of_two_runs_are_on_one_scale(runs):

@@ -57,10 +57,7 @@ def numbers(
         counts: Also the numbers of prompts.
     """
     found: dict[str, tuple[float | None, ...]] = {}
-    statistics = settings["statistics"]
-    rankings = analyse(
-        frames, confidence_level=0.95, n_resamples=statistics["n_resamples"], seed=settings["seed"]
-    )
+    rankings = analyse(frames, confidence_level=0.95)
     for one in rankings:
         told = msgspec.to_builtins(one)
         found |= _flat(f"ranking {one.source} {one.judge}", told, _COUNTED_ROWS)

@@ -33,7 +33,7 @@ def test_standings_are_those_of_the_whole_analysis_over_clusters(seed, n_prompts
     sums = sum_by_prompt(
         clusters, first, second, preference, shape=(int(clusters.max()) + 1, len(NAMES))
     )
-    whole = rate(sums, NAMES, confidence_level=0.95, n_resamples=0, rng=np.random.default_rng(1))
+    whole = rate(sums, NAMES, confidence_level=0.95)
     assert forming.n_clusters == len(np.unique(clusters))
     for _ in range(2):
         now = {one.model: one for one in forming.standings(0.95)}

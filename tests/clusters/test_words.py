@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
@@ -29,10 +28,7 @@ def frames():
 @pytest.fixture(scope="module")
 def analysis(frames):
     clusters = Clusters(frames["items"])
-    rng = np.random.default_rng(0)
-    return analyse_ranking(
-        clusters.of(frames["judgments"]), judge=None, confidence_level=0.95, n_resamples=50, rng=rng
-    )
+    return analyse_ranking(clusters.of(frames["judgments"]), judge=None, confidence_level=0.95)
 
 
 def test_a_ranking_counts_items_and_clusters(analysis):

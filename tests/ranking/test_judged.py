@@ -38,9 +38,7 @@ def frame(frames):
 
 
 def ranked(judgments, judge=None):
-    return analyse_ranking(
-        judgments, judge=judge, confidence_level=0.9, n_resamples=50, rng=np.random.default_rng(5)
-    )
+    return analyse_ranking(judgments, judge=judge, confidence_level=0.9)
 
 
 @pytest.mark.parametrize("n", [1, 13, 10_000])
@@ -96,7 +94,7 @@ def test_files_are_read_in_slices_and_methods_apart(frame, tmp_path):
     sizes = [len(rows) for rows in files.slices("judgments", COLUMNS, 50)]
     assert sum(sizes) == len(both)
     assert max(sizes) == 50
-    settings: dict[str, Any] = {"confidence_level": 0.9, "n_resamples": 50, "seed": 5}
+    settings: dict[str, Any] = {"confidence_level": 0.9}
     found = {(one.source, one.judge): asdict(one) for one in analyse(files, **settings)}
     held = {
         (one.source, one.judge): asdict(one) for one in analyse({"judgments": both}, **settings)

@@ -4,6 +4,8 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.ranking.analysis import analyse_ranking
@@ -11,13 +13,11 @@ from orchestrator.ranking.analysis import analyse_ranking
 STRENGTHS = {"ash": 1.0, "beech": 0.3, "cedar": -0.3, "dogwood": -1.0}
 
 
-def analyse(judgments, *, judge=None, n_resamples=300, seed=0, level=0.95):
+def analyse(judgments, *, judge=None, level=0.95):
     return analyse_ranking(
         judgments,
         judge=judge,
         confidence_level=level,
-        n_resamples=n_resamples,
-        rng=np.random.default_rng(seed),
     )
 
 
@@ -49,12 +49,14 @@ def test_mode_shows_beside_the_mean(analysis):
 
 def test_all_pairs_are_tested_together(frames):
     strengths = {name: 0.1 * place for place, name in enumerate("edcba")}
-    found = analyse(frames.simulated(strengths, 40, np.random.default_rng(0)))
+    found = analyse(frames.simulated(strengths, 60, np.random.default_rng(0)))
     assert [(pair.better, pair.worse) for pair in found.pairs] == list(
         combinations([model.model for model in found.ratings], 2)
     )
     p_values = sorted(pair.p_value for pair in found.pairs)
-    adjusted = np.maximum.accumulate([p * (10 - i) for i, p in enumerate(p_values)])
+    # Of five models 10 pairs can be equal, then 6, 4, 3, 2 and 1 (Shaffer).
+    left = [10, 6, 6, 6, 6, 4, 4, 3, 2, 1]
+    adjusted = np.maximum.accumulate([p * n for p, n in zip(p_values, left, strict=True)])
     assert sorted(pair.adjusted_p for pair in found.pairs) == pytest.approx(np.minimum(adjusted, 1))
     assert not any(pair.resolvable for pair in found.neighbours)
     assert found.order_resolvable
@@ -65,7 +67,7 @@ def test_equal_models_are_seldom_told_apart(frames):
     n_studies, n_false = 100, 0
     for seed in range(n_studies):
         rng = np.random.default_rng(seed)
-        found = analyse(frames.simulated(dict.fromkeys("abcd", 0.0), 20, rng), n_resamples=50)
+        found = analyse(frames.simulated(dict.fromkeys("abcd", 0.0), 20, rng))
         n_false += found.order_resolvable
     # At most 5 %, and three standard errors of so many studies.
     assert n_false <= 11
@@ -201,10 +203,11 @@ def test_row_without_a_number_is_missing_even_if_it_says_ok(frames):
 
 def test_all_ties_are_equal_and_not_resolvable(frames):
     analysis = analyse(frames.frame([frames.judged(f"i{k}", "a", "b", 0.5) for k in range(40)]))
-    assert [(m.rank, m.rating, m.low) for m in analysis.ratings] == [(1, 1000.0, None)] * 2
+    assert [(m.rank, m.rating, m.low) for m in analysis.ratings] == [
+        (1, 1000.0, pytest.approx(984.58, abs=0.01))
+    ] * 2
     assert [(m.rank_low, m.rank_high) for m in analysis.ratings] == [(1, 2)] * 2
     assert not analysis.neighbours[0].resolvable
-    assert any("no spread" in note for note in analysis.notes)
     assert analysis.agreement.tied_by_mode == 1.0
 
 
@@ -263,14 +266,15 @@ def test_one_pair_of_models_matches_the_log_odds(frames):
     assert analysis.neighbours[0].difference == pytest.approx(expected)
 
 
-def test_bound_is_open_where_resamples_have_no_loss(frames):
+def test_a_bound_is_open_where_a_model_never_loses(frames):
     rows = [frames.judged(f"i{k}", "a", "b", float(k > 0)) for k in range(25)]
     best, worst = analyse(frames.frame(rows)).ratings
-    assert best.high_open
-    assert best.high is None
-    assert best.low is not None
-    assert worst.low_open
-    assert best.share_unbounded == pytest.approx(0.36, abs=0.1)
+    assert not best.high_open
+    assert best.high > best.rating > best.low
+    rows = [frames.judged(f"i{k}", "a", "b", 1.0) for k in range(25)]
+    best, worst = analyse(frames.frame(rows)).ratings
+    assert (best.rating, best.high, best.high_open) == (None, None, True)
+    assert (worst.rating, worst.low, worst.low_open) == (None, None, True)
 
 
 def test_position_bias_and_flips(frames):
@@ -292,16 +296,56 @@ def test_preference_outside_0_and_1_is_refused(frames):
         analyse(frames.frame([frames.judged("i", "a", "b", 1.5)]))
 
 
-@pytest.mark.parametrize("n_items", [6, 10, 20])
-def test_ranks_never_say_more_than_the_pairs(frames, n_items):
-    """Models whose rank ranges don't meet are resolvable."""
-    seen = set()
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        found = analyse(frames.simulated({"a": 0.4, "b": 0.0, "c": -0.5}, n_items, rng))
-        rows = {model.model: model for model in found.ratings}
-        for pair in found.pairs:
-            apart = rows[pair.better].rank_high < rows[pair.worse].rank_low
-            seen.add((apart, pair.resolvable))
-    assert (True, True) in seen
-    assert (True, False) not in seen
+@given(st.data())
+def test_decisions_intervals_ranks_and_ratings_never_contradict_each_other(frames, data):
+    """Of any design: ties, separation, skew, clusters, missing pairs."""
+    n_models = data.draw(st.integers(2, 5))
+    n_items = data.draw(st.integers(1, 25))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    kind = data.draw(st.sampled_from(["soft", "hard", "ties", "rare", "equal"]))
+    thin = data.draw(st.sampled_from([0.0, 0.05, 0.5]))
+    names = "abcdefgh"[:n_models]
+    lead = np.sort(rng.normal(size=n_models))[::-1] * data.draw(st.sampled_from([0.0, 0.5, 3.0]))
+    rows = []
+    for k in range(n_items):
+        for i, j in combinations(range(n_models), 2):
+            if rng.random() < thin:
+                continue
+            p = 1 / (1 + np.exp(-(lead[i] - lead[j] + rng.normal())))
+            p = {
+                "soft": p,
+                "hard": float(rng.random() < p),
+                "ties": 0.5 if rng.random() < 0.8 else float(rng.random() < p),
+                "rare": 1.0 if rng.random() < 0.05 else 0.474,
+                "equal": 0.6,
+            }[kind]
+            rows.append(frames.judged(f"i{k}", names[i], names[j], float(p)))
+    if not rows:
+        return
+    found = analyse(frames.frame(rows))
+    place = {model.model: number for number, model in enumerate(found.ratings)}
+    n_ranked = sum(model.rank is not None for model in found.ratings)
+    better = {(pair.better, pair.worse) for pair in found.pairs if pair.resolvable}
+    for pair in found.pairs:
+        assert place[pair.better] < place[pair.worse]
+        assert pair.resolvable == (pair.adjusted_p is not None and pair.adjusted_p <= 0.05)
+        if pair.difference is not None and (pair.low is not None or pair.high is not None):
+            low = -math.inf if pair.low is None else pair.low
+            high = math.inf if pair.high is None else pair.high
+            assert low <= pair.difference + 1e-6
+            assert pair.difference <= high + 1e-6
+            assert pair.resolvable == (low > 0 or high < 0)
+    for model in found.ratings:
+        if model.rank is None:
+            continue
+        assert model.rank_low == 1 + sum(worse == model.model for _, worse in better)
+        assert model.rank_high == n_ranked - sum(best == model.model for best, _ in better)
+        assert model.rank_low <= model.rank <= model.rank_high
+        if model.rating is not None:
+            assert model.low is None or model.low <= model.rating + 1e-6
+            assert model.high is None or model.high >= model.rating - 1e-6
+    if n_models == 2 and found.pairs:
+        (pair,) = found.pairs
+        wins = found.wins.of(pair.better, pair.worse)
+        if wins.low is not None:
+            assert pair.resolvable == (wins.low > 0.5)

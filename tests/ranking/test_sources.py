@@ -10,7 +10,7 @@ from orchestrator.runner.results.frames import analyse
 
 
 def ranked(given):
-    return analyse(given, confidence_level=0.95, n_resamples=200, seed=0)
+    return analyse(given, confidence_level=0.95)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -130,8 +129,7 @@ def test_columns_of_a_plug_in_are_known_by_its_roles():
 def test_a_ranking_and_the_rows_it_is_made_of_give_one_verdict():
     rows = [a_judgment(f"i{k}", "a", "b", 0.6, bias=0.3) for k in range(12)]
     frame = pl.DataFrame(rows)
-    rng = np.random.default_rng(0)
-    ranking = analyse_ranking(frame, judge="judge", confidence_level=0.95, n_resamples=50, rng=rng)
+    ranking = analyse_ranking(frame, judge="judge", confidence_level=0.95)
     ((trust,),) = of_rows([Clusters().of(frame)], DEFAULTS, 0.95).values()
     assert ranking.trust == (trust,)
     assert trust.verdict == "not trusted"

@@ -143,8 +143,6 @@ def material(**changed: Any) -> Material:
         found["judgments"],
         judge=JUDGE,
         confidence_level=0.95,
-        n_resamples=100,
-        rng=np.random.default_rng(1),
     )
     parts: dict[str, Any] = {
         "name": SCRIPT,

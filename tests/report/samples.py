@@ -101,9 +101,7 @@ def an_analysis(
     for row in rows if coverage is not None else ():
         row |= {"coverage_ab": coverage, "coverage_ba": coverage}
     frame = pl.DataFrame(rows, schema=polars_schema(schema_of(PairwiseRanking)), orient="row")
-    return analyse_ranking(
-        frame, judge=judge, confidence_level=0.95, n_resamples=200, rng=np.random.default_rng(1)
-    )
+    return analyse_ranking(frame, judge=judge, confidence_level=0.95)
 
 
 def _judged(item, category, pair, judge, prefer):

@@ -74,8 +74,7 @@ def frames_of_two_judges():
     frame = pl.concat(frames).with_columns(
         coverage_ab=low.otherwise("coverage_ab"), coverage_ba=low.otherwise("coverage_ba")
     )
-    rng = np.random.default_rng(0)
-    return analyse_ranking(frame, judge=None, confidence_level=0.95, n_resamples=50, rng=rng)
+    return analyse_ranking(frame, judge=None, confidence_level=0.95)
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):

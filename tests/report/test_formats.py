@@ -56,7 +56,7 @@ def test_markdown_shows_names_as_they_are(raw, shown):
 def close():
     """Five models of which no neighbours can be told apart, but the first and the last can."""
     strengths = {name: 0.1 * place for place, name in enumerate("edcba")}
-    return an_analysis(strengths, n_items=20)
+    return an_analysis(strengths, n_items=60)
 
 
 def test_every_format_says_which_models_can_be_told_apart(close):
@@ -78,7 +78,7 @@ def test_every_format_says_which_models_can_be_told_apart(close):
 
 def test_the_sentence_stays_short_with_thirty_models():
     strengths = {f"model-number-{i}": 0.1 * i for i in range(30)}
-    said = verdict(an_analysis(strengths, n_items=20))
+    said = verdict(an_analysis(strengths, n_items=60))
     assert re.fullmatch(r"\d+ of 435 pairs of models can be told apart\.", said)
 
 

@@ -40,7 +40,7 @@ def test_the_ratings_and_intervals_are_those_of_the_whole_analysis(seed, n_promp
     sums = sum_by_prompt(
         prompts, first, second, preference, shape=(int(prompts.max()) + 1, len(NAMES))
     )
-    whole = rate(sums, NAMES, confidence_level=0.95, n_resamples=50, rng=np.random.default_rng(1))
+    whole = rate(sums, NAMES, confidence_level=0.95)
     now = {one.model: one for one in formed(judgments).standings(0.95)}
     for i, name in enumerate(NAMES):
         assert now[name].rating == pytest.approx(whole.values[i], abs=1e-6)

@@ -14,9 +14,7 @@ LEVEL = BENCHMARK["LEVEL"]
 
 def covered(judge, n_models, n_prompts, n_simulations):
     cell = BENCHMARK["Cell"](judge, n_models, n_prompts)
-    return BENCHMARK["simulate"](
-        cell, n_simulations=n_simulations, n_resamples=400, seed=1, population=100_000
-    )
+    return BENCHMARK["simulate"](cell, n_simulations=n_simulations, seed=1, population=100_000)
 
 
 def fault(tally, n_simulations, slack):

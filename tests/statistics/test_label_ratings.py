@@ -84,9 +84,7 @@ def test_all_labels_alone_are_the_plain_ratings_with_their_intervals():
     data = LabelledPairs(Labelled(labels, labels, prompts), first, second, 3)
     found = corrected_ratings(data, tuning=0.0)
     sums = sum_by_prompt(prompts, first, second, labels, shape=(40, 3))
-    plain = rate(
-        sums, ["a", "b", "c"], confidence_level=0.95, n_resamples=100, rng=np.random.default_rng(0)
-    )
+    plain = rate(sums, ["a", "b", "c"], confidence_level=0.95)
     for model in range(3):
         assert found.models[model].value == pytest.approx(plain.values[model], abs=1e-5)
         interval = rating_interval(found, model)

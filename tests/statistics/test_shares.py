@@ -42,9 +42,9 @@ def test_all_alike_still_has_width(value):
     assert interval.high - interval.low > 0.05
 
 
-def test_yes_or_no_is_close_to_wilson_with_t():
+def test_yes_or_no_is_the_interval_of_clopper_and_pearson():
     interval = share([1.0] * 6 + [0.0] * 14).interval
-    assert (interval.low, interval.high) == pytest.approx((0.138, 0.535), abs=0.015)
+    assert (interval.low, interval.high) == pytest.approx((0.1189, 0.5428), abs=1e-3)
 
 
 def test_more_judgments_of_a_prompt_are_not_more_prompts():

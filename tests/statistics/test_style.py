@@ -75,7 +75,7 @@ def test_without_features_it_is_the_plain_rating_with_its_interval():
     pairs = replace(drawn(), features=np.empty((120, 0)))
     fit = fitted(pairs)
     sums = sum_by_prompt(pairs.prompts, pairs.first, pairs.second, pairs.preference, shape=(40, 3))
-    plain = rate(sums, MODELS, confidence_level=0.95, n_resamples=200, rng=np.random.default_rng(0))
+    plain = rate(sums, MODELS, confidence_level=0.95)
     assert 1000 + ELO_SCALE * fit.strengths == pytest.approx(plain.values, abs=1e-6)
     interval = fit.interval(1, 0.95)
     assert 1000 + ELO_SCALE * interval.low == pytest.approx(plain.low[1], abs=1e-6)

@@ -14,13 +14,10 @@ from orchestrator.errors import UsageError
 from orchestrator.gates.grammar import MEASURES, Requirement, Term
 from orchestrator.gates.results import Checked, Verdict
 from orchestrator.ranking.judged import Table
-from orchestrator.runner.comparing.observed import is_share, observations, ranked_method
+from orchestrator.runner.comparing.observed import ends_of_values, observations, ranked_method
 from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, renamed_points
 from orchestrator.statistics.agreement import cohen_kappa
-from orchestrator.statistics.clustered import METHOD as SHARE_METHOD
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.differences import METHOD as MEAN_METHOD
 from orchestrator.statistics.differences import PairedDifference, paired_difference
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
@@ -58,7 +55,6 @@ class _Found:
     Attributes:
         value: nan where undefined.
         interval: At the level that decides, or why there is none.
-        p_value: Two-sided, of the threshold, where all items say the same; else nan.
         n: Items; None for counts.
         n_clusters: Clusters of these items; None where each stands alone.
         method: Of the interval.
@@ -69,7 +65,6 @@ class _Found:
     n: int | None
     n_clusters: int | None
     method: str
-    p_value: float = math.nan
 
 
 class _Deciding:
@@ -88,7 +83,7 @@ class _Deciding:
         """Return the verdict on a requirement."""
         found = self._estimate(one)
         reason = self._doubt(one)
-        verdict, why = _verdict(one, found, 1.0 - self._level)
+        verdict, why = _verdict(one, found)
         if reason:
             verdict, why = "not known yet", reason
         interval = None if isinstance(found.interval, str) else found.interval
@@ -171,24 +166,21 @@ class _Deciding:
         if rows.is_empty():
             return _nothing()
         values, clusters = rows["value"].to_numpy().astype(np.float64), codes(rows[CLUSTER])
-        sizes = counted(rows)
-        if not is_share(one.left, rows):
-            found = paired_difference(np.zeros(values.size), values, clusters)
-            return self._of_means(found, one.threshold, sizes)
-        sums, counts = np.bincount(clusters, values), np.bincount(clusters)
-        share = clustered_share(sums.astype(np.float64), counts.astype(np.float64), self._level)
-        interval = share.interval or share.undefined or "no interval"
-        return _Found(share.value, interval, *sizes, SHARE_METHOD)
+        ends = ends_of_values(self._side(one.left), one.left, rows)
+        found = paired_difference(np.zeros(values.size), values, clusters, ends)
+        return self._of_means(found, counted(rows))
 
     def _difference(self, one: Requirement, other: Term) -> _Found:
         """Left minus right, item by item; between runs, against the same opponents and judges."""
         between = one.left.run != other.run
         clusters = self._common.clusters if between else None
         keys = ["item"]
-        parts = []
+        parts, ends = [], []
         for term in (one.left, other):
             side = self._side(term)
-            rows = observations(side, self._own(term), clusters)
+            own = self._own(term)
+            rows = observations(side, own, clusters)
+            ends.append(ends_of_values(side, own, rows))
             if between:
                 kept = self._common.items.implode()
                 rows = renamed_points(side, rows.filter(pl.col("item").is_in(kept)))
@@ -209,8 +201,8 @@ class _Deciding:
         if both.is_empty():
             return _nothing()
         right, left = (both[name].to_numpy().astype(np.float64) for name in ("value", "left"))
-        found = paired_difference(right, left, codes(both[CLUSTER]))
-        return self._of_means(found, one.threshold, counted(both))
+        found = paired_difference(right, left, codes(both[CLUSTER]), _reach(ends))
+        return self._of_means(found, counted(both))
 
     def _own(self, term: Term) -> Term:
         """A term about the old run, with the names that models and judges have there."""
@@ -231,11 +223,8 @@ class _Deciding:
             options["method"] = replace(method, name=own)
         return replace(term, names=names, options=options)
 
-    def _of_means(
-        self, found: PairedDifference, threshold: float, sizes: tuple[int, int | None]
-    ) -> _Found:
-        p_value = found.p_value(threshold) if found.has_no_spread else math.nan
-        return _Found(found.value, found.interval(self._level), *sizes, MEAN_METHOD, p_value)
+    def _of_means(self, found: PairedDifference, sizes: tuple[int, int | None]) -> _Found:
+        return _Found(found.value, found.interval(self._level), *sizes, found.method)
 
     def _kappa(self, term: Term) -> _Found:
         rows = observations(self._side(term), term)
@@ -297,16 +286,20 @@ class _Deciding:
         return table.models.index(name)
 
 
+def _reach(ends: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """Least and greatest difference of the first from the second, if both have ends."""
+    first, second = ends
+    return None if first is None or second is None else (first[0] - second[1], first[1] - second[0])
+
+
 def _nothing() -> _Found:
     return _Found(math.nan, "there is nothing to measure it by", 0, None, "")
 
 
-def _verdict(one: Requirement, found: _Found, error: float) -> tuple[Verdict, str]:
-    """The verdict by the interval; where all items say the same, by a sign test."""
+def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
+    """The verdict by the interval."""
     interval = found.interval
     if isinstance(interval, str):
-        if not math.isnan(found.p_value) and found.p_value < error:
-            return "holds" if one.is_met_by(found.value) else "fails", f"{interval}; by a sign test"
         return "not known yet", interval + _advice(one, found)
     if one.is_met_by(interval.low) and one.is_met_by(interval.high):
         return "holds", ""

@@ -12,7 +12,7 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.differences import PairedDifference, paired_difference
-from orchestrator.statistics.multiple import holm
+from orchestrator.statistics.multiple import Adjusted, adjusted
 from orchestrator.summaries._points import Score
 
 By = Literal["run", "model", "judge", "method"]
@@ -34,15 +34,18 @@ class Difference(msgspec.Struct, frozen=True):
         a: Mean of the first on the common points; None without any.
         b: Mean of the second.
         difference: b - a.
-        low: Lower bound for this difference alone; None without an interval.
+        low: Lower bound, at `level`; None without an interval.
         high: Upper bound likewise.
         p_value: Two-sided, of no difference, not adjusted; None where there is none.
         adjusted_p: The same after Holm's adjustment over all differences of the comparison.
-        resolved: Whether the adjusted p-value is below one minus the confidence level.
+        resolved: Whether the adjusted p-value is at most one minus the confidence level.
         n: Items with both values.
         n_clusters: Clusters of these items; None where each stands alone.
         orientation: 1 where more is better, -1 where less is.
         why: Why there is no value or no interval; empty for both.
+        level: Of the interval: that at which it excludes 0 exactly where the difference is resolved
+            among all; None without a test.
+        method: Of the interval.
     """
 
     score: str
@@ -62,6 +65,8 @@ class Difference(msgspec.Struct, frozen=True):
     n_clusters: int | None
     orientation: int
     why: str = ""
+    level: float | None = None
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Contrast:
         second: Likewise.
         orientation: Likewise.
         points: Columns item, cluster, turn, a and b: one row an item and turn that has both.
+        ends: Least and greatest difference there can be; None where that is not known.
     """
 
     score: str
@@ -85,6 +91,7 @@ class Contrast:
     second: str
     orientation: int
     points: pl.DataFrame
+    ends: tuple[float, float] | None
 
 
 def contrasts(
@@ -190,7 +197,8 @@ def _pairs(
             a=pl.col("value").mean(), b=pl.col("b").mean()
         )
         model, run = about
-        yield Contrast(score.name, run, model, first, second, score.orientation, means)
+        ends = score.ends_of_differences
+        yield Contrast(score.name, run, model, first, second, score.orientation, means, ends)
 
 
 def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
@@ -198,28 +206,31 @@ def differences(found: Sequence[Contrast], confidence_level: float) -> list[Diff
 
     Args:
         found: What is compared.
-        confidence_level: Of each interval, and of all resolved differences together; in (0, 1).
+        confidence_level: Of all resolved differences together, in (0, 1).
     """
     estimates = [
         paired_difference(
             one.points["a"].to_numpy().astype(np.float64),
             one.points["b"].to_numpy().astype(np.float64),
             codes(one.points[CLUSTER]),
+            one.ends,
         )
         for one in found
     ]
     p_values = np.array([one.p_value() for one in estimates], dtype=np.float64)
-    adjusted = holm(p_values)
+    together = adjusted(p_values, 1.0 - confidence_level)
     return [
-        _difference(contrast, estimate, confidence_level, (float(p), float(all_p)))
-        for contrast, estimate, p, all_p in zip(found, estimates, p_values, adjusted, strict=True)
+        _difference(contrast, estimate, together, at)
+        for at, (contrast, estimate) in enumerate(zip(found, estimates, strict=True))
     ]
 
 
 def _difference(
-    contrast: Contrast, found: PairedDifference, level: float, p_values: tuple[float, float]
+    contrast: Contrast, found: PairedDifference, together: Adjusted, at: int
 ) -> Difference:
-    interval = found.interval(level)
+    level = 1.0 - float(together.errors[at])
+    # Without a test, any level gives the reason.
+    interval = found.interval(level if level == level else 0.5)
     n_items, n_clusters = counted(contrast.points)
     low, high = (None, None) if isinstance(interval, str) else (interval.low, interval.high)
     return Difference(
@@ -233,13 +244,15 @@ def _difference(
         difference=_number(found.value),
         low=low,
         high=high,
-        p_value=_number(p_values[0]),
-        adjusted_p=_number(p_values[1]),
-        resolved=bool(p_values[1] < 1.0 - level),
+        p_value=_number(found.p_value()),
+        adjusted_p=_number(together.p_values[at]),
+        resolved=bool(together.is_resolved[at]),
         n=n_items,
         n_clusters=n_clusters,
         orientation=contrast.orientation,
         why=interval if isinstance(interval, str) else "",
+        level=_number(level),
+        method=found.method,
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
+from orchestrator.contracts.context import Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.roles import answers_of, renamed, roles_in, there
 from orchestrator.errors import UsageError
@@ -17,7 +18,7 @@ from orchestrator.recipe.faults import nearest
 from orchestrator.roles import RowRoles
 from orchestrator.runner.comparing.agreement import verdicts
 from orchestrator.runner.comparing.sides import Common, Side
-from orchestrator.summaries._points import ScoreRef, collect
+from orchestrator.summaries._points import ScoreRef, collect, ends_of, source_of
 
 Observe = Callable[[Side, Term, Clusters], pl.DataFrame]
 
@@ -92,6 +93,18 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     Raises:
         UsageError: If there is no such score, or several and the term names none.
     """
+    source, column = _scored(side, term)
+    (score,) = collect(side.context, [ScoreRef(method=source.name, column=column)])
+    chosen = pl.col("model") == term.names[0].name
+    if judge := term.option("judge"):
+        chosen &= pl.col("judge") == judge
+    points = score.points.filter(chosen).drop_nulls("value")
+    points = points.select("item", "value", "opponent", "judge")
+    return clusters.of(points)
+
+
+def _scored(side: Side, term: Term) -> tuple[Source, str]:
+    """The method and the column of the score that a term is about."""
     wanted = term.option("method")
     names = [f"{source.name}.{name}" for source in side.context.sources for name in source.scores]
     if wanted:
@@ -108,13 +121,7 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
         )
         raise UsageError(f"score: {several}")
     method, _, column = found[0].partition(".")
-    (score,) = collect(side.context, [ScoreRef(method=method, column=column)])
-    chosen = pl.col("model") == term.names[0].name
-    if judge := term.option("judge"):
-        chosen &= pl.col("judge") == judge
-    points = score.points.filter(chosen).drop_nulls("value")
-    points = points.select("item", "value", "opponent", "judge")
-    return clusters.of(points)
+    return source_of(side.context, method), column
 
 
 def matched(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
@@ -209,16 +216,19 @@ OBSERVE: Final[dict[str, Observe]] = {
 _SHARES: Final = frozenset({"win_rate", "exact_match", "coverage", "flips", "agreement"})
 
 
-def is_share(term: Term, rows: pl.DataFrame) -> bool:
-    """Return True if the observations of a term are in [0, 1].
+def ends_of_values(side: Side, term: Term, rows: pl.DataFrame) -> tuple[float, float] | None:
+    """Return the least and the greatest value that observations can have; None for not known.
 
     Args:
+        side: The run that the term is about.
         term: The term.
         rows: Its observations; scores that come from comparisons have an opponent.
     """
     if term.measure in _SHARES:
-        return True
-    return "opponent" in rows.columns and not rows["opponent"].has_nulls()
+        return 0.0, 1.0
+    if "opponent" in rows.columns and not rows["opponent"].has_nulls():
+        return 0.0, 1.0
+    return ends_of(*_scored(side, term)) if term.measure == "score" else None
 
 
 def observations(side: Side, term: Term, clusters: Clusters | None = None) -> pl.DataFrame:
