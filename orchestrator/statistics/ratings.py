@@ -153,7 +153,6 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     # One more than the number of better models; 0 where a model cannot be ranked.
     rank = np.where(np.isnan(strengths), 0, 1 + (gaps.T > EQUAL).sum(axis=1)).astype(np.int64)
     p_values, together, errors = (np.full((n_models, n_models), np.nan) for _ in range(3))
-    better = np.zeros((n_models, n_models), np.bool_)
     first, second = np.nonzero(np.triu(~np.isnan(gaps), 1))
     tested = field.p_values(first, second)
     n_prompts = (sums.model_counts > 0).sum(axis=0).astype(np.int64)
@@ -163,9 +162,9 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     found = adjusted(tested, 1.0 - level, all_pairs_of=n_models)
     for matrix, values in ((p_values, tested), (together, found.p_values), (errors, found.errors)):
         matrix[first, second] = matrix[second, first] = values
-    is_up = gaps[first, second] > 0
-    better[first, second] = found.is_resolved & is_up
-    better[second, first] = found.is_resolved & ~is_up
+    above = _with_consequences(np.where(gaps > 0, together, np.nan))
+    together = np.fmin(together, np.fmin(above, above.T))
+    better = above <= 1.0 - level
     notes = list(describe_gaps(wins, strengths, models))
     if not fit.converged[0]:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
@@ -184,6 +183,18 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
         field,
         tuple(notes),
     )
+
+
+def _with_consequences(above: Floats) -> Floats:
+    """Adjusted p-values of "the row is better", with those that follow from two others.
+
+    A model that is better than one that is better than a third is better than that, also where
+    their own comparisons are few.
+    """
+    for between in range(len(above)):
+        by_two = np.maximum(above[:, between, None], above[None, between, :])
+        above = np.fmin(above, by_two)
+    return above
 
 
 def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats]:

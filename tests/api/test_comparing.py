@@ -253,7 +253,7 @@ def test_a_model_and_its_copy_in_another_run_are_not_told_apart(tmp_path):
     assert (n, verdict) == (100, "no")
     assert gap.value > 0
     assert apart["copy", "middle"][0::2] == (0, "not compared directly")
-    assert apart["strong", "weak"][0::2] == (200, "yes")
+    assert apart["strong", "weak"][0::2] == (100, "yes")
 
 
 def test_items_that_differ_most_come_first(runs):

@@ -50,7 +50,7 @@ _SCHEMA: Final = {
     "score": pl.String, "run": pl.String, "model": pl.String, "first": pl.String,
     "second": pl.String, "a": pl.Float64, "b": pl.Float64, "difference": pl.Float64,
     "low": pl.Float64, "high": pl.Float64, "p_value": pl.Float64, "adjusted_p": pl.Float64,
-    "resolved": pl.Boolean, "n": pl.Int64,
+    "level": pl.Float64, "resolved": pl.Boolean, "n": pl.Int64,
 }  # fmt: skip
 
 
@@ -88,8 +88,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
         Returns:
             Columns score, run, model, first, second, a, b, difference, low, high, p_value,
-            adjusted_p (floats; null where undefined), resolved and n, the number of items or, where
-            the dataset names them, of clusters of items.
+            adjusted_p, level of the interval (floats; null where undefined), resolved and n, the
+            number of items or, where the dataset names them, of clusters of items.
 
         Example:
             >>> found.to_frame().filter("resolved")  # doctest: +SKIP
