@@ -14,19 +14,18 @@ BENCHMARK = runpy.run_path(
     str(Path(__file__).parents[2] / "benchmarks" / "bounded_means.py"), run_name="bounded_means"
 )
 LEVEL = BENCHMARK["LEVEL"]
-# Yes-or-no values and the like take few values at small n, so coverage moves in steps, and rare
-# exceptions can't be told from none: there the interval is too long rather than too short.
-GRADED = (
-    "normal, 0.52 ± 0.039",
-    "normal, 0.5 ± 0.15",
-    "normal, 0.5 ± 0.01",
+# Values that spread over much of their range. Of others a sample that has missed rare exceptions
+# looks the same as one of which there are none: there the interval is too long, never too short.
+SPREAD = (
     "uniform",
-    "beta 2, 20 (skewed)",
-    "beta 50, 1 (near 1)",
     "beta 0.2, 0.8 (mostly 0 or 1)",
+    "beta 0.1, 0.1 (nearly 0/1)",
+    "0/1, 50 %",
+    "0/1, 25 %",
+    "0/1, 10 %",
     "soft judge",
     "sharp judge",
-    "position, soft",
+    "position, sharp",
 )
 
 
@@ -34,10 +33,11 @@ def error(n_simulations):
     return 3 * math.sqrt(LEVEL * (1 - LEVEL) / n_simulations)
 
 
-def test_a_bias_of_two_points_is_seen_at_forty_prompts():
-    ours, by_t = BENCHMARK["power"](0.02, 0.039, 40, 2000)
-    assert ours >= 0.8
-    assert ours >= by_t - 0.03
+def test_a_bias_of_two_points_takes_as_many_prompts_as_could_hide_it():
+    """About 1.85 / 0.02 at least: fewer could have missed rare large exceptions."""
+    at_forty, by_t = BENCHMARK["power"](0.02, 0.039, 40, 2000)
+    assert (at_forty, by_t > 0.8) == (0.0, True)
+    assert BENCHMARK["power"](0.02, 0.039, 150, 2000)[0] >= 0.9
 
 
 def test_no_bias_is_seen_as_often_as_the_level_says():
@@ -48,34 +48,34 @@ def test_no_bias_is_seen_as_often_as_the_level_says():
 def test_position_bias_of_a_soft_judge_is_seen():
     rng = np.random.default_rng(3)
     seen = 0
-    for _ in range(200):
-        better = rng.uniform(0.3, 0.7, size=40)
-        first = better + rng.normal(0.02, 0.054, size=(2, 40)) * [[1.0], [-1.0]]
-        none = np.zeros(40)
+    for _ in range(100):
+        better = rng.uniform(0.3, 0.7, size=150)
+        first = better + rng.normal(0.02, 0.054, size=(2, 150)) * [[1.0], [-1.0]]
+        none = np.zeros(150)
         ab, ba = (decisions(prefer, none, 1 - prefer) for prefer in first)
-        orders = Orders(np.arange(40), first[0], first[1], ab, ba, np.ones(40, bool))
-        interval = position_effects(orders, 40, LEVEL).bias.interval
+        orders = Orders(np.arange(150), first[0], first[1], ab, ba, np.ones(150, bool))
+        interval = position_effects(orders, 150, LEVEL).bias.interval
         assert interval is not None
         seen += not interval.contains(0.0)
-    assert seen >= 160
+    assert seen >= 80
 
 
 @pytest.mark.parametrize("name", sorted(BENCHMARK["WORLDS"]))
 def test_intervals_hold_the_truth_at_twenty_prompts(name):
     share, _ = BENCHMARK["coverage"](name, 20, 1000)
-    assert share >= 0.935 - error(1000)
+    assert share >= 0.94 - error(1000)
 
 
-@pytest.mark.parametrize("name", GRADED)
-def test_intervals_of_graded_values_are_no_longer_than_needed(name):
-    share, _ = BENCHMARK["coverage"](name, 40, 2000)
-    assert 0.935 - error(2000) <= share <= 0.965 + error(2000)
+@pytest.mark.parametrize("name", SPREAD)
+def test_intervals_of_values_that_spread_are_no_longer_than_needed(name):
+    share, _ = BENCHMARK["coverage"](name, 200, 1000)
+    assert 0.94 - error(1000) <= share <= 0.98
 
 
 @pytest.mark.parametrize("name", BENCHMARK["CLUSTERED"])
 def test_prompts_with_several_values_are_covered(name):
     share, _ = BENCHMARK["coverage"](name, 40, 1000, largest=5)
-    assert share >= 0.935 - error(1000)
+    assert share >= 0.94 - error(1000)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 0.5000001, 0.93, 1.0])
@@ -109,4 +109,4 @@ def test_columns_with_missing_prompts_are_as_if_alone():
 @pytest.mark.parametrize("name", sorted(BENCHMARK["WORLDS"]))
 def test_intervals_hold_the_truth_at_any_number_of_prompts(name, n):
     share, _ = BENCHMARK["coverage"](name, n, 8000, seed=1)
-    assert share >= 0.935 - error(8000)
+    assert share >= 0.94 - error(8000)
