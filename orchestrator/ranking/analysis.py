@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.ranking.trust import of_table
 from orchestrator.statistics.association import association
+from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.coverage import summarise_coverage
 from orchestrator.statistics.position import (
     TIE,
@@ -324,8 +325,11 @@ def _notes(table: Table, rated: Ratings, models: Sequence[ModelRating]) -> tuple
     alone = table.n_clusters == table.n_items_used
     if table.n_clusters == 1:
         notes.append(f"one {'item' if alone else 'cluster of items'}: no interval can be given")
-    few = [model.model for model in models if 1 < model.n_clusters < APPROXIMATE_BELOW]
-    if few:
-        least = f"{APPROXIMATE_BELOW} {'items' if alone else 'clusters of items'}"
-        notes.append(f"fewer than {least} for {', '.join(few)}: {MISSED}")
+    what = "items" if alone else "clusters of items"
+    least = least_units(1.0 - rated.confidence_level)
+    bands = ((2, least, "too few for an interval"), (least, APPROXIMATE_BELOW, MISSED))
+    for begin, end, says in bands:
+        few = [model.model for model in models if begin <= model.n_clusters < end]
+        if few:
+            notes.append(f"fewer than {end} {what} for {', '.join(few)}: {says}")
     return tuple(notes)
