@@ -78,7 +78,7 @@ def key(*parts: str) -> str:
 def point(
     label: str, cell: Measured, column: Column, group: str = "", *, name: Callable[[str], str] = str
 ) -> dict[str, object] | None:
-    """A row of an "intervals" picture; None where there is no finite value and no bound.
+    """A row of an "intervals" picture; None where there is no value and no bound, open or not.
 
     Args:
         label: What stands at the row.
@@ -87,8 +87,7 @@ def point(
         group: The row's group; empty for none.
         name: Makes a name harmless for the format.
     """
-    known = [v for v in (cell.value, cell.low, cell.high) if v is not None and math.isfinite(v)]
-    if not known:
+    if all(one is None or math.isnan(one) for one in (cell.value, cell.low, cell.high)):
         return None
     return {
         "label": name(label),
@@ -127,7 +126,10 @@ def points(
         if isinstance(cell, Measured):
             grouped = "" if group is None else str(row[group])
             found.append(point(str(row[label]), cell, table.columns[value], grouped, name=name))
-    return [row for row in found if row is not None]
+    rows = [row for row in found if row is not None]
+    # Open ends alone have no place on an axis.
+    is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))
+    return rows if is_placed else []
 
 
 def finite(value: float | None) -> float | None:

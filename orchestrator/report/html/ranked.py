@@ -16,6 +16,7 @@ from orchestrator.report.words import few_words, neighbour_amount, rank_words, s
 from orchestrator.statistics.clustered import METHOD as SHARES
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
+from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words
 
 _RATING: Final = Column("rating", "rating")
@@ -220,6 +221,8 @@ def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     groups = [group for model in models if model in rated and (group := called(model)) in used]
     picture = Picture("intervals", shown, _SCALE, "", groups, _POINTS) if shown else None
     says = "Ratings within each category; the mean of each category is 1000."
+    if any(part.n_clusters < APPROXIMATE_BELOW for part in analysis.categories):
+        says = f"{says} Where a category has {few_words(analysis)}."
     return Figure(table.key, title, _basis(analysis, METHOD), says, table, picture)
 
 
