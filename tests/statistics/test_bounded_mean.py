@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.statistics.bounded_mean import intervals, least_units, p_values
+
+Floats = NDArray[np.float64]
 
 # What the saddlepoint adds to a p-value at most, of this share of it.
 NEAR = 0.05
 
 
-def alone(values):
+def alone(values: list[float] | Floats) -> tuple[Floats, Floats]:
     totals = np.array(values, float)[None]
     return totals, np.ones_like(totals)
 

@@ -59,6 +59,7 @@ def test_of_two_models_all_is_the_win_rate():
     found = rate(compared(x), ["a", "b"], confidence_level=0.95)
     (low,), (high,) = intervals(x.T, np.ones((1, 30)), 0.05)
     gap = found.difference(0, 1)
+    assert gap.interval is not None
     ends = [ELO_SCALE * math.log(end / (1 - end)) for end in (low, high)]
     assert [gap.interval.low, gap.interval.high] == pytest.approx(ends, abs=1e-4)
     assert 2 * (found.low[0] - 1000) == pytest.approx(ends[0], abs=1e-4)
