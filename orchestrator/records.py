@@ -327,7 +327,7 @@ class Failure(msgspec.Struct, frozen=True):
         cause: One word for grouping: "refused", "unreachable", "timeout", "connection",
             "rate_limited", "server_error", "dead_server", "too_long", "moderation", "bad_request",
             "unauthorised", "no_credit", "not_found", "redirected", "unparseable", "unsupported",
-            "no_logprobs", "budget", "method".
+            "no_logprobs", "no_answer", "budget", "method".
         message: What the server or the transport said, shortened, without secrets.
         permanent: Whether the same request would meet it again; only such are stored as outcomes.
         status: HTTP status, 0 where there was none.
@@ -335,6 +335,9 @@ class Failure(msgspec.Struct, frozen=True):
         scope: Whose state it is: `REQUEST` of this request, or of the moment in which it was sent;
             `ACCOUNT` or `SERVER` of what all requests of the model share, so that each would meet
             it until somebody acts; `UNCLEAR` either, which shows by whether others are answered.
+        n_prompt_tokens: Tokens that were read for a reply without an answer, as the server counted
+            them; 0 where there was no reply, or it does not say.
+        n_completion_tokens: Tokens that were generated for it.
     """
 
     cause: str
@@ -343,6 +346,8 @@ class Failure(msgspec.Struct, frozen=True):
     status: int = 0
     retry_after_s: float | None = None
     scope: str = REQUEST
+    n_prompt_tokens: int = 0
+    n_completion_tokens: int = 0
 
     @property
     def retriable(self) -> bool:

@@ -83,8 +83,18 @@ def drawn(
     Alternatives are `listed` where they are not in the answer itself.
 
     Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
-    and "no_answer" where the thinking did not end.
+    and "no_answer" where the thinking did not end; with the tokens that were billed all the same.
     """
+    found = _drawn(answer, usage, reading, listed)
+    if isinstance(found, Failure):
+        counts = {"n_prompt_tokens": usage.n_prompt, "n_completion_tokens": usage.n_completion}
+        return msgspec.structs.replace(found, **counts)
+    return found
+
+
+def _drawn(
+    answer: Answer[Any], usage: Usage, reading: Reading, listed: Columns | None
+) -> Generation | Failure:
     message = answer.message = answer.message or Message()
     message.settle()
     if _is_too_long(answer, message):

@@ -48,6 +48,7 @@ class Usage(msgspec.Struct, gc=False):
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
     completion_tokens_details: Written | None = None
@@ -59,8 +60,12 @@ class Usage(msgspec.Struct, gc=False):
 
     @property
     def n_completion(self) -> int:
-        """Generated tokens, 0 where not said."""
-        return count(self.completion_tokens)
+        """Generated tokens, 0 where not said.
+
+        Some providers bill the tokens of hidden reasoning beside these, and tell them by the total.
+        """
+        said, total = count(self.completion_tokens), count(self.total_tokens)
+        return max(said, total - self.n_prompt) if said else said
 
     @property
     def n_cached(self) -> int:

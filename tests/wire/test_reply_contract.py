@@ -145,7 +145,7 @@ def test_a_reply_of_another_dialect(dialect, reason, text):
 
 @pytest.mark.parametrize(
     ("code", "cause", "permanent"),
-    [(403, "bad_request", True), (429, "rate_limited", False), (502, "server_error", False)],
+    [(403, "moderation", True), (429, "rate_limited", False), (502, "server_error", False)],
 )
 def test_an_error_inside_the_answer_is_its_own(code, cause, permanent):
     error = {"code": code, "message": "flagged: violence"}
@@ -237,3 +237,24 @@ def test_a_stream_that_nobody_asked_for_is_refused_for_good(start):
         assert isinstance(made, Failure)
         assert (made.cause, made.permanent) == ("unsupported", True)
         assert "streams" in made.message
+
+
+@pytest.mark.parametrize(
+    ("usage", "generated"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}, 3),
+        ({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 30}, 23),
+        ({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 2}, 3),
+        ({"prompt_tokens": 7, "completion_tokens": 3}, 3),
+    ],
+    ids=["in all", "reasoning beside them", "a wrong total", "no total"],
+)
+@pytest.mark.parametrize("reason", ["stop", "content_filter"])
+def test_tokens_are_counted_as_they_are_billed_whether_or_not_there_is_an_answer(
+    usage, generated, reason
+):
+    choice = {"message": {"content": "Hi"}, "finish_reason": reason}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    made = replies.generation(body, Reading(logprobs=False))
+    assert isinstance(made, Failure) == (reason == "content_filter")
+    assert (made.n_prompt_tokens, made.n_completion_tokens) == (7, generated)

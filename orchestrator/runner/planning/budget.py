@@ -12,7 +12,7 @@ Where a server does not say how many tokens it read or wrote, they count as many
 
 A bound can still be exceeded by what no client knows beforehand: tokens that a server adds to a
 prompt beyond what its earlier answers showed, tokens generated beyond `max_tokens` (hidden
-reasoning), and tokens billed for attempts that failed, of which nothing is reported.
+reasoning), and tokens billed for attempts without a reply, of which nothing is reported.
 """
 
 import logging
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 # some have, are fewer.
 _TEMPLATE_TOKENS = 64
 _MESSAGE_TOKENS = 16
+# Failures of replies that came, and were billed.
+_BILLED = frozenset({"no_answer", "no_logprobs", "unparseable"})
 # Of each bound, pledged beyond what is in flight, so that few pledges have to be written.
 _AHEAD = 0.01
 # Sums of floats differ from the bound in their last digits.
@@ -120,7 +122,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
-    """Prompt and completion tokens of an outcome; a failure counts as none.
+    """Prompt and completion tokens of an outcome, as the server counted them.
 
     Each call of a choice reads the prompt and generates one token.
     """
@@ -133,6 +135,8 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
             return outcome.n_prompt_tokens * outcome.n_requests, outcome.n_requests
         case Rewards():
             return outcome.n_prompt_tokens, 0
+        case Failure():
+            return outcome.n_prompt_tokens, outcome.n_completion_tokens
         case _:
             return 0, 0
 
@@ -340,7 +344,8 @@ class Budget:
         self, ask: AnyAsk, outcome: Outcome | Failure, n_prompt: int, n_completion: int
     ) -> tuple[int, int]:
         """Tokens of an outcome; as many as there can be where the server does not say."""
-        if isinstance(outcome, Failure) or not self._is_reserving:
+        is_read = not isinstance(outcome, Failure) or outcome.cause in _BILLED
+        if not is_read or not self._is_reserving:
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
         unsaid = n_prompt == 0 and most_prompt > 0
@@ -348,6 +353,8 @@ class Budget:
             n_prompt, n_completion = most_prompt, outcome.n_requests
         elif unsaid:
             n_prompt = most_prompt
+        if unsaid and isinstance(outcome, Failure):
+            n_completion = most_completion
         if isinstance(outcome, Generation) and not n_completion:
             logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
             n_written = _n_bytes([text]) if logprobs is None else len(logprobs)

@@ -190,6 +190,7 @@ class Session:
         """Record an attempt that failed."""
         model = request.ask.model
         self._w.store.put_attempt(request.key, model, failure)
+        self._w.budget.receive(request, failure)
         self._doubt(model, failure)
         self._often.retried(model, failure, wait_s)
 

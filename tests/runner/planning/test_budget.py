@@ -259,6 +259,8 @@ def test_what_a_killed_call_had_in_flight_is_said():
         (Generation("x" * 999, "length"), (136, 100)),
         (Generation("four", "stop", n_prompt_tokens=9), (9, 4)),
         (Generation("four", "stop", n_prompt_tokens=9, n_completion_tokens=2), (9, 2)),
+        (Failure("no_answer", "withheld"), (136, 100)),
+        (Failure("no_answer", "withheld", n_prompt_tokens=9, n_completion_tokens=5), (9, 5)),
     ],
 )
 def test_tokens_that_are_not_reported_count_as_many_as_they_can_be(outcome, counted, caplog):
