@@ -147,6 +147,7 @@ class Facts:
         said: The statements.
         trust: Verdict on the judge: "trusted", "not trusted" or "cannot be said yet".
         is_complete: Whether every pair was judged on every prompt.
+        n_prompts: Distinct prompts of the run; None where that is not known.
         unread: Sentences that should state a verdict and that the reader does not know.
     """
 
@@ -154,6 +155,7 @@ class Facts:
     said: list[object] = field(default_factory=list)
     trust: str = "trusted"
     is_complete: bool = True
+    n_prompts: int | None = None
     unread: list[str] = field(default_factory=list)
 
     def of(self, kind: type[T]) -> list[T]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from itertools import pairwise, zip_longest
+from itertools import combinations, product, zip_longest
 from typing import Final
 
 _GAP: Final = re.compile(r" {2,}")
@@ -202,9 +202,8 @@ def of_html(where: str, text: str) -> tuple[Pages, list[str]]:
     return found, read.marks
 
 
-def chain(sentence: str) -> Iterator[tuple[str, str, str]]:
-    """Yield neighbours of an order such as `a ≈ b > c` with the sign between them."""
-    parts = re.split(r" ([>≈]) ", sentence)
-    if len(parts) > 1:
-        names, signs = parts[::2], parts[1::2]
-        yield from ((a, sign, b) for (a, b), sign in zip(pairwise(names), signs, strict=True))
+def chain(sentence: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of an order such as `a ≈ b > c` that stand on two sides of a `>`."""
+    parts = [part.split(" ≈ ") for part in sentence.split(" > ")]
+    for above, below in combinations(parts, 2):
+        yield from product(above, below)

@@ -21,21 +21,24 @@ from tests.oracles.verdicts.facts import (
     Ranks,
     Size,
 )
-from tests.oracles.verdicts.runs import told
+from tests.oracles.verdicts.runs import command, told
 
-_VERDICTS: Final = ("holds", "fails", "not known yet")
+_CODES: Final = {"holds": 0, "fails": 4, "not known yet": 5}
 
 
-def facts(run: Path, models: Sequence[str], *, page: bool = False) -> Facts:
+def facts(
+    run: Path, models: Sequence[str], n_prompts: int | None = None, *, page: bool = False
+) -> Facts:
     """Return everything that the outputs about a run with one judge say of its ranking.
 
     Args:
         run: The run directory.
         models: Names.
+        n_prompts: Distinct prompts of the run.
         page: Whether to read the HTML report too, which takes as long as all the rest.
     """
     document = json.loads(told("report", run, "--format", "json"))
-    found = Facts(tuple(models))
+    found = Facts(tuple(models), n_prompts=n_prompts)
     found.add(of_json(document, found))
     for where, more in (("screen", ()), ("full", ("--full",))):
         text = told("report", run, *more)
@@ -49,7 +52,7 @@ def facts(run: Path, models: Sequence[str], *, page: bool = False) -> Facts:
         found.add(reading.pages(of_file, models, where))
     if page:
         found.add(of_page(run, models))
-    found.add(of_gates(run, models))
+    found.add(of_gates(run, found))
     found.add(of_comparison(run, models))
     answers = [one["answer"] for one in document["brief"]["questions"]]
     found.unread = [answer for answer in answers if not _is_read(answer, models)]
@@ -136,14 +139,14 @@ def of_page(run: Path, models: Sequence[str]) -> Iterator[object]:
         yield Listed("page chart", frozenset(one for one in models if one in drawn[0]))
 
 
-def of_gates(run: Path, models: Sequence[str]) -> Iterator[object]:
+def of_gates(run: Path, about: Facts) -> Iterator[object]:
     """Yield the verdicts of gates on pairs: one at a time, in both directions, and together."""
-    pairs = list(permutations(models, 2))
+    models, pairs = about.models, list(permutations(about.models, 2))
     for better, worse in pairs[:2] + pairs[-2:]:
         for question, text in _requirements(better, worse):
-            yield from _gated(run, [(question, better, worse, text)])
+            yield from _gated(run, [(question, better, worse, text)], about)
     if len(models) > 2:
-        yield from _gated(run, [("rating", a, b, f"{a} > {b}") for a, b in pairs if a < b])
+        yield from _gated(run, [("rating", a, b, f"{a} > {b}") for a, b in pairs if a < b], about)
 
 
 def _requirements(better: str, worse: str) -> tuple[tuple[str, str], ...]:
@@ -153,16 +156,21 @@ def _requirements(better: str, worse: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _gated(run: Path, asked: Sequence[tuple[str, str, str, str]]) -> Iterator[object]:
+def _gated(run: Path, asked: Sequence[tuple[str, str, str, str]], about: Facts) -> Iterator[object]:
     options = [word for *_, text in asked for word in ("--require", text)]
+    code, printed, _ = command("gate", run, *options)
     found = json.loads(told("gate", run, *options, "--format", "json"))
+    assert code == found["exit_code"] == _CODES[found["verdict"]]
     for (question, better, worse, text), one in zip(asked, found["requirements"], strict=True):
         where = f"gate {text}" + (f" of {len(asked)}" if len(asked) > 1 else "")
-        assert one["verdict"] in _VERDICTS, one
         yield Gated(where, question, better, worse, one["verdict"], len(asked))
+        shown = re.search(rf"^\W+({'|'.join(_CODES)}) +{re.escape(text)}$", printed, re.MULTILINE)
+        yield Gated(where, question, better, worse, shown[1] if shown else "", len(asked))
         kind: Kind = "difference" if question == "rating" else "win"
         ends = (one["value"], one["low"], one["high"])
         yield Number(where, kind, (better, worse), *ends, judged=False)
+        if about.is_complete and one["n"]:
+            yield Size(where, one["n"], one["n_clusters"] or one["n"])
 
 
 def of_comparison(run: Path, models: Sequence[str]) -> Iterator[object]:

@@ -217,9 +217,10 @@ def stated(sentence: str, models: Sequence[str], where: str) -> Iterator[object]
         ends = (one or counted[1] for one in counted.groups())
         n_items, n_clusters = (int(one.replace(",", "")) for one in ends)
         yield Size(where, n_items, n_clusters)
-    order = re.search(rf"\b{NAME}(?: [>≈] {NAME})+", sentence)
-    for above, sign, below in chain(order[0]) if order else ():
-        yield (Apart if sign == ">" else Even)(where, above, below)
+    # Elsewhere the sign is that of two numbers.
+    is_verdict = "told apart" in sentence
+    order = re.search(rf"\b{NAME}(?: [>≈] {NAME})+", sentence) if is_verdict else None
+    yield from (Apart(where, *pair) for pair in (chain(order[0]) if order else ()))
     for part in re.split(r"(?<=\.) (?=[A-Z0-9])", sentence):
         for pattern, meaning in _SENTENCES:
             if found := re.search(pattern, part):

@@ -61,15 +61,14 @@ def all_pairs_are_said(facts: Facts) -> Iterator[str]:
     """Every pair that is neither apart nor even is unknown to a reader: there is none."""
     known = _apart(facts)
     known |= {(one.first, one.second) for one in facts.of(Even) if not one.is_mean}
-    ranked = {one.model for one in facts.of(Ranks)}
-    for a, b in combinations(sorted(ranked), 2):
+    for a, b in combinations(_ranked(facts), 2):
         if not {(a, b), (b, a)} & known:
             yield f"nothing is said about {a} and {b}"
 
 
 def best_is_above_all(facts: Facts) -> Iterator[str]:
     """One model is best if and only if it can be told from every other one, as better."""
-    apart, ranked = _apart(facts), sorted({one.model for one in facts.of(Ranks)})
+    apart, ranked = _apart(facts), _ranked(facts)
     best = {one.model: one for one in facts.of(Best)}
     for model in ranked:
         is_above = all((model, other) in apart for other in ranked if other != model)
@@ -129,7 +128,8 @@ def _decided(facts: Facts, kind: Kind, null: float) -> Iterator[str]:
         return
     apart = _apart(facts)
     for one in facts.of(Number):
-        if one.kind != kind or not one.judged or one.low is None or touches(one, null):
+        is_told = one.low is not None and one.high is not None
+        if one.kind != kind or not one.judged or not is_told or touches(one, null):
             continue
         pair = (one.of[0], one.of[1])
         is_apart = bool({pair, pair[::-1]} & apart)
@@ -158,7 +158,9 @@ def ratings_of_two_decide(facts: Facts) -> Iterator[str]:
         return
     is_apart = bool(_apart(facts))
     for one in facts.numbers("rating"):
-        if one.low is not None and not touches(one, 1000.0) and excludes(one, 1000.0) != is_apart:
+        if one.low is None or one.high is None or touches(one, 1000.0):
+            continue
+        if excludes(one, 1000.0) != is_apart:
             yield f"{one}, but {'apart' if is_apart else 'not apart'}"
 
 
@@ -211,8 +213,10 @@ def numbers_are_one(facts: Facts) -> Iterator[str]:
 
 
 def sizes_are_one(facts: Facts) -> Iterator[str]:
-    """Everything rests on the same prompts and clusters."""
+    """Everything rests on the same prompts and clusters; copies of a prompt are one."""
     sizes = facts.of(Size)
+    if facts.is_complete and sizes and facts.n_prompts not in (None, sizes[0].n_items):
+        yield f"{sizes[0]}, but {facts.n_prompts} prompts differ"
     for one in sizes[1:]:
         if (one.n_items, one.n_clusters) != (sizes[0].n_items, sizes[0].n_clusters):
             yield f"{sizes[0]} and {one}"
@@ -223,6 +227,16 @@ def nothing_vanishes(facts: Facts) -> Iterator[str]:
     for one in facts.of(Listed):
         if one.models != frozenset(facts.models):
             yield f"{one.where} has only {sorted(one.models)}"
+
+
+def all_are_ranked(facts: Facts) -> Iterator[str]:
+    """Where all were compared on every prompt, each model has a rank wherever one has."""
+    if not facts.is_complete:
+        return
+    for where in sorted({one.where for one in facts.of(Ranks)}):
+        ranked = {one.model for one in facts.of(Ranks) if one.where == where}
+        if ranked != set(facts.models):
+            yield f"{where}: only {sorted(ranked)} have ranks"
 
 
 def trust_is_part_of_the_verdict(facts: Facts) -> Iterator[str]:
@@ -237,8 +251,8 @@ def trust_is_part_of_the_verdict(facts: Facts) -> Iterator[str]:
             yield f"{one}, judge: {facts.trust}"
 
 
-def gates_have_one_direction(facts: Facts) -> Iterator[str]:
-    """If one model is shown to be better, that the other one is fails."""
+def gates_say_one_thing(facts: Facts) -> Iterator[str]:
+    """Every format has the verdict; if one model is shown to be better, that the other is fails."""
     opposite = {"holds": "fails", "fails": "holds", "not known yet": "not known yet"}
     asked = {
         (one.question, one.better, one.worse): one for one in facts.of(Gated) if one.n_asked == 1
@@ -296,6 +310,11 @@ def _apart(facts: Facts) -> set[tuple[str, str]]:
     return {(one.better, one.worse) for one in facts.of(Apart) if not one.is_mean}
 
 
+def _ranked(facts: Facts) -> list[str]:
+    """Models that have a rank; all where the question has no ranks."""
+    return sorted({one.model for one in facts.of(Ranks)} or facts.models)
+
+
 def _same_question(facts: Facts, kind: type[T]) -> list[T]:
     """Verdicts of the ranking, and those on mean preferences where they ask the same.
 
@@ -323,8 +342,9 @@ RULES: Final[tuple[Rule, ...]] = (
     numbers_are_one,
     sizes_are_one,
     nothing_vanishes,
+    all_are_ranked,
     trust_is_part_of_the_verdict,
-    gates_have_one_direction,
+    gates_say_one_thing,
     gates_ask_what_rankings_do,
     gate_intervals_decide,
 )

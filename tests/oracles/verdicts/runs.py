@@ -16,6 +16,7 @@ BACKEND: Final = Path(__file__).with_name("studied.py")
 _WIDE: Final = "400"
 JUDGE: Final = "judge"
 PAIRWISE: Final = {"kind": "pairwise_ranking", "judges": [JUDGE]}
+POINTWISE: Final = {"kind": "pointwise", "judges": [JUDGE]}
 
 
 def command(*arguments: str | Path) -> tuple[int, str, str]:
@@ -42,7 +43,7 @@ def told(*arguments: str | Path) -> str:
 
 
 def made(study: Study, folder: Path, **changes: Any) -> Path:
-    """Run a study with `pairwise_ranking`; return its run directory.
+    """Run a study with the method that its verdicts are for; return its run directory.
 
     Args:
         study: The study.
@@ -54,7 +55,8 @@ def made(study: Study, folder: Path, **changes: Any) -> Path:
     judge = {"kind": str(BACKEND), "table": str(folder / "table.json")}
     models: dict[str, Any] = {name: {"answers": {"field": name}} for name in study.models}
     models[JUDGE] = {"base_url": "http://127.0.0.1:9", "backend": judge}
-    return started(folder, study.rows(), models, [PAIRWISE], **changes)
+    method = POINTWISE if study.scores else PAIRWISE
+    return started(folder, study.rows(), models, [method], **changes)
 
 
 def started(

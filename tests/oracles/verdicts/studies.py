@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
@@ -17,6 +17,7 @@ _WORDS: Final = re.findall(
     "oyster pillow quiver rocket silver tunnel urchin velvet window yonder zebra",
 )
 _SENTENCE: Final = 9
+N_SCORES: Final = 9
 _MOST_VERDICTS: Final = 260
 """Judgments of one study, which bounds its time."""
 
@@ -77,13 +78,16 @@ class Study:
         says: Its kind in words, for messages.
         models: Names by number.
         prompts: In the order of the dataset.
-        verdicts: Of the judge.
+        verdicts: Of the judge on two answers.
+        scores: Of the judge on one answer: weights of the scores from 1 on, by content and number
+            of a model; None where it fails.
     """
 
     says: str
     models: tuple[str, ...]
     prompts: tuple[Prompt, ...]
     verdicts: Verdicts
+    scores: Mapping[tuple[int, int], list[float] | None] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, object]]:
         """The items of the dataset, with the answers of all models."""
@@ -108,7 +112,7 @@ class Study:
 
     def table(self) -> dict[str, list[float] | None]:
         """What the judge says, by the answers in the order in which they are shown."""
-        found = {}
+        found = {f"{content}.{model}": said for (content, model), said in self.scores.items()}
         for (content, a, b), verdict in self.verdicts.items():
             for swapped in (False, True):
                 first, second = (b, a) if swapped else (a, b)
@@ -187,6 +191,32 @@ def drawn(seed: int, kind: str | None = None) -> Study:
     }
     study = Study(kind, NAMES[:n_models], tuple(_prompts(rng, n)), verdicts)
     return _thinned(_copied(study, rng), rng)
+
+
+def scored(seed: int) -> Study:
+    """Draw a study in which a judge rates each answer from 1 to 9."""
+    rng = np.random.default_rng(seed)
+    n_models, n = int(rng.choice([2, 2, 3, 4])), int(rng.integers(2, 31))
+    kind = str(rng.choice(["sure", "unsure", "constant", "equal", "rare"]))
+    means = rng.uniform(3.0, 7.0, n_models) if rng.random() < 0.6 else np.full(n_models, 5.0)
+    drawn_of = {
+        "sure": lambda mean: mean + 2.0 * rng.normal(),
+        "unsure": lambda mean: mean + rng.normal(),
+        "constant": lambda mean: mean,
+        "equal": lambda _: 5.0,
+        "rare": lambda mean: 9.0 if rng.random() < 0.08 else round(mean),
+    }[kind]
+    width = 1.5 if kind == "unsure" else 0.01
+    places = np.arange(1, N_SCORES + 1)
+    scores: dict[tuple[int, int], list[float] | None] = {}
+    for content in range(n):
+        for model in range(n_models):
+            at = float(np.clip(drawn_of(means[model]), 1, N_SCORES))
+            near = at if kind == "unsure" else round(at)
+            scores[content, model] = np.exp(-(((places - near) / width) ** 2)).tolist()
+    if rng.random() < 0.2:
+        scores |= dict.fromkeys([(0, 0), (1, 1)])
+    return Study(f"{kind} scores", NAMES[:n_models], tuple(_prompts(rng, n)), {}, scores)
 
 
 def _prompts(rng: np.random.Generator, n: int) -> list[Prompt]:
