@@ -131,7 +131,11 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
             )
     open_ends = np.isnan(strengths) & ~alone
     if open_ends.any() and n_groups <= 1:
-        sentences.append(f"{', '.join(names[open_ends])} cannot be placed among the others")
+        listed = [", ".join(names[open_ends])]
+        sentences.append(
+            f"{listed[0]}: no rating, as they lost everything to models above them and won "
+            f"everything against models below"
+        )
     return tuple(sentences)
 
 

@@ -30,6 +30,9 @@ from orchestrator.statistics.prompt_sums import PromptSums
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+EQUAL: Final = 1e-9
+"""Difference of strengths up to which two models are tied."""
+
 _FARTHEST: Final = 60.0
 """Natural-log strengths beyond which a bound is open: odds of 1e26."""
 _STEPS: Final = 200
@@ -68,6 +71,18 @@ class Field:
     weights: Floats | None
     parts: Floats
 
+    def places(self) -> Floats:
+        """Return what models are ordered by, shape (M,); nan for those that cannot be ranked.
+
+        Where every two models were compared on every prompt that is the mean preference for each:
+        it has the order of the strengths, and is there where they have no finite value.
+        """
+        if self.weights is None:
+            return self.strengths
+        means = self.parts.sum(axis=0) / max(float(self.weights.sum()), 1.0)
+        result: Floats = np.where(self._played(), means, np.nan)
+        return result
+
     def p_values(self, first: Ints, second: Ints) -> Floats:
         """Two-sided p-values of no difference, shape (P,); nan where there is no comparison.
 
@@ -84,7 +99,8 @@ class Field:
     def differences(self, first: Ints, second: Ints, errors: Floats) -> tuple[Floats, Floats]:
         """Bounds of differences of natural-log strengths, shape (P,) both; infinite is open.
 
-        They are nan where a strength is not finite, unless these two are all the models.
+        Where a strength is not finite and these two are not all the models, they only say which one
+        is better, if that is known.
 
         Args:
             first: Shape (P,), indices of models.
@@ -99,6 +115,9 @@ class Field:
             for found, end in zip((low, high), ends, strict=True):
                 wanted = 4.0 * values.reach * (end - 0.5)
                 found[part] = _solved(partial(self._expected_gap, a, b), wanted)
+            is_open = np.isnan(low[part])
+            low[part][is_open] = np.where(ends[0][is_open] > 0.5, EQUAL, -np.inf)
+            high[part][is_open] = np.where(ends[1][is_open] < 0.5, -EQUAL, np.inf)
         return low, high
 
     def ratings(self, models: Ints, error: float) -> tuple[Floats, Floats]:

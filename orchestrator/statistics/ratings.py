@@ -20,7 +20,7 @@ from orchestrator.statistics.bradley_terry import (
     fit_bradley_terry,
     to_elo,
 )
-from orchestrator.statistics.field import Field, field_of
+from orchestrator.statistics.field import EQUAL, Field, field_of
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.prompt_sums import PromptSums
 from orchestrator.statistics.results import Interval, checked_level, interval_or_none
@@ -30,9 +30,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 METHOD: Final = "Bradley-Terry; intervals by Gaffke's test of bounded means over prompts"
-
-EQUAL: Final = 1e-9
-"""Difference of strengths up to which two models are tied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +112,10 @@ class Ratings:
         with np.errstate(invalid="ignore"):
             gaps = self.values[first] - self.values[second]
         few = np.minimum(self.n_prompts[first], self.n_prompts[second]) < _least(self)
-        known = np.flatnonzero(~np.isnan(gaps) & ~np.isnan(errors) & ~few)
+        p_values = self.p_values[first, second]
+        known = np.flatnonzero(~np.isnan(p_values) & ~np.isnan(errors) & ~few)
         low, high = np.full(gaps.shape, np.nan), np.full(gaps.shape, np.nan)
         low[known], high[known] = self.field.differences(first[known], second[known], errors[known])
-        p_values = self.p_values[first, second]
         return [
             Difference(
                 float(gap),
@@ -148,10 +145,11 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     fit = fit_bradley_terry(wins[None])
     strengths = fit.strengths[0]
     field = field_of(sums, strengths)
+    places = field.places()
     with np.errstate(invalid="ignore"):
-        gaps = strengths[:, None] - strengths[None, :]
+        gaps = places[:, None] - places[None, :]
     # One more than the number of better models; 0 where a model cannot be ranked.
-    rank = np.where(np.isnan(strengths), 0, 1 + (gaps.T > EQUAL).sum(axis=1)).astype(np.int64)
+    rank = np.where(np.isnan(places), 0, 1 + (gaps.T > EQUAL).sum(axis=1)).astype(np.int64)
     p_values, together, errors = (np.full((n_models, n_models), np.nan) for _ in range(3))
     first, second = np.nonzero(np.triu(~np.isnan(gaps), 1))
     tested = field.p_values(first, second)

@@ -141,3 +141,27 @@ def test_copies_in_a_cluster_change_no_rating_and_no_difference(preferences):
         assert two.value == pytest.approx(one.value, rel=1e-9, abs=1e-9, nan_ok=True)
         assert two.p_value == pytest.approx(one.p_value, rel=1e-6, abs=1e-12, nan_ok=True)
         assert (two.interval is None) == (one.interval is None)
+
+
+@pytest.mark.parametrize("n_models", [3, 5, 8])
+def test_a_strict_order_on_every_prompt_is_a_ranking_without_finite_ratings(n_models):
+    n_prompts = 60
+    first, second = np.triu_indices(n_models, 1)
+    sums = sum_by_prompt(
+        np.repeat(np.arange(n_prompts), len(first)),
+        np.tile(first, n_prompts),
+        np.tile(second, n_prompts),
+        np.ones(n_prompts * len(first)),
+        shape=(n_prompts, n_models),
+    )
+    found = rated(sums)
+    assert not np.isfinite(found.values[[0, -1]]).any()
+    assert found.rank.tolist() == list(range(1, n_models + 1))
+    assert found.better[first, second].all()
+    assert found.rank_low.tolist() == found.rank_high.tolist() == found.rank.tolist()
+    # What is decided has an interval that leaves out 0.
+    for a, b in zip(first, second, strict=True):
+        up, down = found.difference(a, b).interval, found.difference(b, a).interval
+        assert up is not None
+        assert down is not None
+        assert up.low > 0 > down.high

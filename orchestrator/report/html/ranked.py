@@ -14,6 +14,7 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, named
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.clustered import METHOD as SHARES
+from orchestrator.statistics.groups import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
 from orchestrator.statistics.results import APPROXIMATE_BELOW
@@ -31,6 +32,8 @@ _POINTS: Final = {"format": ",.0f"}
 LEGEND: Final = (
     "> means that every model before it can be told from every one after it, ≈ that not all can."
 )
+
+_OF_GROUPS: Final = "two models share a group exactly where they cannot be told apart"
 
 
 def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
@@ -102,15 +105,15 @@ def _rated(model: ModelRating) -> Measured:
 
 
 def _ratings(analysis: RankingAnalysis) -> Figure:
-    letters = {
-        model: str(number) for number, group in enumerate(groups(analysis), 1) for model in group
-    }
+    ranked = [model.model for model in analysis.ratings if model.rank is not None]
+    apart = [(pair.better, pair.worse) for pair in analysis.pairs if pair.resolvable]
+    shared = shared_groups(ranked, apart)
     rows = [
         [
             rank_words(model),
             model.model,
             _rated(model),
-            letters.get(model.model, numbers.UNDEFINED),
+            ", ".join(map(str, shared.get(model.model, ()))) or numbers.UNDEFINED,
             model.mean_preference,
             model.n_judgments,
             model.n_missing,
@@ -128,6 +131,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     ]
     title = words.title(analysis)
     table = as_table(_key("ratings", analysis), title, columns, rows)
+    table = msgspec.structs.replace(table, notes=(_OF_GROUPS,))
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
     called = named(model.model for model in analysis.ratings)
     few = len(analysis.ratings) <= _MOST_IN_A_SENTENCE
