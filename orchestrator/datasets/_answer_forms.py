@@ -33,14 +33,15 @@ class AnswerRow(NamedTuple):
         prompt: Of the item; empty where the row has none.
         generator: Who answered; empty where the row does not say.
         turn: Which turn this answers; 0 where `samples` hold all turns.
-        samples: Independent answers, each the text of every turn.
+        samples: Independent answers, each the text of every turn; None for one that is null: who
+            wrote the file had no answer.
     """
 
     key: str
     prompt: str
     generator: str
     turn: int
-    samples: tuple[tuple[str, ...], ...]
+    samples: tuple[tuple[str | None, ...], ...]
 
 
 class Names(NamedTuple):
@@ -119,9 +120,11 @@ def _evaluation_harness_prompt(row: Mapping[str, object]) -> str:
     return ""
 
 
-def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], ...]:
+def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str | None, ...], ...]:
     if names.text:
-        return (_turns(row.get(names.text), names.text),)
+        if names.text not in row:
+            raise FormError(f"{names.text!r} is missing")
+        return (_turns(row[names.text], names.text),)
     if "choices" in row:
         # FastChat: independent answers by `index`, each a list of turns.
         choices = row["choices"]
@@ -133,7 +136,9 @@ def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], 
             ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
         except TypeError as error:
             raise FormError("'choices' have indexes that are not numbers") from error
-        return tuple(_turns(choice.get("turns"), "choices[].turns") for choice in ordered)
+        if not all("turns" in choice for choice in ordered):
+            raise FormError("'choices[].turns' is missing")
+        return tuple(_turns(choice["turns"], "choices[].turns") for choice in ordered)
     for name in _FORMS[1:]:
         if name in row:
             # lm-eval: a list by request of lists of repeats, or of texts after a filter.
@@ -144,26 +149,29 @@ def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str, ...], 
     return (_turns(row[found[0]], found[0]),)
 
 
-def _responses(value: object, name: str) -> tuple[tuple[str, ...], ...]:
+def _responses(value: object, name: str) -> tuple[tuple[str | None, ...], ...]:
     """lm-eval: a list by request of lists of repeats, or of texts after a filter."""
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
         inner = value[0]
         texts = [inner] if isinstance(inner, str) else inner
-        if isinstance(texts, Sequence) and texts and all(isinstance(one, str) for one in texts):
+        if isinstance(texts, Sequence) and texts and all(map(_is_answer, texts)):
             return tuple((text,) for text in texts)
     raise FormError(f"{name!r} holds no text: only tasks that generate have answers")
 
 
-def _turns(value: object, name: str) -> tuple[str, ...]:
+def _turns(value: object, name: str) -> tuple[str | None, ...]:
     """The text of every turn."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return (value,)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        texts = [text for text in value if isinstance(text, str)]
+        texts = tuple(text for text in value if text is None or isinstance(text, str))
         if texts and len(texts) == len(value):
-            return tuple(texts)
-    what = "is missing" if value is None else "must be a text or a list of texts"
-    raise FormError(f"{name!r} {what}")
+            return texts
+    raise FormError(f"{name!r} must be a text or a list of texts")
+
+
+def _is_answer(value: object) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _first(row: Mapping[str, object], names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 What stays in memory are 12 bytes an answer; texts are read from the file when they are asked for.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,12 @@ from orchestrator.records import GIVEN, Failure, Generation, Item
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
+# What FastChat and its like write where a model's server failed.
+_ERROR: Final = re.compile(
+    r"\s*(\$(?:[A-Z_]*ERROR[A-Z_]*|MODERATION)\$"
+    r"|\**NETWORK ERROR DUE TO HIGH TRAFFIC"
+    r"|[\[<]?(?:API|SERVER|REQUEST|NETWORK|MODEL|GENERATION|INFERENCE)_ERROR[\]>]?(?=\s*\Z))"
+)
 # Stands for the row of a prompt that rows of different keys answer differently.
 _SEVERAL: Final = -1
 
@@ -118,7 +125,7 @@ class AnswerFile:
         if number >= len(turns):
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
             return _no_answer(said)
-        return Generation(turns[number], GIVEN)
+        return _answer(turns[number], f"{self._file}, item {item.key!r}, turn {ask.turn}")
 
 
 _UNSUPPORTED: Final = Failure(
@@ -140,8 +147,17 @@ def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
     if ask.repeat or not isinstance(turns, list) or len(turns) < ask.turn:
         return _no_answer(f"the item {item.key!r} has no {column!r} for turn {ask.turn}")
     text = turns[ask.turn - 1]
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         return _no_answer(f"the {column!r} of item {item.key!r} is not text")
+    return _answer(text, f"the {column!r} of item {item.key!r}, turn {ask.turn}")
+
+
+def _answer(text: str | None, where: str) -> Generation | Failure:
+    """An answer as it is given; what a program writes in the place of one is none."""
+    if text is None:
+        return _no_answer(f"{where}: null, no answer")
+    if found := _ERROR.match(text):
+        return _no_answer(f"{where}: {found[1]} stands for an error, not for an answer")
     return Generation(text, GIVEN)
 
 
@@ -152,6 +168,7 @@ def _read(
     faults = Faults()
     generators: dict[str, int] = {}
     found: list[tuple[int, AnswerRow]] = []
+    n_answered = 0
     for index in range(len(rows)):
         try:
             row = answer_row(rows.row(index), names)
@@ -160,8 +177,11 @@ def _read(
             continue
         generators[row.generator] = generators.get(row.generator, 0) + 1
         if generator is None or row.generator == generator:
+            n_answered += any(text is not None for turns in row.samples for text in turns)
             found.append((index, row._replace(samples=())))
     faults.check()
+    if found and not n_answered:
+        raise DatasetError(f"{rows.where(found[0][0])}: null for an answer, as in all other rows")
     return found, generators
 
 

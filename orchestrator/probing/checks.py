@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.probing import thinking
 from orchestrator.probing.likeness import limit
 from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
 from orchestrator.probing.replies import Chat, HttpReply, Position, chat
@@ -91,8 +92,11 @@ def generates(drawn: Generation | Failure) -> Finding:
         # What fails for the moment is tried again by the run.
         answered = Finding("generate", NO, BAD, drawn.message)
         return answered if drawn.permanent else unknown("generate", drawn.message)
-    n = drawn.n_completion_tokens
-    return Finding("generate", YES, GOOD, f"texts come ({n} tokens, {drawn.finish_reason})")
+    said = f"texts come ({drawn.n_completion_tokens} tokens, {drawn.finish_reason})"
+    if mark := thinking.mark_in(drawn.text):
+        shown = f"{said}, with the model's thinking in them ({mark}), which judges would read"
+        return Finding("generate", YES, WARNING, f"{shown}; {thinking.REMEDY}")
+    return Finding("generate", YES, GOOD, said)
 
 
 def noise(mean: float) -> Finding:

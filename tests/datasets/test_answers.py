@@ -232,7 +232,7 @@ def test_what_was_given_has_no_tokens_and_no_logprobs(file):
     [
         ({"text": "a"}, "neither a key"),
         ({"key": "1"}, "no answer: none of text"),
-        ({"key": "1", "text": None}, "'text' is missing"),
+        ({"key": "1", "text": None}, "null for an answer, as in all other rows"),
         ({"key": "1", "text": 7}, "'text' must be a text"),
         ({"key": "1", "turn": 0, "text": "a"}, "'turn' must be a number from 1"),
         ({"question_id": 1, "choices": []}, "'choices' must be a list"),
@@ -243,6 +243,36 @@ def test_what_was_given_has_no_tokens_and_no_logprobs(file):
 def test_a_row_that_holds_no_answer_is_named_with_its_line(file, row, said):
     with pytest.raises(DatasetError, match=rf"answers.jsonl:1: .*{said}"):
         file(row)
+
+
+NETWORK = "**NETWORK ERROR DUE TO HIGH TRAFFIC. PLEASE REGENERATE OR REFRESH THIS PAGE.**"
+
+
+@pytest.mark.parametrize(
+    "empty", [None, "$ERROR$", " $API_ERROR$ ", "$MODERATION$ Your input …", NETWORK, "API_ERROR"]
+)
+@pytest.mark.parametrize("form", ["text", "turns", "resps", "field"])
+def test_what_stands_for_an_answer_that_failed_is_no_answer(file, form, empty):
+    """One item without an answer costs that item, and no other."""
+    whole, turns = "It costs $5 or $ERROR$.", [empty, "b"]
+    if form == "field":
+        find, _ = given_answers(GivenAnswers(field="gold"))
+        of = item("2", gold=turns)
+        found, other = find(of, ask(of)), find(of, ask(of, turn=2))
+        assert isinstance(other, Generation)
+        assert other.text == "b"
+    else:
+        rows = {
+            "text": [{"key": "1", "text": whole}, {"key": "2", "text": empty}],
+            "turns": [{"question_id": 1, "choices": [{"turns": [whole]}]},
+                      {"question_id": 2, "choices": [{"turns": turns}]}],
+            "resps": [{"doc_id": 1, "resps": [[whole]]}, {"doc_id": 2, "resps": [[empty]]}],
+        }[form]  # fmt: skip
+        answers = file(*rows)
+        found = answers.find(item("2"), ask(item("2")))
+        assert text(answers, item("1")) == whole
+    assert isinstance(found, Failure)
+    assert (found.cause, found.permanent) == ("no_answer", True)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=20))

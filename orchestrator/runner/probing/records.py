@@ -178,7 +178,7 @@ class Probes:
 
 
 # What changes numbers silently; the rest is said by `orchestrator probe`.
-_TOLD: Final = frozenset({"score", "bos_twice", "prompt_tokens", "think_block", "date"})
+_TOLD: Final = frozenset({"generate", "score", "bos_twice", "prompt_tokens", "think_block", "date"})
 
 
 def probe_record(store: Store, label: str) -> ProbeRecord | None:

@@ -21,6 +21,7 @@ from orchestrator.records import Message
 from orchestrator.report.completeness import Completeness
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
+from orchestrator.runner.results.answered import answer_notes
 from orchestrator.runner.results.marks import is_marked, write_mark
 from orchestrator.runner.results.stored import counted, schemas_of, server_notes
 from orchestrator.schemas import ITEMS
@@ -195,6 +196,7 @@ def notes_of(
         *epoch_notes(rows_by_epoch(frames)),
         *server_notes(store, identities),
         *likeness_notes(store, identities),
+        *answer_notes(frames),
     ]
 
 

@@ -1,0 +1,57 @@
+"""The first screen says which answers were cut, may not be whole, or hold thinking."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.probing.thinking import CLOSING, OPENING, mark_in
+from orchestrator.records import GIVEN
+from orchestrator.runner.results.answered import answer_notes
+
+
+def notes(*rows):
+    columns = ("model", "text", "finish_reason")
+    frame = pl.DataFrame([dict(zip(columns, row, strict=True)) for row in rows], strict=False)
+    return answer_notes({"answers": frame.with_columns(turn=1, exact_match=None)})
+
+
+def test_answers_that_are_whole_need_no_word():
+    assert notes(("a", "x", "stop"), ("a", "", "stop"), ("b", "y", GIVEN)) == []
+
+
+def test_those_cut_by_their_length_are_counted_by_model():
+    rows = [("a", "x", "length"), ("a", "y", "stop"), ("b", "z", "length"), ("c", "w", "stop")]
+    (said,) = notes(*rows, ("a", None, None))
+    assert said == "answers cut by max_tokens, and judged as far as they go: a 1 of 2, b 1 of 1"
+
+
+def test_an_end_that_nobody_knows_is_named():
+    (said,) = notes(("a", "x", "cloudy"), ("a", "y", "stop"))
+    assert said == "answers that ended by 'cloudy', which may not be whole: a 1 of 2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>\nhm\n</think>\n\nFour.",
+        "\n<think>hm",
+        "hm\n</think>\nFour.",
+        "[THINK]hm[/THINK]4",
+        "<|channel|>analysis<|message|>hm<|end|>",
+        "analysis hm assistantfinal Four.",
+    ],
+)
+def test_thinking_in_answers_is_said_with_the_setting(text):
+    (said,) = notes(("a", text, "stop"), ("a", "Four.", "stop"))
+    assert "a 1 of 2" in said
+    assert "`thinking`" in said
+
+
+MARK = st.sampled_from([*OPENING, *CLOSING])
+
+
+@given(st.text("ab <>/\n", max_size=6), st.just("") | MARK, st.text("ab <>/\n", max_size=6))
+def test_a_column_is_read_as_single_texts_are(before, mark, after):
+    text = before + mark + after
+    assert bool(notes(("a", text, "stop"))) == bool(mark_in(text))
