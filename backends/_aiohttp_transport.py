@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import aiohttp
 
 from backends import _silence
+from backends._repeats import REPEATED, Repeats
 from backends._transport import (
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
@@ -36,6 +37,7 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 T = TypeVar("T")
 _READ_BUFFER_BYTES: Final = 2**18
 _OPTIONS: Final = _silence.all_options()
+_OK: Final = 200
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class AiohttpTransport:
         self._max_body_bytes = max_body_bytes
         # With each request: a session sends its own headers to proxies too.
         self._authorization = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        self._repeats = Repeats()
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
@@ -122,6 +125,8 @@ class AiohttpTransport:
                 encoding = response.headers.get("Content-Encoding", "")
                 chunks = response.content.iter_any()
                 read = await collect(chunks, self, encoding, most_bytes)
+            if response.status == _OK and not isinstance(read, Failure):
+                read = REPEATED if self._repeats.is_repeat(body or b"", read) else read
             if isinstance(read, Failure):
                 response.close()
         return read if isinstance(read, Failure) else Reply(response.status, kept, read)

@@ -6,12 +6,14 @@ together by callbacks of the parser (httptools, which is llhttp), and one future
 
 import asyncio
 import errno
+import select
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import httptools
 
 from backends import _silence
+from backends._repeats import REPEATED, Repeats
 from backends._transport import KEPT_HEADERS, Read, Reply, whole
 from orchestrator.network.bodies import FREE_BYTES, UNASKED_ENCODING, Ledger, ledger
 from orchestrator.records import Failure
@@ -30,6 +32,7 @@ _MAX_HEAD_BYTES: Final = 64 * 1024
 _WIRE_FACTOR: Final = 8
 _INTERIM: Final = range(100, 200)
 _SWITCHING_PROTOCOLS: Final = 101
+_OK: Final = 200
 
 
 class Sending:
@@ -63,6 +66,7 @@ class Connection(asyncio.Protocol):
         released: Called when the connection may carry another request.
         lost: Called when it is closed, whoever closed it.
         sending: Tells when to write.
+        repeats: The server's last replies.
         max_body_bytes: Larger replies are failures.
         secret: Kept out of messages.
 
@@ -76,19 +80,22 @@ class Connection(asyncio.Protocol):
         released: Callable[["Connection"], None],
         lost: Callable[["Connection"], None],
         sending: Sending,
+        repeats: Repeats,
         max_body_bytes: int,
         secret: str,
     ) -> None:
         self._released = released
         self._lost = lost
         self._sending = sending
+        self._repeats = repeats
         self._max_body_bytes = max_body_bytes
         self._secret = secret
         self._parser: httptools.HttpResponseParser | None = None
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Any] | None = None
         self._read: Callable[[Reply], Any] = whole
-        self._unsent = b""
+        self._asked = self._unsent = b""
+        self._readable: select.poll | None = None
         self._n_bytes = 0
         self._watch = _silence.Watch()
         self._ledger: Ledger | None = None
@@ -125,7 +132,7 @@ class Connection(asyncio.Protocol):
         self._read = read
         self._n_bytes = 0
         self.deadline = deadline
-        self._unsent = request
+        self._asked = self._unsent = request
         self._sending.put(self)
         try:
             return await waiter
@@ -138,7 +145,12 @@ class Connection(asyncio.Protocol):
     def write(self) -> None:
         """Write the request; called by `Sending`."""
         request, self._unsent = self._unsent, b""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        # What came before the request answers nobody, or is the end of the connection.
+        if self._readable is not None and self._readable.poll(0):
+            self.abort()
+        else:
             self._transport.write(request)
 
     def fail(self, failure: Failure) -> None:
@@ -164,6 +176,8 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             _silence.set_options(sock, _KEEPALIVE)
+            self._readable = select.poll()
+            self._readable.register(sock.fileno(), select.POLLIN)
         self._parser = httptools.HttpResponseParser(self)
         self._ledger = ledger()
 
@@ -269,6 +283,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _end(self, reply: Reply) -> None:
+        if reply.status == _OK and self._repeats.is_repeat(self._asked, reply.body):
+            self.fail(REPEATED)
+            return
         keep = (
             self._may_go_on
             and not self._has_excess

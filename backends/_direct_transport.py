@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from backends._connection import Connection, Sending
+from backends._repeats import Repeats
 from backends._silence import SILENT_S
 from backends._transport import (
     CONNECT_TIMEOUT_S,
@@ -145,6 +146,7 @@ class _Pool:
         self._idle: deque[Connection] = deque()
         self._busy: dict[Connection, float] = {}
         self._sending = Sending()
+        self._repeats = Repeats()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_closed = False
@@ -239,7 +241,12 @@ class _Pool:
 
     def _make(self) -> Connection:
         return Connection(
-            self._released, self._lost, self._sending, self._max_body_bytes, self._secret
+            self._released,
+            self._lost,
+            self._sending,
+            self._repeats,
+            self._max_body_bytes,
+            self._secret,
         )
 
     def _released(self, connection: Connection) -> None:

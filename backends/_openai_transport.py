@@ -15,6 +15,7 @@ from urllib.request import getproxies
 import openai
 from openai import RequestOptions
 
+from backends._repeats import REPEATED, Repeats
 from backends._silence import all_options
 from backends._transport import (
     KEPT_HEADERS,
@@ -74,6 +75,7 @@ class OpenaiTransport:
         self._max_in_flight = endpoint.max_in_flight
         self._max_body_bytes = max_body_bytes
         self._encoding = "identity" if is_private(self._base_url) else "gzip"
+        self._repeats = Repeats()
         self._client: openai.AsyncOpenAI | None = None
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
@@ -85,7 +87,13 @@ class OpenaiTransport:
             ),
             timeout_s,
         )
-        return reply if isinstance(reply, Failure) else read(reply)
+        if isinstance(reply, Failure):
+            return reply
+        if self._repeats.is_repeat(body, reply.body):
+            # The library closes no connection by itself whose reply it has read.
+            await self.close()
+            return REPEATED
+        return read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `backends._transport.Transport`."""

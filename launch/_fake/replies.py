@@ -56,8 +56,11 @@ class Speaker:
             ids, reason = self._draw(request, prompt, index, verdict)
             generated += len(ids)
             choices.append(self._chat_choice(request, prompt, index, ids, reason, verdict))
+        how = (request.seed, request.temperature, request.top_p, request.stops(), limit)
+        listed = (request.logprobs, request.top_logprobs, request.return_token_ids)
+        number = language.number(prompt.context, prompt.begun, *how, *listed)
         body = {
-            "id": f"chatcmpl-{prompt.context:016x}",
+            "id": f"chatcmpl-{number:016x}",
             "object": "chat.completion",
             "model": request.model,
             "system_fingerprint": FINGERPRINT,

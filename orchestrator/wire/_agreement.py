@@ -24,10 +24,9 @@ def of_lists(
         drawn: ln p of each drawn token, shape (T,).
         drawn_ids: Its id, where known.
     """
+    if (fault := overfull(logprobs)) is not None:
+        return fault
     known = np.fmax(logprobs, _NOTHING)
-    masses = np.exp(known).sum(axis=1)
-    if masses.size and masses.max() > MOST_MASS:
-        return too_much(float(masses.max()))
     ordered = np.sort(ids, axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
     # Two tokens may have one text, and then one number below 0.
@@ -45,6 +44,12 @@ def of_lists(
     at = int(np.flatnonzero(lost)[0])
     said = f"token {at + 1} was drawn with ln p {drawn[at]:.4g}, and its list says another"
     return _fault(said)
+
+
+def overfull(logprobs: FloatArray) -> Failure | None:
+    """Return the failure of lists, shape (T, k), one of which sums above 1; nan is for none."""
+    masses = np.exp(np.fmax(logprobs, _NOTHING)).sum(axis=1)
+    return too_much(float(masses.max())) if masses.size and masses.max() > MOST_MASS else None
 
 
 def too_much(mass: float) -> Failure:

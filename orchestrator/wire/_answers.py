@@ -148,9 +148,9 @@ def withheld(answer: "Answer[Any]", secret: str) -> Failure | None:
         message.refusal or message.tool_calls or message.function_call
     ):
         return None
+    if (broken := gave_up(answer.finish_reason, secret)) is not None:
+        return broken
     reason = failures.clean(repr(answer.finish_reason), secret)
-    if end == BROKEN:
-        return Failure("server_error", f"the server ended the answer with finish_reason {reason}")
     if end == WITHHELD:
         part = "; the part that came is left out" if message.text else ""
         return no_answer(f"the answer was withheld: finish_reason {reason}{part}")
@@ -160,6 +160,14 @@ def withheld(answer: "Answer[Any]", secret: str) -> Failure | None:
     if end == CALLED or message.tool_calls or message.function_call:
         return no_answer(f"the model called a tool instead: finish_reason {reason}")
     return None
+
+
+def gave_up(reason: str | None, secret: str) -> Failure | None:
+    """Return the failure of an answer that its server gave up; None of another one."""
+    if reason in (STOP, LENGTH) or end_of(reason) != BROKEN:
+        return None
+    shown = failures.clean(repr(reason), secret)
+    return Failure("server_error", f"the server ended the answer with finish_reason {shown}")
 
 
 def no_answer(said: str) -> Failure:

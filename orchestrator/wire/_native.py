@@ -15,6 +15,7 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
+from orchestrator.wire._agreement import overfull
 from orchestrator.wire._parsing import (
     NO_USAGE,
     Decoder,
@@ -196,7 +197,7 @@ def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | No
         return values
     values = values.reshape(n_tokens, k)
     order = np.argsort(-values, axis=1, kind="stable")
-    return TopLogprobs(
+    return overfull(values) or TopLogprobs(
         np.take_along_axis(np.array(ids, dtype=np.int32).reshape(n_tokens, k), order, axis=1),
         np.take_along_axis(values, order, axis=1),
     )

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, Generation, TopLogprobs
+from orchestrator.wire._agreement import overfull
 from orchestrator.wire._answers import (
     Alternative,
     Answer,
@@ -129,7 +130,7 @@ def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs
             return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
         for column, (token, value) in enumerate(row[:k]):
             ids[place, column], values[place, column] = token, value
-    return TopLogprobs(ids, values)
+    return overfull(values) or TopLogprobs(ids, values)
 
 
 def logprobs_of(values: Sequence[float]) -> FloatArray:

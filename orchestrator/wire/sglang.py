@@ -15,6 +15,7 @@ import numpy as np
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Messages, TopLogprobs
 from orchestrator.wire import failures
+from orchestrator.wire._agreement import overfull
 from orchestrator.wire._answers import (
     Alternative,
     Answer,
@@ -368,4 +369,4 @@ def _top(
         pairs = sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
         for column, (negative, token) in enumerate(pairs[:k]):
             ids[place, column], values[place, column] = token, -negative
-    return TopLogprobs(ids, values)
+    return overfull(values) or TopLogprobs(ids, values)

@@ -14,6 +14,7 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, FloatArray, Generation, Messages
+from orchestrator.wire._agreement import MOST_MASS, too_much
 from orchestrator.wire._answers import (
     Alternative,
     Answer,
@@ -315,6 +316,8 @@ def listed(body: bytes, secret: str) -> Listed | Failure:
     if not found:
         said = "the reply lists no alternatives with log-probabilities"
         return Failure("no_logprobs", said, permanent=True)
+    if (mass := math.fsum(map(math.exp, found.values()))) > MOST_MASS:
+        return too_much(mass)
     return Listed(found, min(found.values()))
 
 

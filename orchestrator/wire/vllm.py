@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, TopLogprobs
+from orchestrator.wire._agreement import MOST_MASS, overfull, too_much
+from orchestrator.wire._answers import gave_up
 from orchestrator.wire._parsing import (
     NO_USAGE,
     SENTINEL,
@@ -305,6 +307,9 @@ def _answers(
         return reply
     if reply.error or not reply.choices:
         return error_in(body, secret)
+    for choice in reply.choices:
+        if (broken := gave_up(choice.finish_reason, secret)) is not None:
+            return broken
     usage = reply.usage or NO_USAGE
     if usage.n_prompt != n_prompt:
         said = f"{n_prompt} prompt tokens were sent and {usage.n_prompt} were read by the server"
@@ -333,6 +338,8 @@ def _listings(
         if read is None:
             said = "the server does not return log-probabilities of token ids"
             return Failure("unparseable", said, permanent=True)
+        if (mass := math.fsum(map(math.exp, read.values()))) > MOST_MASS:
+            return too_much(mass)
         listings.append(read)
     return listings, usage.n_cached
 
@@ -374,4 +381,4 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
             ids[place, column], values[place, column] = token, known
     if len(rows) and np.isnan(values[:, 0]).any():
         return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
-    return TopLogprobs(ids, values)
+    return overfull(values) or TopLogprobs(ids, values)

@@ -1,12 +1,14 @@
 """One connection of our own HTTP client, fed by hand."""
 
 import asyncio
+import socket
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends._connection import Connection, Sending
+from backends._repeats import Repeats
 from backends._transport import Reply, whole
 from tests.backends.test_direct_transport import CHUNKED, PLAIN
 
@@ -44,7 +46,7 @@ def fed(*parts):
     """Feed bytes to a connection and return the reply."""
 
     async def ask():
-        connection = Connection(lambda _: None, lambda _: None, Sending(), 2**20, "")
+        connection = Connection(lambda _: None, lambda _: None, Sending(), Repeats(), 2**20, "")
         connection.connection_made(Wire())
         asked = asyncio.ensure_future(connection.ask(b"", 0.0, whole))
         await asyncio.sleep(0)
@@ -59,7 +61,7 @@ def on_wires(n):
     """Connections that share when they write, with their other ends."""
     sending, wires = Sending(), [Wire() for _ in range(n)]
     for wire in wires:
-        connection = Connection(lambda _: None, lambda _: None, sending, 2**20, "")
+        connection = Connection(lambda _: None, lambda _: None, sending, Repeats(), 2**20, "")
         connection.connection_made(wire)
         yield connection, wire
 
@@ -87,6 +89,22 @@ async def test_what_comes_before_the_request_is_written_is_no_reply():
     connection.connection_lost(None)
     assert await asked is None
     assert wire.written == []
+
+
+async def test_what_came_before_the_loop_looked_is_no_reply_to_what_is_written_then():
+    here, there = socket.socketpair()
+    with there:
+        released: list[Connection] = []
+        made = Connection(released.append, lambda _: None, Sending(), Repeats(), 2**20, "")
+        await asyncio.get_running_loop().create_connection(lambda: made, sock=here)
+        asked = asyncio.ensure_future(made.ask(b"1", 0.0, whole))
+        await asyncio.sleep(0.01)
+        there.sendall(PLAIN)
+        assert await asked == Reply(200, {}, b"ok")
+        assert released == [made]
+        there.sendall(PLAIN)
+        assert await made.ask(b"2", 0.0, whole) is None
+        assert there.recv(10) == b"1"
 
 
 async def test_a_reply_is_read_before_another_one_is_received():

@@ -11,6 +11,7 @@ import pytest
 
 from backends import _direct_transport as direct
 from backends._aiohttp_transport import AiohttpTransport
+from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, whole
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
@@ -78,12 +79,15 @@ class Script:
 
 
 @asynccontextmanager
-async def scripted(*answers, limit=4, keepalive_s=3.0, max_body_bytes=2**20, path=""):
+async def scripted(
+    *answers, limit=4, keepalive_s=3.0, max_body_bytes=2**20, path="", kind=direct.DirectTransport
+):
     script = Script(*answers)
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
     endpoint = Endpoint(base_url=url, model="m", api_key="sk-12345", max_in_flight=limit)
-    transport = direct.DirectTransport(endpoint, keepalive_s, max_body_bytes)
+    settings = {} if kind is OpenaiTransport else {"keepalive_s": keepalive_s}
+    transport = kind(endpoint, max_body_bytes=max_body_bytes, **settings)
     try:
         yield transport, script
     finally:
@@ -224,6 +228,38 @@ async def test_bytes_on_an_idle_connection_close_it():
         await asyncio.sleep(0.1)
         assert await transport.post("/x", b"{}", 5.0, whole) == Reply(200, {}, b"ok")
         assert script.connections == 2
+
+
+def numbered(number, text=b"x"):
+    body = b'{"id": "%d", "text": "%s"}' % (number, text)
+    return HEAD + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize("kind", [direct.DirectTransport, AiohttpTransport, OpenaiTransport])
+async def test_a_reply_that_comes_twice_becomes_no_other_requests(kind):
+    """A late duplicate on a connection that is kept, and the replies behind it one too late."""
+    first, second, third, again = (numbered(n) for n in (1, 2, 3, 4))
+    answers = ([first], [second], [second, third], [again])
+    async with scripted(*answers, limit=1, kind=kind) as (transport, script):
+        found = [await transport.post("/x", b"[%d]" % n, 30.0, whole) for n in range(4)]
+    assert [one.body[8:9] for one in found if isinstance(one, Reply)] == [b"1", b"2", b"4"]
+    assert isinstance(found[2], Failure)
+    assert (found[2].cause, found[2].permanent) == ("connection", False)
+    assert script.connections == 2
+
+
+async def test_equal_replies_are_taken_where_the_server_does_not_number_them():
+    for body in (numbered(7), PLAIN):
+        async with scripted([body]) as (transport, _):
+            for n in range(3):
+                assert isinstance(await transport.post("/x", b"[%d]" % n, 5.0, whole), Reply)
+
+
+async def test_the_same_request_may_be_answered_alike():
+    """By a cache, where a request is sent again."""
+    async with scripted([numbered(1)], [numbered(2)], [numbered(1)]) as (transport, _):
+        for request in (b"[1]", b"[2]", b"[1]"):
+            assert isinstance(await transport.post("/x", request, 5.0, whole), Reply)
 
 
 async def test_a_connection_closed_while_idle_is_replaced_without_a_failure():

@@ -236,3 +236,12 @@ async def test_replies_of_another_model_are_a_warning_once(connect, tmp_path, ca
     assert warnings == [
         "m: replies are of m-1 (fp_1) no more, but of m-2 (fp_1): their numbers may differ"
     ]
+
+
+@pytest.mark.parametrize("reasoning", [True, False])
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_labels_are_read_where_log_probabilities_are_asked_for_and_given(logprobs, reasoning):
+    kind = openai.OpenaiKind(openai.Config(logprobs=logprobs, reasoning=reasoning))
+    can = kind.capabilities
+    assert (can.generate, can.score) == (True, False)
+    assert can.choose == ("top" if logprobs and not reasoning else "none")

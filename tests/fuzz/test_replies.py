@@ -15,6 +15,7 @@ from tests.fuzz.fuzzing import fuzz, replies
 
 MOST = 2**63
 ROUNDING = 0.01
+MOST_MASS = 1.03
 
 
 def check_top(top: TopLogprobs | None, n: int, k: int, n_names: int = 0) -> None:
@@ -26,6 +27,10 @@ def check_top(top: TopLogprobs | None, n: int, k: int, n_names: int = 0) -> None
     assert not (top.logprobs > ROUNDING).any()
     known = np.where(np.isnan(top.logprobs), -np.inf, top.logprobs)
     assert (known[:, :-1] >= known[:, 1:]).all()
+    assert (np.exp(known).sum(axis=1) <= MOST_MASS).all()
+    for row in top.token_ids.tolist():
+        named = [one for one in row if one >= 0]
+        assert len(named) == len(set(named))
 
 
 def check_generation(made: Generation) -> None:
@@ -36,9 +41,23 @@ def check_generation(made: Generation) -> None:
     assert not (made.logprobs > ROUNDING).any()
     assert made.token_ids is None or (len(made.token_ids) == n and (made.token_ids >= 0).all())
     check_top(made.top, n, 2, len(made.names))
+    check_drawn(made)
     if made.offsets is not None:
         assert len(made.offsets) == n
         assert ((made.offsets >= 0) & (made.offsets <= len(made.text))).all()
+
+
+def check_drawn(made: Generation) -> None:
+    """A drawn token has its number among the alternatives, or is less likely than all of them."""
+    top, drawn = made.top, made.logprobs
+    if top is None or drawn is None or made.token_ids is None:
+        return
+    for at, token in enumerate(made.token_ids.tolist()):
+        listed = top.logprobs[at][top.token_ids[at] == token]
+        own = drawn[at]
+        # A zero is below what the server's numbers hold, and no number is no claim.
+        if len(listed) and math.isfinite(own) and np.isfinite(listed).all():
+            assert np.abs(listed - own).max() <= 2 * ROUNDING
 
 
 def check_scored(scored: Scored) -> None:

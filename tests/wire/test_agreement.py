@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.records import Choice, Failure, Generation, labels
-from orchestrator.wire import replies
+from orchestrator.wire import replies, sglang
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from orchestrator.wire.spelling import byte_letters, spells
@@ -191,3 +191,21 @@ def test_a_changed_token_is_seen_and_white_space_is_not(tokens, at, other):
         found = spells([one.encode() for one in changed], text, whole=True)
         # What looks like a token of the template may be left out of a text.
         assert found == is_same or other[:1] in "<["
+
+
+# -- ids -----------------------------------------------------------------------------------------
+
+
+def of_sglang(*found):
+    meta = {"prompt_tokens": 2, "output_token_ids_logprobs": [[[p, one, None] for one, p in found]]}
+    body = json.dumps([{"text": "", "output_ids": [1], "meta_info": meta}]).encode()
+    return sglang.looked(body, [(5, 6)], [(7, 9)], "")
+
+
+def test_next_tokens_are_those_that_were_asked_for():
+    found = of_sglang((7, -0.5), (9, -1.5))
+    assert not isinstance(found, Failure)
+    assert found.readings[0].logprobs == {7: -0.5, 9: -1.5}
+    # Its last id is written as 0.
+    assert not isinstance(of_sglang((7, -0.5), (0, -1.5)), Failure)
+    refused(of_sglang((9, -1.5), (7, -0.5)), "other ids than requested")

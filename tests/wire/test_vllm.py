@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.records import Failure
 from orchestrator.wire import vllm, vllm_tokens
+from orchestrator.wire._agreement import MOST_MASS
 from orchestrator.wire._parsing import logprob
 from orchestrator.wire.trie import Reading
 
@@ -45,6 +46,22 @@ def test_scores_are_read_at_the_places_of_the_continuation():
     found = forced(completion({"prompt_logprobs": rows}), (5, 7, 8), 1, 0)
     assert found.logprobs.tolist() == [-1.0, -2.0]
     assert found.top is None
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "cancelled"])
+def test_a_score_that_the_server_gave_up_is_none(reason):
+    rows = [None, prompt_row((7, -1.0))]
+    body = completion({"prompt_logprobs": rows, "finish_reason": reason}, n_prompt=2)
+    found = failure(vllm.forced(body, (5, 7), 1, 0, ""), "server_error")
+    assert not found.permanent
+
+
+def test_a_list_that_sums_above_one_is_refused():
+    body = completion(listed(t1=-0.1, t2=-0.1), n_prompt=1)
+    assert "sum to 1.8" in failure(vllm.looked(body, [(1,)], 1, ""), "unparseable").message
+    rows = [None, prompt_row((8, -0.1), (1, -0.1))]
+    body = completion({"prompt_logprobs": rows}, n_prompt=2)
+    assert "sum to 1.8" in failure(vllm.forced(body, (5, 8), 1, 2, ""), "unparseable").message
 
 
 def test_the_scored_token_is_found_by_its_id_and_not_by_its_rank():
@@ -151,7 +168,7 @@ def test_alternatives_that_are_read_together_are_those_read_one_by_one(entries):
     body = completion(listed(**{f"t{token}": value for token, value in entries.items()}))
     alone = {token: logprob(value) for token, value in entries.items()}
     found = vllm.looked(body, [(1, 2, 3)], 1, "")
-    if any(map(math.isnan, alone.values())):
+    if any(map(math.isnan, alone.values())) or sum(map(math.exp, alone.values())) > MOST_MASS:
         failure(found, "unparseable")
         return
     kept = {token: value for token, value in alone.items() if value > -math.inf}
