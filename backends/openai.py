@@ -109,9 +109,13 @@ class Openai(OpenaiCompatible):
     """A connection to one model of an endpoint, which says what to change where it refuses.
 
     Such an endpoint says little of itself, and its connections show nothing when it puts another
-    model behind a name. Its replies do, so a change of what they say is a warning.
+    model behind a name. Its replies do, so a change of what they say is a warning, and told.
+
+    Attributes:
+        renamed: See `orchestrator.backend.NamesItself`.
     """
 
+    renamed: Callable[[], None] = staticmethod(lambda: None)
     _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
@@ -141,6 +145,7 @@ class Openai(OpenaiCompatible):
                 *said,
                 extra={"model": self._endpoint.model},
             )
+            self.renamed()
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""

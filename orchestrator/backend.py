@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
@@ -229,6 +229,17 @@ class SharesOut(Protocol):
     def for_request(self, request: Request) -> Asked:
         """Return the client for this request: its group and what servers have said to it count."""
         ...
+
+
+@runtime_checkable
+class NamesItself(Protocol):
+    """An optional ability of a back-end whose replies name what answered: tell that this changed.
+
+    Attributes:
+        renamed: Called, on the event loop, when replies are of another model or fingerprint.
+    """
+
+    renamed: Callable[[], None]
 
 
 @runtime_checkable

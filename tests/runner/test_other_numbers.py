@@ -136,6 +136,42 @@ def test_a_server_that_is_replaced_behind_a_proxy_is_noticed(recipe, tmp_path, m
             api.run(made, run_dir=tmp_path / "run")
 
 
+def test_a_server_that_was_replaced_unnoticed_is_noticed_at_the_end(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet, "_AT_END_S", 0.0)
+    with kept_server(QUIET, MODELS[:1]) as kept:
+        kept.swap = (60, {**QUIET, "rules": [{"noise": 0.1, "sticky": True}]})
+        made = recipe(kept.url)
+        with pytest.raises(ServerChangedError, match="behaves differently"):
+            api.run(made, run_dir=tmp_path / "run")
+        # Nothing is left to be asked, but what is there is not taken for one server's.
+        notes = api.run(made, run_dir=tmp_path / "run").notes
+    assert any("m: its server was found to be another one at" in note for note in notes)
+
+
+def test_a_run_that_ends_soon_after_a_comparison_makes_no_other(recipe, tmp_path):
+    with kept_server(QUIET, MODELS[:1]) as kept:
+        api.run(recipe(kept.url), run_dir=tmp_path / "run")
+    assert read_record(tmp_path / "run").n_compared == 0
+
+
+def test_replies_that_name_another_fingerprint_have_the_server_compared(
+    recipe, tmp_path, monkeypatch
+):
+    class Bodies(list[str]):
+        def append(self, body):
+            super().append(body)
+            if len(self) == 60:
+                monkeypatch.setattr("launch._fake.dialects.openai.FINGERPRINT", "fp_other")
+
+    monkeypatch.setattr(doubts, "_LOOKED_S", 0.05)
+    with kept_server({**QUIET, "rules": [{"latency_s": 0.02}]}, MODELS[:1]) as kept:
+        kept.bodies = Bodies()
+        result = api.run(recipe(kept.url, limits={"max_in_flight": 2}), run_dir=tmp_path / "run")
+    assert result.n_left == 0
+    # The same weights under another name go on.
+    assert read_record(tmp_path / "run").n_compared >= 1
+
+
 def test_a_server_that_answers_is_kept_where_a_comparison_gets_no_answer(
     recipe, tmp_path, monkeypatch
 ):

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ from orchestrator.runner.models.identity import LAUNCHED, server_label
 from orchestrator.runner.probing.http import Http
 from orchestrator.runner.probing.probe import AT_ONCE, Target, probe_model
 from orchestrator.store import Lender, Store, StoredServer
+from orchestrator.store.clock import wall_ms
 from orchestrator.units import Part
 
 _log = logging.getLogger(__name__)
@@ -125,7 +127,7 @@ class Probes:
         if held is None:
             whole = record
         else:
-            is_same = self._compare(found.spec.name, held, record)
+            is_same = self._compare(found.spec.name, found.label, held, record)
             whole = _joined(held, record) if known else record
             if is_same:
                 whole = _compared(held, whole, record)
@@ -163,13 +165,16 @@ class Probes:
         new = {name: one for one in asked if (name := name_of(one)) not in known}
         return tuple(new.values())
 
-    def _compare(self, model: str, held: ProbeRecord, record: ProbeRecord) -> bool:
+    def _compare(self, model: str, label: str, held: ProbeRecord, record: ProbeRecord) -> bool:
         """Hold a server to what it was; False where it is another, which is accepted."""
         changed = differences(held, record)
         if not changed:
             return True
         said = f"model {model!r}: its server behaves differently than before: {'; '.join(changed)}"
         if not self._accept_change:
+            # What it answered before this was found is in the store, and stays so.
+            at = datetime.fromtimestamp(wall_ms() / 1000, UTC)
+            self._store.set_meta(_changed_key(label), at.strftime("%Y-%m-%d %H:%M UTC"))
             raise ServerChangedError(
                 f"{said}. Continue with --accept-server-change, or start a new run with --fresh"
             )
@@ -188,13 +193,18 @@ def probe_record(store: Store, label: str) -> ProbeRecord | None:
 
 
 def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
-    """State which change of a server that somebody else started would have been noticed.
+    """State which change of a server that somebody else started was, or would have been, noticed.
 
     A server that was never compared with its first answers, as in a short run, has no sentence.
     """
-    words = []
+    words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
+        if (at := store.get_meta(_changed_key(label))) is not None:
+            changed.append(
+                f"{model}: its server was found to be another one at {at}; answers that it gave "
+                "since the comparison before may be among those of this run"
+            )
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
             continue
@@ -208,11 +218,12 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
         found = f", {record.largest:.2g} at most" if record.largest is not None else ""
         words.append(f"{model} {record.limit:.2g} nats (compared {n} times{found})")
     if not words:
-        return []
+        return changed
     return [
+        *changed,
         "servers were compared with their first answers when a run resumed, after lost "
-        "connections and every 5 minutes; a larger change in the mean of their "
-        f"log-probabilities would have been noticed: {', '.join(words)}"
+        "connections, every 5 minutes and at the end; a larger change in the mean of their "
+        f"log-probabilities would have been noticed: {', '.join(words)}",
     ]
 
 
@@ -232,6 +243,10 @@ def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) 
 
 def _key(label: str) -> str:
     return f"probe {label}"
+
+
+def _changed_key(label: str) -> str:
+    return f"changed {label}"
 
 
 def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:

@@ -10,18 +10,14 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.backend import Backend, Endpoint, Provenance, answered
+from orchestrator.backend import Backend, Endpoint, NamesItself, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.identity import (
-    LAUNCHED,
-    address,
     addresses,
-    answered_words,
     provenance_words,
-    server_label,
 )
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.probing.records import Connected, Probes
@@ -29,17 +25,20 @@ from orchestrator.runner.servers.comparison import Doubts
 from orchestrator.runner.servers.connections import api_key_of, create_backend, warn_of_missing_keys
 from orchestrator.runner.servers.first_probe import FirstLook, is_reached
 from orchestrator.runner.servers.health import look_after
+from orchestrator.runner.servers.held import Held
 from orchestrator.runner.servers.keeping import Keep
 from orchestrator.runner.servers.launched import Launched, Places, launched_servers
 from orchestrator.runner.servers.replicas import Replicas
 from orchestrator.runner.servers.server_kind import Kinds
 from orchestrator.runner.servers.waves import Loss
-from orchestrator.store import Store, StoredServer
+from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
 
 # More than any limit that is found while a run goes on.
 _CONNECTIONS = 4096
+# A server that was compared so short a time before the end of a run is not compared once more.
+_AT_END_S = 30.0
 # Of a server whose connection broke, in seconds: between two looks until it answers, and how long
 # it is looked for.
 _LOOK_S = 0.25
@@ -80,7 +79,6 @@ class Fleet:
 
     Attributes:
         states: Of the connection to each model, in a word.
-        server_of: Number in the store of the server that a model is connected to.
         compared_every_s: Seconds between comparisons of servers whose connections hold.
         counted: Told how many servers of a model that has several are there, when that changes.
         asked_again: Told of each request that is sent to another server because the one that had
@@ -88,6 +86,7 @@ class Fleet:
         restarted: Told of a model whose server was started.
         lost: Told of a node of a cluster that is out of reach.
         has_answered: Tells whether a request to a model was answered in this call.
+        renamed: Told of a model whose replies say that another one answers.
         quiet_s: Tells for how long a model has ended none of the requests that it has.
     """
 
@@ -107,7 +106,6 @@ class Fleet:
         waits_for_all: bool = False,
     ) -> None:
         self._specs = {spec.name: spec for spec in models}
-        self._identities = dict(identities)
         self._often = RepeatedEvents()
         self._store = store
         self._accept_change = accept_change
@@ -129,6 +127,7 @@ class Fleet:
         self.asked_again: Callable[[], None] = lambda: None
         self.restarted: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[str], bool] = lambda _: False
+        self.renamed: Callable[[str], None] = lambda _: None
         self.quiet_s: Callable[[str], float] = lambda _: 0.0
         self.lost: Callable[[str], None] = lambda _: None
         for server in _each(self._servers.values()):
@@ -136,8 +135,14 @@ class Fleet:
             server.has_answered = partial(self._has_answered, server)
             server.lost = self._lost
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
-        self.server_of: dict[str, int] = {}
+        self._held = Held(store, identities, copies, accept_change=accept_change)
+        self._compared_at: dict[tuple[str, int], float] = {}
         self.compared_every_s = COMPARED_EVERY_S
+
+    @property
+    def server_of(self) -> Mapping[str, int]:
+        """Number in the store of the server that each model is connected to."""
+        return self._held.server_of
 
     def warn_of_missing_keys(self) -> None:
         """Say now which keys will be missed, not when the first request of a judge needs one."""
@@ -212,7 +217,7 @@ class Fleet:
                 if not self._kinds.gives_up(spec, way.kind, provenance):
                     return provenance
                 return await self._one(spec, number)
-            label = self._check(spec, provenance)
+            label = self._held.check(spec, provenance)
             if self._probes is not None:
                 connected = Connected(
                     spec=spec,
@@ -224,6 +229,9 @@ class Fleet:
                 )
                 await self._probes.check(connected)
             stack.pop_all()
+        self._compared_at[spec.name, number] = asyncio.get_running_loop().time()
+        if isinstance(backend, NamesItself):
+            backend.renamed = partial(self._renamed, spec.name, number)
         said = provenance_words(provenance)
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend
@@ -279,6 +287,12 @@ class Fleet:
                 if url in urls:
                     self._doubt_one(spec, number, partial(hold, name))
 
+    def _renamed(self, model: str, number: int) -> None:
+        several = self._replicas.get(model)
+        if several is not None:
+            several.note_broken(number)
+        self.renamed(model)
+
     def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
         several = self._replicas.get(spec.name)
         if several is not None:
@@ -333,6 +347,23 @@ class Fleet:
                 for number in range(self.n_servers(spec.name)):
                     compare = partial(self._compare, spec, number, several, is_broken=False)
                     self._doubts.doubt((spec.name, number), lambda _: None, compare)
+
+    async def compare_at_end(self) -> None:
+        """Compare servers that somebody else has started once more, after the last answer.
+
+        So no answer of a longer run is given after the last comparison.
+
+        Raises:
+            ServerChangedError: If another one answers.
+        """
+        now = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for (name, number), at in self._compared_at.items():
+                spec = self._specs[name]
+                if self._asks and is_reached(spec) and now - at >= _AT_END_S:
+                    several = self._replicas.get(name)
+                    compare = self._compare(spec, number, several, is_broken=False)
+                    group.create_task(compare)
 
     async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
         """One of the servers; the last failure where it does not answer soon."""
@@ -431,49 +462,11 @@ class Fleet:
             thinking_end=spec.thinking_end,
         )
         if spec.finds_backend:
-            found = await self._kinds.kind(spec, self._label(spec), endpoint)
+            found = await self._kinds.kind(spec, self._held.label(spec), endpoint)
             if isinstance(found, Failure):
                 return found
             kind = found
         return _Way(kind, endpoint)
-
-    def _check(self, spec: ModelSpec, provenance: Provenance) -> str:
-        """Hold a server to what answered before; what the store remembers it by."""
-        if spec.server is not None:
-            provenance = msgspec.structs.replace(provenance, base_url=LAUNCHED)
-        elif spec.base_urls:
-            provenance = msgspec.structs.replace(provenance, base_url=address(spec))
-        label = self._label(spec)
-        earlier = self._changed(label, provenance)
-        if earlier is not None:
-            now = provenance_words(provenance)
-            if not self._accept_change:
-                raise ServerChangedError(
-                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by "
-                    f"{now}. Their numbers may differ. Continue with --accept-server-change, "
-                    "or start a new run with "
-                    f"--fresh{' and without that run' if earlier.run else ''}"
-                )
-            before = provenance_words(earlier.provenance)
-            said = f"{spec.name}: served by {now}, previously by {before}"
-            _log.warning("%s", said, extra={"model": spec.name})
-        if self.copies is not None:
-            self.copies.meet(spec.name, provenance)
-        self.server_of[spec.name] = self._store.server_id(label, provenance)
-        return label
-
-    def _label(self, spec: ModelSpec) -> str:
-        return server_label(spec.name, self._identities[spec.name])
-
-    def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
-        """The server that answered before this one; None where this one is no other."""
-        earlier = self._store.server_of_model(label)
-        if earlier is None or earlier.provenance == provenance:
-            return None
-        # Of several whose answers were copied none was the last.
-        if earlier.run and provenance in self._store.known_servers(label):
-            return None
-        return earlier
 
 
 async def _to_end(

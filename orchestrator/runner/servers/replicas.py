@@ -238,6 +238,10 @@ class Replicas(Client):
         """Return for how long a server has ended none of its requests; 0 while it has none."""
         return self._asking.quiet_s(number)
 
+    def note_broken(self, number: int) -> None:
+        """Note that another server may answer in the place of one, as if its connection broke."""
+        self._asking.broken.add(number)
+
     def take_broken(self) -> set[int]:
         """Numbers of the servers with a connection that broke since this was last called."""
         broken, self._asking.broken = self._asking.broken, set()

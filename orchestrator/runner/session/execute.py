@@ -203,6 +203,7 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.has_answered = core.has_answered
     fleet.quiet_s = lambda model: core.quiet_s(model, now())
     fleet.lost = session.lose
+    fleet.renamed = session.doubt
     fleet.restarted = lambda model: core.restarted(model, now())
 
 
@@ -270,12 +271,18 @@ async def _to_end(
                     keep_items(lambda: session.n_sent, prepared.dataset, told.run_dir, meanwhile)
                 ),
             ]
-            interrupts.task = group.create_task(told.session.run())
+            interrupts.task = group.create_task(_run(session, told.fleet))
             await interrupts.wait()
             for watcher in watchers:
                 watcher.cancel()
     except BaseExceptionGroup as errors:
         raise unwrapped(errors) from None
+
+
+async def _run(session: Session, fleet: Fleet) -> None:
+    await session.run()
+    if not session.stopping:
+        await fleet.compare_at_end()
 
 
 def _wiring(

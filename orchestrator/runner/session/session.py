@@ -191,11 +191,13 @@ class Session:
         model = request.ask.model
         self._w.store.put_attempt(request.key, model, failure)
         self._w.budget.receive(request, failure)
-        self._doubt(model, failure)
+        if failure.cause == "connection":
+            self.doubt(model)
         self._often.retried(model, failure, wait_s)
 
-    def _doubt(self, model: str, failure: Failure) -> None:
-        if failure.cause == "connection" and self._w.doubt is not None:
+    def doubt(self, model: str) -> None:
+        """Have it found out whether the server of a model is still the one that it was."""
+        if self._w.doubt is not None:
             self._w.doubt(model, self._scheduler.hold)
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
@@ -203,7 +205,8 @@ class Session:
         model = request.ask.model
         if isinstance(outcome, Failure) and not outcome.permanent:
             self._w.store.put_attempt(request.key, model, outcome)
-            self._doubt(model, outcome)
+            if outcome.cause == "connection":
+                self.doubt(model)
             if self._waves is not None or not outcome.retriable:
                 self._failed_now[request.key] = outcome
         else:
