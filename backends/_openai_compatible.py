@@ -190,7 +190,9 @@ class OpenaiCompatible:
         found = failures.classify(reply.status, reply.body, reply.headers, secret)
         if found.cause != "not_found" or not self._names or self._endpoint.model in self._names:
             return found
-        return msgspec.structs.replace(found, message=f"{found.message}: {self._no_such_model()}")
+        return msgspec.structs.replace(
+            found, message=f"{found.message.rstrip('.')}; {self._no_such_model()}"
+        )
 
     def _no_such_model(self) -> str:
         near = difflib.get_close_matches(self._endpoint.model, self._names, n=1)

@@ -269,6 +269,11 @@ def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None
         "check recipes and list every fault with file:line",
     )
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
+    check.add_argument(
+        "--online",
+        action="store_true",
+        help="ask servers that run already, by a few small requests, if they answer what is needed",
+    )
     _override_options(check, _IMPORTED)
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from orchestrator.probing import thinking
 from orchestrator.probing.likeness import limit
-from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
+from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, refuses, unknown
 from orchestrator.probing.replies import Chat, HttpReply, Position, chat
 from orchestrator.records import Failure, Generation, Scored
+from orchestrator.wire.failures import classify
 from orchestrator.wire.rulings import most_in
 
 ASKED_FOR_CAP: Final = 10_000
@@ -43,7 +44,9 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     found = chat(reply)
     if found is None:
         why = f"the chat route answers {reply.status}: {reply.words}"
-        return [Finding("chat", NO, BAD, why), unknown("logprobs", "no chat completion came")]
+        is_refused = reply.status != 200 and refuses(classify(reply.status, reply.body, {}))
+        answer = Finding("chat", NO, BAD, why) if is_refused else unknown("chat", why)
+        return [answer, unknown("logprobs", "no chat completion came")]
     findings = [Finding("chat", YES, GOOD, "chat completions come")]
     position = found.positions[0] if found.positions else None
     if position is None or position.drawn.logprob is None:
@@ -91,7 +94,7 @@ def generates(drawn: Generation | Failure) -> Finding:
     if isinstance(drawn, Failure):
         # What fails for the moment is tried again by the run.
         answered = Finding("generate", NO, BAD, drawn.message)
-        return answered if drawn.permanent else unknown("generate", drawn.message)
+        return answered if refuses(drawn) else unknown("generate", drawn.message)
     said = f"texts come ({drawn.n_completion_tokens} tokens, {drawn.finish_reason})"
     if mark := thinking.mark_in(drawn.text):
         shown = f"{said}, with the model's thinking in them ({mark}), which judges would read"
@@ -131,7 +134,7 @@ def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding
     compared: list[tuple[_Array, _Array]] = []
     for drawn, scored in pairs:
         if isinstance(scored, Failure):
-            if scored.cause in {"unsupported", "not_found"}:
+            if refuses(scored):
                 return Finding("score", NO, WARNING, scored.message, _SCORERS)
             return unknown("score", scored.message)
         if drawn.logprobs is None or not drawn.logprobs.size:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.probing.checks import NOISE
-from orchestrator.probing.record import BAD, GOOD, NO, UNKNOWN, WARNING, Finding, unknown
+from orchestrator.probing.record import BAD, GOOD, NO, UNKNOWN, WARNING, Finding, refuses, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Choice, Failure, Label, labels
 
@@ -28,7 +28,7 @@ def choice(name: str, found: Choice | Failure) -> Finding:
     """
     what = _KINDS[name]
     if isinstance(found, Failure):
-        if found.cause in {"unsupported", "no_logprobs", "not_found", "bad_request"}:
+        if refuses(found):
             return Finding(name, NO, WARNING, f"{what}: {found.message}", _REMEDY[name])
         return unknown(name, f"{what}: {found.message}")
     mass = mass_of(found)

@@ -5,14 +5,13 @@ from typing import Final, TypeAlias
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
 from orchestrator.probing.checks import NOISE
 from orchestrator.probing.choices import mass_of
-from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, unknown
+from orchestrator.probing.record import BAD, GOOD, NO, WARNING, YES, Finding, refuses, unknown
 from orchestrator.records import NO_PREFIX, Choice, Failure, Generation, Rewards
 from orchestrator.wire.labels import ADVICE
 
 Example: TypeAlias = ChooseAsk | GenerateAsk | RewardAsk
 
 _SHOWN: Final = 5
-_IMPOSSIBLE: Final = frozenset({"unsupported", "no_logprobs", "not_found", "bad_request"})
 _BEGUN: Final = (
     "a server that goes on from a begun answer: vLLM, SGLang, llama.cpp or embedded, or an "
     "endpoint with continue_final_message: true in its settings"
@@ -60,7 +59,7 @@ def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
     """Check that log-probabilities that come with such a text are the model's own."""
     name = name_of(ask)
     if isinstance(found, Failure):
-        if found.cause in _IMPOSSIBLE:
+        if refuses(found):
             return Finding(name, NO, BAD, found.message, _SCORE)
         return unknown(name, found.message)
     if found.logprobs is None:
@@ -75,7 +74,7 @@ def rating(ask: RewardAsk, found: Rewards | Failure) -> Finding:
     """Check that a conversation is rated."""
     name = name_of(ask)
     if isinstance(found, Failure):
-        if found.cause in _IMPOSSIBLE:
+        if refuses(found):
             return Finding(name, NO, BAD, found.message, _RATES)
         return unknown(name, found.message)
     n_places, n_outputs = found.values.shape
@@ -94,10 +93,12 @@ def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
     name = name_of(ask)
     what = name.rpartition(" (")[0]
     if isinstance(found, Failure):
-        if found.cause in _IMPOSSIBLE:
+        if refuses(found):
             remedy = _BEGUN if ask.prefix != NO_PREFIX else _SHORTER
             said = f"{what}: {found.message.removesuffix(ADVICE)}"
-            return Finding(name, NO, BAD, said, remedy if found.cause == "unsupported" else "")
+            # What a server says of its own comes with its own advice.
+            is_ours = found.cause == "unsupported" and not found.status
+            return Finding(name, NO, BAD, said, remedy if is_ours else "")
         return unknown(name, f"{what}: {found.message}")
     mass = mass_of(found)
     if mass > 1 + NOISE:

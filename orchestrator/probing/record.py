@@ -7,6 +7,7 @@ import msgspec
 
 from orchestrator.probing import likeness
 from orchestrator.probing.likeness import Seen
+from orchestrator.records import REQUEST, UNCLEAR, Failure
 
 GOOD: Final = "good"
 WARNING: Final = "warning"
@@ -101,16 +102,31 @@ def unknown(name: str, why: str) -> Finding:
     return Finding(name, UNKNOWN, UNKNOWN, why)
 
 
+_UNREADABLE: Final = frozenset({"unparseable", "too_long", "no_answer", "moderation"})
+
+
+def refuses(failure: Failure) -> bool:
+    """Return whether a failure says that a server can't do what was asked.
+
+    One of the moment or of the account does not, and one of the question itself says nothing of
+    other questions.
+    """
+    is_asked = failure.scope in {REQUEST, UNCLEAR} and failure.cause not in _UNREADABLE
+    return is_asked and not failure.retriable
+
+
 def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     """Describe the changes of a server since an earlier probe, each in a few words.
 
     Only questions that were answered both times count: a probe that went on from an earlier one
-    asks less, and an answer that did not come is no change.
+    asks less, and an answer that did not come is no change. What a server refuses says nothing of
+    which model answers: that it was refused, and no longer is, is a server that was mended.
     """
     found = []
     for finding in now.findings:
         earlier = before.find(finding.name)
-        if UNKNOWN not in (earlier.value, finding.value) and earlier.value != finding.value:
+        is_known = not {UNKNOWN, BAD} & {earlier.state, finding.state}
+        if is_known and earlier.value != finding.value:
             found.append(f"{finding.name} was {earlier.value}, is {finding.value}")
     # Signs that another model answers under the same name.
     alike = likeness.compare(before.seen, now.seen)

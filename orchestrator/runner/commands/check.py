@@ -5,6 +5,7 @@ What draws a fault (rich) is imported when there is one.
 
 import argparse
 import importlib
+import logging
 import sys
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
@@ -17,9 +18,16 @@ from orchestrator.runner.interface.checking import check as check_recipe
 def check(options: argparse.Namespace) -> int:
     """Find all faults of recipes."""
     worst = EXIT_COMPLETE
+    # What the look at servers warns of is among the faults.
+    logging.getLogger("orchestrator").addHandler(logging.NullHandler())
     for name in options.recipes:
         try:
-            notes = check_recipe(name, overrides=options.set, allow_code=options.allow_code)
+            notes = check_recipe(
+                name,
+                overrides=options.set,
+                allow_code=options.allow_code,
+                online=options.online,
+            )
         except UsageError as error:
             tables = importlib.import_module("orchestrator.report.tables")
             page = importlib.import_module("orchestrator.report.page")

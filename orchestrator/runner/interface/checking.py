@@ -23,6 +23,7 @@ def check(
     overrides: Sequence[str] = (),
     limit: int | None = None,
     allow_code: bool = False,
+    online: bool = False,
 ) -> tuple[str, ...]:
     """Check a recipe as a run would before it sends anything. Starts and sends nothing.
 
@@ -31,6 +32,8 @@ def check(
         overrides: Settings as `a.b=c`.
         limit: Use only this many items from the start.
         allow_code: Run code and programs that the recipe names.
+        online: Ask servers that run already, by a few small requests, for what the recipe needs of
+            them, and whether they take the key and have the model.
 
     Returns:
         Notes on what is no fault, such as near-duplicate items or weights that are not on this
@@ -56,7 +59,12 @@ def check(
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
         return (f"not on this machine: {error}",)
-    return tuple(notes_on_items(prepared))
+    notes = tuple(notes_on_items(prepared))
+    if not online:
+        return notes
+    # What asks servers is imported for that only: editors check without.
+    look = importlib.import_module("orchestrator.runner.interface.online").look_at_servers
+    return (*notes, *look(prepared))
 
 
 def loaded_recipe(

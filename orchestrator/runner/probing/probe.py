@@ -2,7 +2,8 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,9 +15,12 @@ from orchestrator.errors import UsageError
 from orchestrator.probing import checks, choices, examples, likeness, requests, template
 from orchestrator.probing.examples import Example
 from orchestrator.probing.likeness import Seen
-from orchestrator.probing.record import ALTERNATIVES, Finding, ProbeRecord, unknown
+from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import (
+    ACCOUNT,
+    SERVER,
+    UNCLEAR,
     Choice,
     Failure,
     Generation,
@@ -27,6 +31,7 @@ from orchestrator.records import (
     Scored,
 )
 from orchestrator.runner.probing.http import Http
+from orchestrator.wire import failures
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
@@ -37,6 +42,13 @@ _MIXED_TOKENS: Final = 24
 _ROUNDS: Final = 2
 # What may be asked at a time. The answer to one question seldom waits for that to another.
 AT_ONCE: Final = 8
+# Between attempts of a question that a server does not answer for the moment, seconds; and how long
+# it may ask to wait.
+_WAITS_S: Final = (0.25, 0.5, 1.0)
+_LONGEST_WAIT_S: Final = 5.0
+_OWN_ERRORS: Final = frozenset({200, 500})
+# Findings of the first contact that a whole probe makes anew, by more.
+_ASKED_ANEW: Final = frozenset({"score"})
 # vLLM's V1 runner is the one known to mix replies up.
 _MAY_MIX: Final = frozenset({"vllm"})
 
@@ -55,7 +67,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         plain: Whether it is a base model, which has no chat.
         examples: Made-up asks of methods, which have to be answered as they need it.
         at_once: Requests that it may have at a time.
-        only_rates: Whether it is only asked to rate answers, as reward models are, which draw none.
+        wants: Kinds of asks that the run sends it; texts, where that is not known.
+        was_met: Whether it has answered in this call. Then a right that is refused is no finding:
+            the run meets it too, and finds out whose it is.
     """
 
     kind: str
@@ -66,7 +80,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     plain: bool = False
     examples: tuple[Example, ...] = ()
     at_once: int = AT_ONCE
-    only_rates: bool = False
+    wants: frozenset[str] = frozenset({"generate"})
+    was_met: bool = False
+
+    @property
+    def only_rates(self) -> bool:
+        """Whether it is only asked to rate answers, as reward models are, which draw none."""
+        return self.wants == {"reward"}
 
 
 def today() -> dt.date:
@@ -77,69 +97,29 @@ def today() -> dt.date:
 async def probe_model(
     target: Target, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
 ) -> ProbeRecord:
-    """Ask a server what it really does.
-
-    Args:
-        target: Which.
-        quick: Ask only whether it is the same model with as many alternatives, and whether scores
-            are those of generation, as for a server that was probed before.
-        noise: Measure how much its log-probabilities vary.
-        now: The day, for templates that write it.
+    """Ask a server what it really does; see `Probe.rest`.
 
     Raises:
         UsageError: If its replies can't be read, which is a fault of this program.
     """
-    found = await answered(_probe(target, quick=quick, noise=noise, now=now))
-    if isinstance(found, Failure):
-        raise UsageError(f"{target.model!r} cannot be probed: {found.message}")
-    return found
-
-
-async def _probe(
-    target: Target, *, quick: bool, noise: bool, now: Callable[[], dt.date]
-) -> ProbeRecord:
-    run = _Probe(target)
-    if target.only_rates:
-        findings = await run.examples()
-    elif quick:
-        asked = [run.scoring(), run.examples()]
-        findings = _joined(await _at_once(*([] if target.plain else [run.chat()]), *asked))
-    elif target.plain:
-        findings = _joined(await _at_once(run.scoring(), run.choosing(), run.examples()))
-    else:
-        # What follows needs the first reply.
-        chat_findings = await run.chat()
-        scoring, sampling, choosing, tried, tokens = await _at_once(
-            run.scoring(), run.sampling(), run.choosing(), run.examples(), run.tokens(now())
-        )
-        # By themselves: a draw may depend on what else a server computes, and what is asked last
-        # spoils it.
-        repeatable, labels = await run.repeatable(), await run.labels()
-        findings = _joined(
-            [chat_findings, scoring, sampling, repeatable, choosing, tried, tokens, labels]
-        )
-    seen, measured = ((), None) if target.only_rates else await run.seen(noise=noise)
-    if measured is not None:
-        findings.append(checks.noise(measured))
-    return ProbeRecord(
-        backend=target.kind,
-        model=target.model,
-        version=target.provenance.version,
-        fingerprint=target.provenance.fingerprint,
-        findings=tuple(findings),
-        n_prompt=run.n_prompt,
-        named=run.first,
-        seen=seen,
-        noise=measured,
-    )
+    probe = Probe(target)
+    await probe.first_contact()
+    return await probe.rest(quick=quick, noise=noise, now=now)
 
 
 def _joined(findings: list[list[Finding]]) -> list[Finding]:
     return [finding for some in findings for finding in some]
 
 
-class _Probe:
-    """One probe; no more than so many of its requests are under way at a time."""
+class Probe:
+    """One probe of a model; no more than so many of its requests are under way at a time.
+
+    Attributes:
+        unsure: What a server said that answered nothing for the moment; empty where it answered.
+            Nothing that was found then is a fact to keep.
+        is_closed: Whether that is the account's or the address's doing, and lasts until somebody
+            acts.
+    """
 
     def __init__(self, target: Target) -> None:
         self._t = target
@@ -147,6 +127,108 @@ class _Probe:
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
+        self._text: Generation | Failure | None = None
+        self._first: list[Finding] = []
+        self.unsure = ""
+        self.is_closed = False
+
+    async def first_contact(self) -> ProbeRecord:
+        """Ask a server, by a few small requests, for what the run needs of it.
+
+        That is a text, and the made-up asks of methods, up to the first that it refuses. A refusal
+        is asked for twice: only two make a finding.
+
+        Raises:
+            UsageError: As `rest`.
+        """
+        return self._record(await self._readable(self._needed()))
+
+    async def _needed(self) -> list[Finding]:
+        wants, found = self._t.wants, self._first
+        questions: list[Callable[[], Coroutine[Any, Any, Finding]]] = []
+        if "generate" in wants or not self._t.examples:
+            questions.append(self._generates)
+        if "score" in wants:
+            questions.append(self._scores)
+        questions += [partial(self._tried, ask) for ask in self._t.examples]
+        for question in questions:
+            finding = await question()
+            if _is_refusal(finding):
+                finding = await question()
+            found.append(finding)
+            if _is_refusal(finding) or self.unsure:
+                break
+        return found
+
+    async def rest(
+        self, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
+    ) -> ProbeRecord:
+        """Ask a server what it really does, after the first contact.
+
+        Args:
+            quick: Ask only whether it is the same model with as many alternatives, and whether
+                scores are those of generation, as for a server that was probed before.
+            noise: Measure how much its log-probabilities vary.
+            now: The day, for templates that write it.
+
+        Raises:
+            UsageError: If its replies can't be read, which is a fault of this program.
+        """
+        found = await self._readable(self._whole(quick=quick, now=now))
+        rated = self._t.only_rates
+        seen, measured = ((), None) if rated else await self._readable(self._all_seen(noise=noise))
+        if measured is not None:
+            found.append(checks.noise(measured))
+        return self._record(found, seen, measured)
+
+    async def _readable(self, asked: Coroutine[Any, Any, T]) -> T:
+        found = await answered(asked)
+        if isinstance(found, Failure):
+            raise UsageError(f"{self._t.model!r} cannot be probed: {found.message}")
+        return found
+
+    async def _whole(self, *, quick: bool, now: Callable[[], dt.date]) -> list[Finding]:
+        # What was asked first is not asked again.
+        first = {finding.name: finding for finding in self._first}
+        if self._t.only_rates:
+            return self._first
+        if quick:
+            found = _joined(
+                await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
+            )
+        elif self._t.plain:
+            found = _joined(await _at_once(self.scoring(), self.choosing()))
+        else:
+            # What follows needs the first reply.
+            chat_findings = await self.chat()
+            scoring, sampling, choosing, tokens = await _at_once(
+                self.scoring(), self.sampling(), self.choosing(), self.tokens(now())
+            )
+            # By themselves: a draw may depend on what else a server computes, and what is asked
+            # last spoils it.
+            repeatable, labels = await self.repeatable(), await self.labels()
+            found = _joined(
+                [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+            )
+        return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
+
+    def _record(
+        self,
+        findings: list[Finding],
+        seen: tuple[Seen, ...] = (),
+        measured: float | None = None,
+    ) -> ProbeRecord:
+        return ProbeRecord(
+            backend=self._t.kind,
+            model=self._t.model,
+            version=self._t.provenance.version,
+            fingerprint=self._t.provenance.fingerprint,
+            findings=tuple(findings),
+            n_prompt=self.n_prompt,
+            named=self.first,
+            seen=seen,
+            noise=measured,
+        )
 
     @property
     def n_prompt(self) -> int | None:
@@ -169,33 +251,75 @@ class _Probe:
         return reply
 
     async def _post(self, path: str, body: dict[str, object]) -> HttpReply:
-        async with self._room:
-            return await self._t.http.post(path, body)
+        return await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
 
     async def _draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        async with self._room:
-            return await self._t.backend.generate(ask, seed)
+        return await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
 
     async def _score(self, ask: ScoreAsk) -> Scored | Failure:
-        async with self._room:
-            return await self._t.backend.score(ask)
+        return await self._patiently(lambda: self._t.backend.score(ask), _failed)
 
     async def _choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
         return await self._chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
 
     async def _chosen(self, ask: ChooseAsk) -> Choice | Failure:
-        async with self._room:
-            return await self._t.backend.choose(ask)
+        return await self._patiently(lambda: self._t.backend.choose(ask), _failed)
 
     async def _rated(self, ask: RewardAsk) -> Rewards | Failure:
-        async with self._room:
-            return await reward(self._t.backend, ask)
+        return await self._patiently(lambda: reward(self._t.backend, ask), _failed)
+
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[T]], failure_of: Callable[[T], Failure | None]
+    ) -> T:
+        """Return a reply; what fails for the moment is asked again a few times, a refusal once."""
+        waits_s = iter(_WAITS_S)
+        n_closed = 0
+        while True:
+            async with self._room:
+                found = await ask()
+            failure = failure_of(found)
+            if failure is None:
+                return found
+            if not failure.retriable:
+                n_closed += self._is_closed_by(failure)
+                if n_closed != 1:
+                    break
+                continue
+            wait_s = None if self.unsure else next(waits_s, None)
+            if wait_s is None:
+                break
+            stated = min(failure.retry_after_s or 0.0, _LONGEST_WAIT_S)
+            await asyncio.sleep(max(wait_s, stated))
+        # A server's own error may be its answer to an odd question; that it is busy or away is not.
+        if n_closed or (failure.retriable and failure.status not in _OWN_ERRORS):
+            self.unsure = failure.message
+            self.is_closed = failure.scope in {ACCOUNT, SERVER}
+        return found
+
+    def _is_closed_by(self, failure: Failure) -> bool:
+        is_right = failure.scope == UNCLEAR and failure.cause == "unauthorised"
+        return failure.scope in {ACCOUNT, SERVER} or (self._t.was_met and is_right)
+
+    async def _generates(self) -> Finding:
+        greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
+        ask = Ask().generate(self._t.model, requests.PROMPT, greedy)
+        self._text = await self._draw(ask, 0)
+        return checks.generates(self._text)
+
+    async def _scores(self) -> Finding:
+        text = self._text
+        if not isinstance(text, Generation):
+            return unknown("score", "no text came")
+        ask = Ask().score(self._t.model, requests.PROMPT, text)
+        return checks.consistency([(text, await self._score(ask))])
 
     async def chat(self) -> list[Finding]:
         """Check log-probabilities, and the number of alternatives."""
         self._greedy, many = await _at_once(
             self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         )
+        if chat(self._greedy) is None:
+            self._greedy = await self._ask()
         findings = checks.logprobs(self._greedy, ALTERNATIVES)
         if findings[-1].name == "logprobs":
             return findings
@@ -207,22 +331,23 @@ class _Probe:
     async def scoring(self) -> list[Finding]:
         """Check that texts come, and that their scores are those of generation."""
         model, ask = self._t.model, Ask()
-        greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
         # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
-        warm = msgspec.structs.replace(greedy, temperature=1.0)
-        drawn = await _at_once(
+        warm = Sampling(max_tokens=requests.SCORED_TOKENS, temperature=1.0)
+        first = [] if self._text is not None else [await self._generates()]
+        warm_draws = await _at_once(
             *(
-                self._draw(ask.generate(model, requests.PROMPT, sampling), seed)
-                for seed, sampling in enumerate([greedy, *[warm] * _WARM_DRAWS])
+                self._draw(ask.generate(model, requests.PROMPT, warm), seed)
+                for seed in range(1, _WARM_DRAWS + 1)
             )
         )
+        drawn = [self._text, *warm_draws]
         texts = [one for one in drawn if isinstance(one, Generation)]
         pairs = await self._scored(
             [(text, ask.score(model, requests.PROMPT, text)) for text in texts]
         )
         if not any(checks.tells(one) for one, _ in pairs):
             pairs += await self._alternatives()
-        return [checks.generates(drawn[0]), checks.consistency(pairs)]
+        return [*first, checks.consistency(pairs)]
 
     async def _scored(
         self, drawn: list[tuple[Generation, ScoreAsk]]
@@ -287,10 +412,6 @@ class _Probe:
         question = requests.turns(requests.QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
         return [*found, choices.agreement(letters, choices.ONE_TOKEN, wide)]
-
-    async def examples(self) -> list[Finding]:
-        """Check that methods get what they ask for."""
-        return await _at_once(*(self._tried(ask) for ask in self._t.examples))
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
@@ -361,7 +482,7 @@ class _Probe:
         together = await self._together(_N_MIXED, exact)
         return [found, checks.mixing(alone, together)]
 
-    async def seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
+    async def _all_seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
         """Return the answers to several prompts, and their variation where it is measured.
 
         One after the other, then all at once: what is computed together rounds differently.
@@ -394,6 +515,23 @@ class _Probe:
                 if beside:
                     group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
         return [task.result() for task in ordinary]
+
+
+def _is_refusal(finding: Finding) -> bool:
+    return finding.value == NO or finding.state == BAD
+
+
+def _failed(found: object) -> Failure | None:
+    return found if isinstance(found, Failure) else None
+
+
+def _failure_of(reply: HttpReply) -> Failure | None:
+    """Return the failure in a reply; None where something was answered that is no error."""
+    if reply.status == 200:
+        return None if reply.table() else Failure("unparseable", reply.words, status=200)
+    if reply.status == 0:
+        return Failure("connection", reply.words)
+    return failures.classify(reply.status, reply.body, {})
 
 
 async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:

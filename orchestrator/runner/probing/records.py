@@ -7,7 +7,7 @@ the run goes on with the same server, only the most valuable question is asked a
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,13 +18,13 @@ from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.examples import Example, name_of
 from orchestrator.probing.likeness import compare
-from orchestrator.probing.record import BAD, WARNING, ProbeRecord, differences
+from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, differences
 from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.capabilities import capabilities_of
 from orchestrator.runner.models.identity import LAUNCHED, server_label
 from orchestrator.runner.probing.http import Http
-from orchestrator.runner.probing.probe import AT_ONCE, Target, probe_model
+from orchestrator.runner.probing.probe import AT_ONCE, Probe, Target, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 from orchestrator.store.clock import wall_ms
 from orchestrator.units import Part
@@ -68,9 +68,16 @@ class Probes:
         enabled: False to probe nothing.
         unprobed: Kinds of back-ends whose word is taken.
         refuses: False to let servers pass that can't do what is asked of them.
+        only_first: Ask for what the run needs, and nothing else.
+
+    Attributes:
+        records: What was found, by model.
+        postponed: A sentence on each model whose server answered nothing for the moment.
+        others: Awaited with a model after the first contact with its server: a run that can't be
+            answered is refused before any server is asked more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (most by keyword)
         self,
         store: Store,
         needs: Needs,
@@ -79,15 +86,19 @@ class Probes:
         enabled: bool = True,
         unprobed: frozenset[str] = _NOT_PROBED,
         refuses: bool = True,
+        only_first: bool = False,
     ) -> None:
         self._store = store
         self._needs = needs
         self._accept_change = accept_change
         self._refuses = refuses
+        self._only_first = only_first
         self.enabled = enabled
+        self.others: Callable[[str], Awaitable[None]] = _nobody
         self._unprobed = unprobed
         self._locks: dict[str, asyncio.Lock] = {}
         self.records: dict[str, ProbeRecord] = {}
+        self.postponed: dict[str, str] = {}
 
     async def check(self, found: Connected) -> None:
         """Probe a server that was connected.
@@ -117,10 +128,21 @@ class Probes:
                 plain=endpoint.plain,
                 at_once=min(found.spec.max_in_flight, AT_ONCE),
                 examples=self._examples(found.spec.name, held if known else None),
-                only_rates=self._only_rates(found.spec.name),
+                wants=frozenset(need.ask for _, need in self._needs.get(found.spec.name, ())),
+                was_met=found.spec.name in self.records,
             )
+            probe = Probe(target)
+            met = await probe.first_contact()
+            if probe.is_closed and not target.was_met:
+                raise UsageError(f"model {found.spec.name!r}: {probe.unsure}")
+            if not probe.unsure:
+                self._refuse(found, met)
+            await self.others(found.spec.name)
+            if self._only_first or (probe.unsure and self._refuses):
+                self._postpone(found.spec.name, probe.unsure)
+                return
             noise = not (known and held is not None and held.seen)
-            record = await probe_model(target, quick=known, noise=noise)
+            record = await probe.rest(quick=known, noise=noise)
             if held is not None and differences(held, record):
                 # Once more: one odd reply is no other server.
                 record = await probe_model(target, quick=known, noise=noise)
@@ -137,31 +159,46 @@ class Probes:
                 whole = msgspec.structs.replace(
                     whole, seen=record.seen, noise=measured, n_compared=0, largest=None
                 )
-        self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         self.records[found.spec.name] = whole
+        # What is refused, and what was not answered for the moment, is asked again by the next
+        # call: neither is kept.
+        self._refuse(found, whole)
+        if probe.unsure:
+            self._postpone(found.spec.name, probe.unsure)
+        else:
+            self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         model = found.spec.name
+        for finding in () if known else whole.findings:
+            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
+                _log.warning("%s: %s", model, finding.said, extra={"model": model})
+
+    def _refuse(self, found: Connected, record: ProbeRecord) -> None:
+        """Stop a run whose methods ask for what a server does not do.
+
+        Raises:
+            UsageError: With all that it does not do.
+        """
+        model, faults = found.spec.name, []
         can = capabilities_of(found.kind, None, allow_code=True)
-        faults = []
         for method, need in self._needs.get(model, ()):
-            judged = verdict(method, [need], whole, can.features)
+            judged = verdict(method, [need], record, can.features)
             if judged.verdict == IMPOSSIBLE:
                 remedy = f" ({judged.remedy})" if judged.remedy else ""
                 faults.append(f"{method}: {need.ask} by {model!r}: {judged.why}{remedy}")
         if faults and self._refuses:
             raise UsageError("\n".join(dict.fromkeys(faults)))
-        for finding in () if known else whole.findings:
-            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
-                _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
-    def _only_rates(self, model: str) -> bool:
-        """Return True if all that is asked of a model is to rate answers."""
-        asked = {need.ask for _, need in self._needs.get(model, ())}
-        return asked == {"reward"}
+    def _postpone(self, model: str, why: str) -> None:
+        if why:
+            said = f"{model}: its server is asked later what it does: {why}"
+            self.postponed[model] = said
+            _log.warning("%s", said, extra={"model": model})
 
     def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
         """Return the examples of the methods that were not yet tried on a model."""
         asked = [one for _, need in self._needs.get(model, ()) for one in need.examples]
-        known = {finding.name for finding in held.findings} if held is not None else set()
+        findings = () if held is None else held.findings
+        known = {finding.name for finding in findings if finding.state != UNKNOWN}
         new = {name: one for one in asked if (name := name_of(one)) not in known}
         return tuple(new.values())
 
@@ -180,6 +217,10 @@ class Probes:
             )
         _log.warning("%s", said, extra={"model": model})
         return False
+
+
+async def _nobody(_model: str) -> None:
+    """Wait for nobody."""
 
 
 # What changes numbers silently; the rest is said by `orchestrator probe`.
@@ -255,8 +296,8 @@ def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:
 
 
 def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
-    """A record with the findings that were made anew."""
-    new = {finding.name: finding for finding in record.findings}
+    """A record with the findings that were made anew; what was known stays known."""
+    new = {finding.name: finding for finding in record.findings if finding.state != UNKNOWN}
     findings = tuple(new.pop(one.name, one) for one in held.findings)
     return msgspec.structs.replace(
         held,

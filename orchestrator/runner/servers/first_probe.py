@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
 from orchestrator.backend import LOCAL, Backend
+from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 
@@ -29,6 +30,10 @@ class FirstLook:
 
     def __init__(self, models: Collection[str], connect: Connect) -> None:
         self._left = tuple(models)
+        self._to_meet = set(models)
+        self._met = asyncio.Event()
+        if not self._to_meet:
+            self._met.set()
         self._connect = connect
         self._lock = asyncio.Lock()
         self._found: dict[str, Backend] = {}
@@ -55,9 +60,25 @@ class FirstLook:
         return self._found.pop(model, None)
 
     async def _keep(self, model: str) -> None:
-        found = await self._connect(model)
+        try:
+            found = await self._connect(model)
+        finally:
+            self._meet(model)
         if not isinstance(found, Failure):
             self._found[model] = found
+        elif not found.retriable:
+            # Nothing in this call will change it, and nothing was paid for yet.
+            raise UsageError(f"model {model!r}: {found.message}")
+
+    async def others(self, model: str) -> None:
+        """Wait until there was a first contact with the servers of all other models, too."""
+        self._meet(model)
+        await self._met.wait()
+
+    def _meet(self, model: str) -> None:
+        self._to_meet.discard(model)
+        if not self._to_meet:
+            self._met.set()
 
     async def close(self) -> None:
         """Close what nobody asked for."""

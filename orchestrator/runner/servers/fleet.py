@@ -116,6 +116,8 @@ class Fleet:
         self._kinds = Kinds(store, copies, enabled=self._asks)
         there = [spec.name for spec in models if is_reached(spec)] if self._asks else []
         self._first = FirstLook(there, self._connect)
+        if probes is not None:
+            probes.others = self._first.others
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )

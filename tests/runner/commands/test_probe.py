@@ -127,9 +127,36 @@ def test_a_method_that_a_server_can_not_run_is_refused_before_it_asks(compatible
     broken = [{"fault": "status", "status": 400, "message": "no chats here", "route": "chat"}]
     with fake_server(broken) as url:
         result = run(compatible(url, limits={"max_attempts": 1}), tmp_path / "run")
+        n_sent = stats(url)["total"]
     assert result.returncode == EXIT_USAGE, result.stderr
     # Both are asked at the same time; who is met first is told.
     assert "answers: generate by '" in " ".join(result.stderr.split())
+    assert n_sent <= 10
+
+
+def test_one_server_that_can_not_be_used_keeps_all_from_being_asked_more(compatible, tmp_path):
+    with fake_server(
+        [{"fault": "status", "status": 422, "message": "no", "model": MODELS[1]}]
+    ) as url:
+        result = run(compatible(url), tmp_path / "run")
+        n_sent = stats(url)["total"]
+    assert result.returncode == EXIT_USAGE, result.stderr
+    assert n_sent <= 10
+
+
+def test_servers_are_looked_at_online_before_a_run(compatible, tmp_path):
+    with fake_server() as url:
+        assert api.check(compatible(url), online=True) == ()
+        assert stats(url)["total"] <= 10
+        models = {
+            name: {"base_url": url, "model": "fake:O.6", "backend": kind}
+            for name, kind in (("a", "openai"), ("b", "vllm"))
+        }
+        with pytest.raises(UsageError) as refused:
+            api.check(compatible(url, models=models), online=True)
+    assert str(refused.value).count("did you mean 'fake:0.6'") == 2
+    with pytest.raises(UsageError, match=r"'a' at http.*refused|'a' at http.*failed"):
+        api.check(compatible(url), online=True)
 
 
 def claim_another_behaviour(run_dir):
