@@ -1,8 +1,8 @@
 """The first contact with a server: what is a fact of it, what of the moment, and what is kept."""
 
-import contextlib
+from typing import Any
 
-import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -10,7 +10,7 @@ from backends import openai
 from orchestrator.ask import Ask
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.errors import UsageError
-from orchestrator.probing.record import BAD, NO
+from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
 from orchestrator.probing.verdicts import Need
 from orchestrator.recipe.schema import Limits, ModelSpec
 from orchestrator.records import Message, labels
@@ -24,8 +24,8 @@ NEEDS = {"m": [("judging", Need("generate")), ("judging", Need("choose", example
 LABEL = "m"
 
 
-def spec_of(name, url):
-    absent = dict.fromkeys(
+def spec_of(name: str, url: str) -> ModelSpec:
+    absent: dict[str, Any] = dict.fromkeys(
         ("server", "weights", "backend_config", "api_key_env", "system", "price")
     )
     return ModelSpec(
@@ -37,7 +37,7 @@ class Script:
     """A chat endpoint that answers its first requests as it is told, and then well."""
 
     def __init__(self) -> None:
-        self.faults: list[object] = []
+        self.faults: list[Any] = []
         self.n_asked = 0
 
     async def chat(self, request):
@@ -78,44 +78,54 @@ class Script:
         )
 
 
+class Meeting:
+    """Meets a server as a call of the command does; each call has probes of its own."""
+
+    def __init__(self, script: Script, store: Store, url: str) -> None:
+        self.script = script
+        self.store = store
+        self.url = url
+
+    @property
+    def kept(self) -> ProbeRecord | None:
+        return probe_record(self.store, LABEL)
+
+    async def __call__(self, probes: Probes | None = None) -> Probes:
+        probes = probes or Probes(self.store, NEEDS)
+        endpoint = Endpoint(base_url=self.url, model="m")
+        backend = openai.OpenaiKind(openai.Config()).connect(endpoint)
+        found = Connected(
+            spec=spec_of("m", self.url),
+            kind="openai",
+            endpoint=endpoint,
+            backend=backend,
+            provenance=Provenance(backend="openai", base_url=self.url, model="m"),
+            label=LABEL,
+        )
+        try:
+            await probes.check(found)
+        finally:
+            await backend.close()
+        return probes
+
+
 @pytest.fixture
 async def meet(tmp_path, monkeypatch):
-    """Meets a server as a call of the command does; each call has probes of its own."""
     monkeypatch.setattr(probe, "_WAITS_S", (0.0, 0.0, 0.0))
     script = Script()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", script.chat)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
     with Store.open(tmp_path / "store.sqlite") as store:
+        yield Meeting(script, store, f"http://{host}:{port}")
+    await runner.cleanup()
 
-        async def meet_once(probes=None):
-            probes = probes or Probes(store, NEEDS)
-            endpoint = Endpoint(base_url=url, model="m")
-            spec = spec_of("m", url)
-            backend = openai.OpenaiKind(openai.Config()).connect(endpoint)
-            try:
-                await probes.check(
-                    Connected(
-                        spec=spec,
-                        kind="openai",
-                        endpoint=endpoint,
-                        backend=backend,
-                        provenance=Provenance(backend="openai", base_url=url, model="m"),
-                        label=LABEL,
-                    )
-                )
-            finally:
-                await backend.close()
-            return probes
 
-        meet_once.script, meet_once.store = script, store
-        yield meet_once
-    with contextlib.suppress(aiohttp.ClientError):
-        await runner.cleanup()
+def values(record: ProbeRecord | None) -> dict[str, str]:
+    return {} if record is None else {one.name: one.value for one in record.findings}
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 40])
@@ -125,12 +135,12 @@ async def meet(tmp_path, monkeypatch):
 async def test_a_hiccup_at_the_first_contact_is_no_fact_of_the_server(meet, fault, n):
     meet.script.faults = [fault] * n
     await meet()
-    kept = probe_record(meet.store, LABEL)
+    kept = meet.kept
     assert kept is None or not [one for one in kept.findings if one.state == BAD]
     meet.script.faults = []
     probes = await meet()
-    assert probes.records["m"].find("chat").value == "yes"
-    assert probe_record(meet.store, LABEL).find("generate").value == "yes"
+    assert values(probes.records["m"])["chat"] == "yes"
+    assert values(meet.kept)["generate"] == "yes"
 
 
 async def test_one_odd_refusal_is_no_fact(meet):
@@ -156,30 +166,20 @@ async def test_a_refusal_takes_few_requests_and_is_asked_again_by_the_next_call(
     with pytest.raises(UsageError, match=refusal[1].split(" (")[0] or "308"):
         await meet()
     assert meet.script.n_asked <= 10
-    assert probe_record(meet.store, LABEL) is None
+    assert meet.kept is None
     meet.script.faults = []
     await meet()
-    assert not [
-        one
-        for one in probe_record(meet.store, LABEL).findings
-        if one.name == "chat" and one.value == NO
-    ]
+    assert values(meet.kept)["chat"] == "yes"
 
 
 async def test_what_was_refused_before_and_no_longer_is_makes_no_other_server(meet):
-    await meet()
-    whole = probe_record(meet.store, LABEL)
-    refused = [
-        probe.Finding(one.name, NO, BAD) if one.name == "chat" else one for one in whole.findings
-    ]
-    meet.store.set_meta(
-        f"probe {LABEL}",
-        probe.msgspec.json.encode(
-            probe.msgspec.structs.replace(whole, findings=tuple(refused))
-        ).decode(),
-    )
     probes = await meet()
-    assert probes.records["m"].find("chat").value == "yes"
+    whole = probes.records["m"]
+    refused = [Finding(one.name, NO, BAD) if one.name == "chat" else one for one in whole.findings]
+    old = msgspec.structs.replace(whole, findings=tuple(refused))
+    meet.store.set_meta(f"probe {LABEL}", msgspec.json.encode(old).decode())
+    probes = await meet()
+    assert values(probes.records["m"])["chat"] == "yes"
 
 
 @pytest.mark.parametrize(
