@@ -20,8 +20,9 @@ from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.records import Failure
 from orchestrator.runner.planning.prepare import Prepared, prepare
+from orchestrator.runner.probing.asking import Target
 from orchestrator.runner.probing.http import Http
-from orchestrator.runner.probing.probe import Target, probe_model
+from orchestrator.runner.probing.probe import probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet

@@ -2,15 +2,14 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import msgspec
 import numpy as np
 
-from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend, Provenance, answered, reward
+from orchestrator.ask import Ask, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.backend import answered
 from orchestrator.errors import UsageError
 from orchestrator.probing import checks, choices, examples, likeness, requests, template
 from orchestrator.probing.examples import Example
@@ -18,20 +17,13 @@ from orchestrator.probing.likeness import Seen
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import (
-    ACCOUNT,
-    SERVER,
-    UNCLEAR,
-    Choice,
     Failure,
     Generation,
-    Label,
     Messages,
-    Rewards,
     Sampling,
     Scored,
 )
-from orchestrator.runner.probing.http import Http
-from orchestrator.wire import failures
+from orchestrator.runner.probing.asking import Asking, Target
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
@@ -40,53 +32,12 @@ _WARM_DRAWS: Final = 3
 _N_MIXED: Final = 6
 _MIXED_TOKENS: Final = 24
 _ROUNDS: Final = 2
-# What may be asked at a time. The answer to one question seldom waits for that to another.
-AT_ONCE: Final = 8
-# Between attempts of a question that a server does not answer for the moment, seconds; and how long
-# it may ask to wait.
-_WAITS_S: Final = (0.25, 0.5, 1.0)
-_LONGEST_WAIT_S: Final = 5.0
-_OWN_ERRORS: Final = frozenset({200, 500})
 # Findings of the first contact that a whole probe makes anew, by more.
 _ASKED_ANEW: Final = frozenset({"score"})
 # vLLM's V1 runner is the one known to mix replies up.
 _MAY_MIX: Final = frozenset({"vllm"})
 
 T = TypeVar("T")
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A server and model to probe.
-
-    Attributes:
-        kind: Of the back-end.
-        model: The server's name for the model.
-        backend: Connected.
-        http: To the same server, open.
-        provenance: What the server says it is.
-        plain: Whether it is a base model, which has no chat.
-        examples: Made-up asks of methods, which have to be answered as they need it.
-        at_once: Requests that it may have at a time.
-        wants: Kinds of asks that the run sends it; texts, where that is not known.
-        was_met: Whether it has answered in this call. Then a right that is refused is no finding:
-            the run meets it too, and finds out whose it is.
-    """
-
-    kind: str
-    model: str
-    backend: Backend
-    http: Http
-    provenance: Provenance
-    plain: bool = False
-    examples: tuple[Example, ...] = ()
-    at_once: int = AT_ONCE
-    wants: frozenset[str] = frozenset({"generate"})
-    was_met: bool = False
-
-    @property
-    def only_rates(self) -> bool:
-        """Whether it is only asked to rate answers, as reward models are, which draw none."""
-        return self.wants == {"reward"}
 
 
 def today() -> dt.date:
@@ -112,25 +63,26 @@ def _joined(findings: list[list[Finding]]) -> list[Finding]:
 
 
 class Probe:
-    """One probe of a model; no more than so many of its requests are under way at a time.
-
-    Attributes:
-        unsure: What a server said that answered nothing for the moment; empty where it answered.
-            Nothing that was found then is a fact to keep.
-        is_closed: Whether that is the account's or the address's doing, and lasts until somebody
-            acts.
-    """
+    """One probe of a model."""
 
     def __init__(self, target: Target) -> None:
         self._t = target
-        self._room = asyncio.Semaphore(target.at_once)
+        self._asks = Asking(target)
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
         self._text: Generation | Failure | None = None
         self._first: list[Finding] = []
-        self.unsure = ""
-        self.is_closed = False
+
+    @property
+    def unsure(self) -> str:
+        """See `Asking`."""
+        return self._asks.unsure
+
+    @property
+    def is_closed(self) -> bool:
+        """See `Asking`."""
+        return self._asks.is_closed
 
     async def first_contact(self) -> ProbeRecord:
         """Ask a server, by a few small requests, for what the run needs of it.
@@ -246,64 +198,14 @@ class Probe:
         body: dict[str, Any] | None = requests.chat(self._t.model, **more)
         reply = HttpReply(0, b"")
         while body is not None:
-            reply = await self._post(_CHAT, body)
+            reply = await self._asks.post(_CHAT, body)
             body = requests.plainer(body, reply)
         return reply
-
-    async def _post(self, path: str, body: dict[str, object]) -> HttpReply:
-        return await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
-
-    async def _draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        return await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
-
-    async def _score(self, ask: ScoreAsk) -> Scored | Failure:
-        return await self._patiently(lambda: self._t.backend.score(ask), _failed)
-
-    async def _choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
-        return await self._chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
-
-    async def _chosen(self, ask: ChooseAsk) -> Choice | Failure:
-        return await self._patiently(lambda: self._t.backend.choose(ask), _failed)
-
-    async def _rated(self, ask: RewardAsk) -> Rewards | Failure:
-        return await self._patiently(lambda: reward(self._t.backend, ask), _failed)
-
-    async def _patiently(
-        self, ask: Callable[[], Awaitable[T]], failure_of: Callable[[T], Failure | None]
-    ) -> T:
-        """Return a reply; what fails for the moment is asked again a few times, a refusal once."""
-        waits_s = iter(_WAITS_S)
-        n_closed = 0
-        while True:
-            async with self._room:
-                found = await ask()
-            failure = failure_of(found)
-            if failure is None:
-                return found
-            if not failure.retriable:
-                n_closed += self._is_closed_by(failure)
-                if n_closed != 1:
-                    break
-                continue
-            wait_s = None if self.unsure else next(waits_s, None)
-            if wait_s is None:
-                break
-            stated = min(failure.retry_after_s or 0.0, _LONGEST_WAIT_S)
-            await asyncio.sleep(max(wait_s, stated))
-        # A server's own error may be its answer to an odd question; that it is busy or away is not.
-        if n_closed or (failure.retriable and failure.status not in _OWN_ERRORS):
-            self.unsure = failure.message
-            self.is_closed = failure.scope in {ACCOUNT, SERVER}
-        return found
-
-    def _is_closed_by(self, failure: Failure) -> bool:
-        is_right = failure.scope == UNCLEAR and failure.cause == "unauthorised"
-        return failure.scope in {ACCOUNT, SERVER} or (self._t.was_met and is_right)
 
     async def _generates(self) -> Finding:
         greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
         ask = Ask().generate(self._t.model, requests.PROMPT, greedy)
-        self._text = await self._draw(ask, 0)
+        self._text = await self._asks.draw(ask, 0)
         return checks.generates(self._text)
 
     async def _scores(self) -> Finding:
@@ -311,7 +213,7 @@ class Probe:
         if not isinstance(text, Generation):
             return unknown("score", "no text came")
         ask = Ask().score(self._t.model, requests.PROMPT, text)
-        return checks.consistency([(text, await self._score(ask))])
+        return checks.consistency([(text, await self._asks.score(ask))])
 
     async def chat(self) -> list[Finding]:
         """Check log-probabilities, and the number of alternatives."""
@@ -336,7 +238,7 @@ class Probe:
         first = [] if self._text is not None else [await self._generates()]
         warm_draws = await _at_once(
             *(
-                self._draw(ask.generate(model, requests.PROMPT, warm), seed)
+                self._asks.draw(ask.generate(model, requests.PROMPT, warm), seed)
                 for seed in range(1, _WARM_DRAWS + 1)
             )
         )
@@ -352,7 +254,7 @@ class Probe:
     async def _scored(
         self, drawn: list[tuple[Generation, ScoreAsk]]
     ) -> list[tuple[Generation, Scored | Failure]]:
-        scored = await _at_once(*(self._score(ask) for _, ask in drawn))
+        scored = await _at_once(*(self._asks.score(ask) for _, ask in drawn))
         return [(text, score) for (text, _), score in zip(drawn, scored, strict=True)]
 
     async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
@@ -401,7 +303,7 @@ class Probe:
     async def choosing(self) -> list[Finding]:
         """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
-            self._choose(choices.ONE_TOKEN), self._choose(choices.MANY_TOKENS)
+            self._asks.choose(choices.ONE_TOKEN), self._asks.choose(choices.MANY_TOKENS)
         )
         found = [
             choices.choice("choose_letters", letters),
@@ -415,10 +317,10 @@ class Probe:
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
-            return examples.drawing(ask, await self._draw(ask, 0))
+            return examples.drawing(ask, await self._asks.draw(ask, 0))
         if isinstance(ask, RewardAsk):
-            return examples.rating(ask, await self._rated(ask))
-        return examples.choice(ask, await self._chosen(ask))
+            return examples.rating(ask, await self._asks.rated(ask))
+        return examples.choice(ask, await self._asks.chosen(ask))
 
     async def tokens(self, day: dt.date) -> list[Finding]:
         """Check the template, and that texts come back from ids."""
@@ -430,11 +332,11 @@ class Probe:
             "messages": requests.turns(requests.PROMPT),
             "add_generation_prompt": True,
         }
-        reply = await self._post(routes.chat_path, asked)
+        reply = await self._asks.post(routes.chat_path, asked)
         rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
         if rendered is not None and self._ids is None and routes.text_path:
             with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
-            self._ids = requests.ids(await self._post(routes.text_path, with_special))
+            self._ids = requests.ids(await self._asks.post(routes.text_path, with_special))
         if rendered is None and self._ids is not None:
             rendered = await self._back(routes, self._ids)
         found: list[Finding] = []
@@ -452,13 +354,13 @@ class Probe:
         if not routes.back_path:
             return None
         asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self._post(routes.back_path, asked), routes.back_field)
+        return requests.text(await self._asks.post(routes.back_path, asked), routes.back_field)
 
     async def _round_trip(self, routes: requests.Tokenising) -> Finding:
         if not routes.text_path or not routes.back_path:
             return unknown("round_trip", "the server does not turn ids into text")
         asked = {"model": self._t.model, routes.text_field: template.NASTY, **routes.text_extra}
-        ids = requests.ids(await self._post(routes.text_path, asked))
+        ids = requests.ids(await self._asks.post(routes.text_path, asked))
         back = None if ids is None else await self._back(routes, ids)
         if back is None:
             return unknown("round_trip", "the server does not turn ids into text")
@@ -501,14 +403,14 @@ class Probe:
             if (seen := likeness.of_chat(chat(reply))).listed:
                 return seen
         sampling = Sampling(max_tokens=likeness.TOKENS)
-        drawn = await self._draw(Ask().generate(self._t.model, prompt, sampling), 0)
+        drawn = await self._asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else likeness.of_text(drawn)
 
     async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""
         ordinary: list[asyncio.Task[HttpReply]] = []
         # It shows only where they share a step of the server.
-        self._room = asyncio.Semaphore(2 * n)
+        self._asks.room = asyncio.Semaphore(2 * n)
         async with asyncio.TaskGroup() as group:
             for seed in range(n):
                 ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))
@@ -519,19 +421,6 @@ class Probe:
 
 def _is_refusal(finding: Finding) -> bool:
     return finding.value == NO or finding.state == BAD
-
-
-def _failed(found: object) -> Failure | None:
-    return found if isinstance(found, Failure) else None
-
-
-def _failure_of(reply: HttpReply) -> Failure | None:
-    """Return the failure in a reply; None where something was answered that is no error."""
-    if reply.status == 200:
-        return None if reply.table() else Failure("unparseable", reply.words, status=200)
-    if reply.status == 0:
-        return Failure("connection", reply.words)
-    return failures.classify(reply.status, reply.body, {})
 
 
 async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:

@@ -23,8 +23,9 @@ from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.capabilities import capabilities_of
 from orchestrator.runner.models.identity import LAUNCHED, server_label
+from orchestrator.runner.probing.asking import AT_ONCE, Target
 from orchestrator.runner.probing.http import Http
-from orchestrator.runner.probing.probe import AT_ONCE, Probe, Target, probe_model
+from orchestrator.runner.probing.probe import Probe, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 from orchestrator.store.clock import wall_ms
 from orchestrator.units import Part

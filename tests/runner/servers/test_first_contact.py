@@ -14,7 +14,7 @@ from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
 from orchestrator.probing.verdicts import Need
 from orchestrator.recipe.schema import Limits, ModelSpec
 from orchestrator.records import Message, labels
-from orchestrator.runner.probing import probe
+from orchestrator.runner.probing import asking
 from orchestrator.runner.probing.records import Connected, Probes, probe_record
 from orchestrator.store import Store
 
@@ -111,7 +111,7 @@ class Meeting:
 
 @pytest.fixture
 async def meet(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "_WAITS_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(asking, "_WAITS_S", (0.0, 0.0, 0.0))
     script = Script()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", script.chat)
@@ -143,8 +143,11 @@ async def test_a_hiccup_at_the_first_contact_is_no_fact_of_the_server(meet, faul
     assert values(meet.kept)["generate"] == "yes"
 
 
-async def test_one_odd_refusal_is_no_fact(meet):
-    meet.script.faults = [(400, "cannot do that")]
+@pytest.mark.parametrize(
+    "odd", [[(400, "cannot do that")], [(401, "no key")], [(308, ""), (503, "")]]
+)
+async def test_one_odd_refusal_is_no_fact(meet, odd):
+    meet.script.faults = odd
     probes = await meet()
     assert probes.records["m"].find("generate").value == "yes"
 
