@@ -116,7 +116,7 @@ def analyse_ranking(
 
 
 def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnalysis:
-    """Return the ranking with the verdict on its judges, without an order if one is not trusted.
+    """Return the ranking with the verdict on its judges; without an order unless all are trusted.
 
     Args:
         found: The ranking.
@@ -124,7 +124,7 @@ def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnaly
     """
     found = replace(found, trust=trust, caution=not_known_yet(trust))
     warning = no_ranking(trust)
-    if not warning:
+    if not (warning or found.caution):
         return found
     found = with_decisions(found, lambda _: False)
     return replace(

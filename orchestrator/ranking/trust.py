@@ -1,5 +1,6 @@
 """Trust in the judges of a run, from their rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from orchestrator.statistics.trust import (
     Counts,
     Ground,
     Judgments,
+    OfModel,
     Thresholds,
     Trust,
     assess,
@@ -27,9 +29,10 @@ _MASSES: Final = ("coverage", "coverage_ab", "coverage_ba")
 _DECISIONS: Final = {"A": 1.0, "tie": 0.0, "B": -1.0}
 _READ: Final = (
     *_MASSES, "judge", "parsed", "same_text", "winner_ab", "winner_ba", "p_ab", "p_ba",
-    "prefer_a_ab", "prefer_a_ba",
+    "prefer_a_ab", "prefer_a_ba", "model", "model_a", "model_b",
 )  # fmt: skip
-_OTHERS: Final = ("method", "item", "status")
+_OTHERS: Final = ("method", "item", "status", "cause")
+_MODELS: Final = ("model", "model_a", "model_b")
 
 Ints = NDArray[np.int64]
 
@@ -61,9 +64,30 @@ def of_table(table: Table, thresholds: Thresholds, confidence_level: float) -> t
             clusters=own.clusters()[0][both],
             n_units=own.n_judged + n_missing,
             n_missing=n_missing,
+            of_models=_of_models(own),
+            causes=_causes(own.missing),
         )
         found.append(assess(judge, judgments, thresholds, confidence_level))
     return tuple(found)
+
+
+def _of_models(table: Table) -> tuple[OfModel, ...]:
+    """Judgments and missing ones of each model of a table."""
+    n_missing = Counter(
+        name for side in ("model_a", "model_b") for name in table.missing[side].to_list()
+    )
+    codes_met = np.concatenate([table.used[side] for side in ("model_a", "model_b")])
+    n_judged = np.bincount(codes_met, minlength=len(table.models)).tolist()
+    return tuple(
+        OfModel(model, n + n_missing[model], n_missing[model])
+        for model, n in zip(table.models, n_judged, strict=True)
+    )
+
+
+def _causes(missing: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    """Causes of failures and how many judgments they took, the most frequent first."""
+    counts = Counter(cause or "undefined" for cause in missing["cause"].to_list())
+    return tuple(counts.most_common())
 
 
 def of_frames(
@@ -209,6 +233,8 @@ def _numbers(rows: pl.DataFrame) -> pl.DataFrame:
         "judge": column("judge", pl.String()),
         "cluster": column(CLUSTER, pl.String()).fill_null(""),
         "missing": failed | unread,
+        "cause": column("cause", pl.String()),
+        **{name: column(name, pl.String()) for name in _MODELS if name in rows.columns},
         "ab": pl.Series(_decided(rows, "ab")),
         "ba": pl.Series(_decided(rows, "ba")),
         "same": column("same_text", pl.Boolean()).fill_null(value=False),
@@ -238,12 +264,24 @@ def _judgments(rows: pl.DataFrame, clusters: Ints) -> Judgments:
     decision_ab, decision_ba = rows["ab"].to_numpy(), rows["ba"].to_numpy()
     both = np.isfinite(decision_ab) & np.isfinite(decision_ba)
     both &= ~rows["same"].to_numpy() & ~rows["missing"].to_numpy()
-    of_judged = rows.filter(~pl.col("missing"))
+    missing = rows["missing"]
+    of_judged = rows.filter(~missing)
+    about = [rows.select("missing", model=name) for name in _MODELS if name in rows.columns]
+    of_models = (
+        pl.concat(about)
+        .drop_nulls("model")
+        .group_by("model", maintain_order=True)
+        .agg(n=pl.len(), n_missing=pl.col("missing").sum())
+        if about
+        else pl.DataFrame()
+    )
     return Judgments(
         masses=of_judged.select(pl.col("^coverage.*$")).to_numpy().astype(np.float64),
         decision_ab=decision_ab[both],
         decision_ba=decision_ba[both],
         clusters=clusters[both],
         n_units=len(rows),
-        n_missing=int(rows["missing"].sum()),
+        n_missing=int(missing.sum()),
+        of_models=tuple(OfModel(*row) for row in of_models.iter_rows()),
+        causes=_causes(rows.filter(missing)),
     )

@@ -1,16 +1,24 @@
 """Reasons to trust a judge or not, which rankings and measures share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator import numbers
-from orchestrator.report.phrases import phrase
+from orchestrator.report.phrases import Phrase, names, phrase
 from orchestrator.report.questions import Check
 from orchestrator.statistics.coverage import CoverageSummary
 from orchestrator.statistics.trust import Trust
 
 # A share of judgments with little mass on the labels that deserves a mark.
 _MUCH_LOW_MASS: Final = 0.05
+
+
+def no_order_yet(trusts: Sequence[Trust]) -> Phrase:
+    """State that there is no order of the models while trust in a judge is open."""
+    open_ = [
+        trust.judge or "the judge" for trust in trusts if trust.verdict == "cannot be said yet"
+    ]
+    return phrase("No ranking yet: whether ", names(open_), " can be trusted cannot be said yet.")
 
 
 def of_coverage(coverage: CoverageSummary) -> Iterator[Check]:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from orchestrator.report.brief_judges import of_judge
+from orchestrator.report.brief_judges import no_order_yet, of_judge
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.report.questions import Question, Standing, State
 from orchestrator.report.words import Tested, pairs_apart
-from orchestrator.statistics.trust import Trust, Trusts
+from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text
 
 _MODEL = "model"
@@ -64,7 +64,22 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
             checks = tuple(check for one in mine for check in of_judge(one))
-            yield msgspec.structs.replace(found, checks=checks)
+            found = msgspec.structs.replace(found, checks=checks)
+            yield _undecided(found, mine) if not_known_yet(mine) else found
+
+
+def _undecided(found: Question, trusts: Sequence[Trust]) -> Question:
+    """The question without an answer, as long as trust in a judge is open."""
+    if found.state == "withheld":
+        return found
+    return msgspec.structs.replace(
+        found,
+        state="open",
+        answer=no_order_yet(trusts),
+        detail=not_known_yet(trusts),
+        apart=Phrase(),
+        n_apart=0,
+    )
 
 
 def _has_intervals(table: Table, place: int) -> bool:

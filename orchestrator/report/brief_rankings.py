@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from orchestrator import numbers
-from orchestrator.report.brief_judges import of_coverage
+from orchestrator.report.brief_judges import no_order_yet, of_coverage
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.report.picture import MIN_SPAN
 from orchestrator.report.questions import Check, Question, Standing, State
@@ -122,6 +122,8 @@ def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:
         return "empty", phrase(f"No ranking: {why}.")
     if analysis.warning:
         return "withheld", _withheld(analysis)
+    if analysis.caution:
+        return "open", no_order_yet(analysis.trust)
     ranked = [model.model for model in analysis.ratings if model.rank is not None]
     if len(ranked) < 2:
         return "empty", phrase("No ranking: nothing can be compared.")

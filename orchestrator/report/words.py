@@ -47,6 +47,10 @@ def told_apart(analysis: RankingAnalysis) -> Phrase:
     """State the models that can be told apart, over all pairs; empty for none compared."""
     if analysis.pairs and analysis.warning:
         return phrase("Not resolvable: untrusted judgments. The order of the rows is not a result.")
+    if analysis.pairs and analysis.caution:
+        return phrase(
+            "Not resolvable yet: trust in the judge is open. The order of the rows is not a result."
+        )
     tested = [Tested(one.better, one.worse, one.p_value, one.resolvable) for one in analysis.pairs]
     return pairs_apart(tested, analysis.confidence_level)
 

@@ -7,15 +7,18 @@ Three findings decide, each against a threshold whose default is derived in `doc
 * order effects: a judge that does not look at the answers names different winners in the two
   orders in at least half of the pairs that it decides in both, q² + (1 - q)² of them if it prefers
   the answer shown first with probability q;
-* missing judgments: from half of them on, even a unanimous judge shows no majority.
+* missing judgments: from half of them on, of all or of one model, even a unanimous judge shows no
+  majority.
 
 The first and the last are about the judgments that the ranking is made of and are known without
-error. Flips are a sample: the interval over clusters of prompts decides.
+error. Flips are a sample: the interval over clusters of prompts decides. Where a judge decides few
+of its pairs, that is the cause which is named, and not what it does in those few.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +31,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
-Ground = Literal["form", "order", "missing"]
-"""A finding against a judge: its probability on the labels, order effects, missing judgments."""
+Ground = Literal["form", "order", "ties", "missing"]
+"""A finding against a judge: its probability on the labels, order effects, hardly a decision in
+both orders, missing judgments."""
 
 SHORT: Final[dict[Ground, str]] = {
     "form": "does not answer in the requested form",
     "order": "contradicts itself by order",
+    "ties": "hardly ever decides",
     "missing": "gives too few judgments",
 }
 """Predicates for a judge, where there is no room for numbers."""
@@ -45,6 +50,9 @@ _REASONS: Final = "`chain_of_thought: true`"
 _LABELS: Final = "fewer labels"
 _FORM: Final = ("another prompt", _PREFIX, _EXAMPLES, _LABELS, _REASONS, "another judge")
 _ORDER: Final = (_REASONS, _EXAMPLES, "another prompt", _LABELS, "another judge")
+# Below this share of pairs decided in both orders, ties are what a judge is about.
+_FEW_DECIDED: Final = 0.1
+_MOST_PROMPTS: Final = 100_000
 SETTINGS: Final = {
     _PREFIX: "prefix",
     _EXAMPLES: "examples",
@@ -66,7 +74,8 @@ class Thresholds:
             form.
         flips: Share of flips that a judge reaches which does not look at the answers.
         usable_flips: Share of flips up to which a judge is usable.
-        missing: Share of missing judgments from which on the rest is no basis for a ranking.
+        missing: Share of missing judgments, of all or of those of a model, from which on the rest
+            is no basis for a ranking.
     """
 
     mass: float = 0.5
@@ -77,6 +86,20 @@ class Thresholds:
 
 
 DEFAULTS: Final = Thresholds()
+
+
+class OfModel(NamedTuple):
+    """Judgments about one model.
+
+    Attributes:
+        model: Its name.
+        n_units: Judgments asked for that have ended.
+        n_missing: Of these, those that failed or are undefined.
+    """
+
+    model: str
+    n_units: int
+    n_missing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +114,8 @@ class Judgments:
         clusters: Shape (n,), cluster of prompts of each pair, any whole numbers.
         n_units: Judgments asked for that have ended.
         n_missing: Of these, those that failed or are undefined.
+        of_models: The same by model; empty where that is not known.
+        causes: Why judgments are missing, the most frequent first, and how many.
     """
 
     masses: Floats
@@ -99,6 +124,8 @@ class Judgments:
     clusters: Ints
     n_units: int
     n_missing: int
+    of_models: tuple[OfModel, ...] = ()
+    causes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +140,7 @@ class Counts:
         flipped: Shape (P,), of those the pairs whose winner changes with the order.
         n_units: Judgments asked for that have ended.
         n_missing: Of these, those that failed or are undefined.
+        of_models: The same by model; empty where that is not known.
     """
 
     n_readings: int
@@ -122,6 +150,13 @@ class Counts:
     flipped: Floats
     n_units: int
     n_missing: int
+    of_models: tuple[OfModel, ...] = ()
+
+    @property
+    def most_missing(self) -> OfModel | None:
+        """The model with the largest share of missing judgments, among those that have any left."""
+        left = [one for one in self.of_models if one.n_missing < one.n_units]
+        return max(left, key=lambda one: one.n_missing / one.n_units, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +176,8 @@ class Trust:
         n_units: Judgments that have ended.
         n_missing: Of these, those without a result.
         grounds: Findings against the judge; empty where there are none.
+        of_models: Judgments and missing ones by model; empty where that is not known.
+        causes: Why judgments are missing, the most frequent first, and how many.
     """
 
     judge: str
@@ -154,6 +191,8 @@ class Trust:
     n_units: int
     n_missing: int
     grounds: tuple[Ground, ...] = ()
+    of_models: tuple[OfModel, ...] = ()
+    causes: tuple[tuple[str, int], ...] = ()
 
 
 Trusts = Mapping[str, Sequence[Trust]]
@@ -192,14 +231,15 @@ def assess(
     said: dict[Ground, tuple[str, Sequence[str]]] = {
         "form": (f"{SHORT['form']} ({_form_words(coverage, thresholds)})", _FORM),
         "order": (f"{SHORT['order']} ({words})", _ORDER),
-        "missing": (_missing_words(n_missing, n_units), _MISSING),
+        "ties": (f"{SHORT['ties']} ({words})", _ORDER),
+        "missing": (_missing_words(counts, thresholds), _MISSING),
     }
     against = _grounds(counts, flips, thresholds)
     reasons = [said[ground][0] for ground in against]
     advice = [line for ground in against for line in said[ground][1]]
     verdict = "not trusted" if against else _by_order(flips, n_pairs, thresholds)
     if verdict == "cannot be said yet":
-        reasons, advice = [words], ["more prompts"] if n_decided else [*_ORDER]
+        reasons, advice = [words], _more_words(counts, thresholds, confidence_level) or [*_ORDER]
     return Trust(
         judge=judge,
         verdict=verdict,
@@ -212,6 +252,8 @@ def assess(
         n_units=n_units,
         n_missing=n_missing,
         grounds=against,
+        of_models=judgments.of_models,
+        causes=judgments.causes,
     )
 
 
@@ -245,6 +287,7 @@ def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
         flipped=np.bincount(codes, products[decided] < 0).astype(np.float64),
         n_units=judgments.n_units,
         n_missing=judgments.n_missing,
+        of_models=judgments.of_models,
     )
 
 
@@ -266,10 +309,15 @@ def grounds(
 
 def _grounds(counts: Counts, flips: Estimate, thresholds: Thresholds) -> tuple[Ground, ...]:
     n_readings, n_units = counts.n_readings, counts.n_units
+    is_refused = _by_order(flips, counts.n_pairs, thresholds) == "not trusted"
+    decides = bool(counts.decided.sum() >= _FEW_DECIDED * counts.n_pairs)
+    most = counts.most_missing
     found: dict[Ground, bool] = {
         "form": n_readings > 0 and counts.n_low / n_readings >= thresholds.low_readings,
-        "order": _by_order(flips, counts.n_pairs, thresholds) == "not trusted",
-        "missing": n_units > 0 and counts.n_missing >= thresholds.missing * n_units,
+        "order": is_refused and decides,
+        "ties": is_refused and not decides,
+        "missing": (n_units > 0 and counts.n_missing >= thresholds.missing * n_units)
+        or (most is not None and most.n_missing >= thresholds.missing * most.n_units),
     }
     return tuple(ground for ground, is_so in found.items() if is_so)
 
@@ -300,9 +348,16 @@ def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
 
 
 def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thresholds) -> str:
-    pairs = "1 pair" if n_decided == 1 else f"{n_decided:,} pairs"
     if not n_decided:
         return f"of {n_pairs:,} pairs none is decided in both orders"
+    pairs = "1 pair" if n_decided == 1 else f"{n_decided:,} pairs"
+    if n_decided < _FEW_DECIDED * n_pairs:
+        n_flipped = round(flips.value * n_decided)
+        return (
+            f"only {n_decided:,} of {n_pairs:,} pairs are decided in both orders, the others are "
+            f"ties in one order or both; of the {n_decided:,}, the winner flips with the order in "
+            f"{n_flipped:,}"
+        )
     share = f"{100 * flips.value:.0f} %"
     if flips.interval is not None:
         low, high = 100 * flips.interval.low, 100 * flips.interval.high
@@ -314,8 +369,41 @@ def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thre
     )
 
 
-def _missing_words(n_missing: int, n_units: int) -> str:
-    return f"gave no judgment in {n_missing:,} of {n_units:,} cases, too many for a majority"
+def _missing_words(counts: Counts, thresholds: Thresholds) -> str:
+    n_missing, n_units, where = counts.n_missing, counts.n_units, ""
+    most = counts.most_missing
+    if n_missing < thresholds.missing * n_units and most is not None:
+        n_missing, n_units, where = most.n_missing, most.n_units, f" with {most.model}"
+    return f"gave no judgment in {n_missing:,} of {n_units:,} cases{where}, too many for a majority"
+
+
+def _more_words(counts: Counts, thresholds: Thresholds, level: float) -> list[str]:
+    """Say how many more judgments would settle it if they are like these; [] if none would."""
+    n = len(counts.decided)
+    if not n:
+        return []
+
+    def settles(n_prompts: int) -> bool:
+        like = replace(
+            counts,
+            decided=np.resize(counts.decided, n_prompts),
+            flipped=np.resize(counts.flipped, n_prompts),
+        )
+        return _by_order(_flips(like, level), counts.n_pairs, thresholds) != "cannot be said yet"
+
+    most = 2 * n
+    while not settles(most):
+        most *= 2
+        if most > _MOST_PROMPTS:
+            return [
+                f"another judge: more than {_MOST_PROMPTS:,} prompts like these would be needed"
+            ]
+    least = most // 2
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if settles(middle) else (middle, most)
+    more = math.ceil((most - n) * counts.n_units / n)
+    return [f"about {more:,} more judgments like these"]
 
 
 def no_ranking(trusts: Sequence[Trust]) -> str:
@@ -355,8 +443,19 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
         return ""
     said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
     advice = dict.fromkeys(line for trust in open_ for line in trust.advice)
-    options = _either(list(advice))
-    return f"Whether the judge can be trusted cannot be said yet ({said}). Try {options}."
+    return (
+        f"Whether {_who(open_[0]) if len(open_) == 1 else 'the judges'} can be trusted cannot be "
+        f"said yet ({said}). Try {_either(list(advice))}."
+    )
+
+
+def no_verdict(trusts: Sequence[Trust]) -> str:
+    """Return why nothing can be concluded by these judges; empty where every one can be trusted.
+
+    Args:
+        trusts: Of the judges that a result rests on.
+    """
+    return no_ranking(trusts) or not_known_yet(trusts)
 
 
 def _who(trust: Trust) -> str:

@@ -3,16 +3,18 @@
 A judge that looks only at the order is simulated as two readings that do not depend on the answers.
 """
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.statistics.trust import (
     SETTINGS,
     Judgments,
+    OfModel,
     Thresholds,
     assess,
     followable,
@@ -176,3 +178,53 @@ def test_power_grows_with_the_pairs():
     assert shares(0.5, 80, 1000, rng)["not trusted"] > 0.9
     assert shares(0.1, 20, 1000, rng)["trusted"] > 0.95
     assert shares(0.3, 80, 1000, rng)["trusted"] > 0.9
+
+
+def test_a_judge_that_calls_nearly_all_ties_is_named_for_that():
+    decisions = np.zeros(245)
+    decisions[:5] = 1.0
+    judgments = Judgments(
+        masses=STEADY, decision_ab=decisions, decision_ba=-decisions, clusters=np.arange(245),
+        n_units=245, n_missing=0,
+    )  # fmt: skip
+    found = assess("j", judgments)
+    assert (found.verdict, found.grounds) == ("not trusted", ("ties",))
+    assert "only 5 of 245 pairs are decided in both orders" in found.reasons[0]
+    assert "contradicts" not in no_ranking([found])
+
+
+@pytest.mark.parametrize(
+    ("n_units", "n_missing", "refused"),
+    [((60, 120, 120), (0, 60, 60), True), ((120,) * 3, (0, 59, 59), False),
+     # Who has no judgment at all is not ranked: the others are.
+     ((120, 120, 60), (0, 50, 60), False)],
+)  # fmt: skip
+def test_half_of_the_judgments_of_one_model_are_missing(n_units, n_missing, refused):
+    of_models = tuple(map(OfModel, "abc", n_units, n_missing))
+    judgments = replace(judged(0, 180), n_units=300, n_missing=60, of_models=of_models)
+    found = assess("j", judgments)
+    assert (found.grounds == ("missing",)) == refused
+    assert ("with b" in no_ranking([found])) == refused
+
+
+@given(st.integers(1, 40), st.integers(1, 3), st.data())
+def test_as_many_more_judgments_as_are_said_settle_it(n_prompts, n_each, data):
+    n_pairs = n_prompts * n_each
+    n_flips = data.draw(st.integers(0, n_pairs))
+    clusters = np.repeat(np.arange(n_prompts), n_each)
+    judgments = judged(n_flips, n_pairs, clusters=clusters)
+    found = assess("j", judgments)
+    assume(found.verdict == "cannot be said yet")
+    (advice,) = found.advice
+    assume("would be needed" not in advice)
+    more = int(re.sub(r"\D", "", advice))
+    assert more > 0
+    n_all = n_prompts + -(-more // n_each)
+    at = np.resize(np.arange(n_pairs), n_all * n_each)
+    again = replace(
+        judgments,
+        decision_ab=judgments.decision_ab[at],
+        decision_ba=judgments.decision_ba[at],
+        clusters=np.repeat(np.arange(n_all), n_each),
+    )
+    assert assess("j", again).verdict != "cannot be said yet"

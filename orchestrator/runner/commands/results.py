@@ -22,8 +22,6 @@ def report(options: argparse.Namespace) -> int:
     """Show what a run found."""
     result = api.load(run_path(options.run), allow_code=options.allow_code)
     said = Said()
-    for note in result.notes:
-        said.note(note)
     if not write_files(result, options, said):
         show(result, options.format, whole=options.full)
     return EXIT_COMPLETE

@@ -39,6 +39,7 @@ from orchestrator.runner.comparing.sides import Common, Side, common_items, matc
 from orchestrator.runner.interface.result import Result, load
 from orchestrator.statistics.differences import METHOD
 from orchestrator.statistics.results import checked_level
+from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
 
 FORMAT: Final = 2
@@ -224,7 +225,7 @@ def compare(
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
     _check_scores(scores, found, sides, common, chosen)
-    compared = differences(found, confidence_level)
+    compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, previews(sides[0]), _MOST_CHANGES)
     tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
@@ -247,6 +248,22 @@ def compare(
         n_common=common.n,
         confidence_level=confidence_level,
     )
+
+
+def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
+    """The difference, unresolved where it rests on judges that can't be trusted, or not yet."""
+    if by == "judge":
+        return one
+    methods = (one.first, one.second) if by == "method" else (one.score.partition(".")[0],)
+    trusts = [
+        trust
+        for side in sides
+        for method in methods
+        for trust in side.result.trust.get(side.own("method", method), ())
+        if one.run in ("", side.label)
+    ]
+    doubt = no_verdict(trusts)
+    return msgspec.structs.replace(one, resolved=False, doubt=doubt) if doubt else one
 
 
 def _checked_by(by: str | None, n_runs: int) -> By:
@@ -305,7 +322,6 @@ def _run_notes(sides: Sequence[Side]) -> list[str]:
     for side in sides:
         warning = side.result.completeness.words()
         notes += [f"{side.label}: {warning}"] if warning else []
-        notes += [f"{side.label}: {line}" for line in side.result.warnings]
     return notes
 
 
@@ -348,6 +364,8 @@ def _table(score: str, found: Sequence[Difference], by: By, n_runs: int) -> Tabl
 
 
 def _verdict(one: Difference) -> Cell:
+    if one.doubt:
+        return "not known yet"
     if one.adjusted_p is None:
         return UNDEFINED
     if not one.resolved:
@@ -363,6 +381,9 @@ def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str
     if not compared:
         return [f"Nothing to compare by {by}: no score has two sides on common items."]
     items = counted(n_common, "item" if by != "run" else "common item")
+    doubts = dict.fromkeys(one.doubt for one in known if one.doubt)
+    if doubts and len(known) == sum(bool(one.doubt) for one in known):
+        return [*doubts]
     if not resolved:
         few = counted(len(compared), "difference")
         return [f"None of {few} can be told from 0 on {items} (Holm over all of them)."]

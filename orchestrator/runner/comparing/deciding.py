@@ -22,7 +22,7 @@ from orchestrator.statistics.differences import PairedDifference, paired_differe
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.trust import Trust, no_ranking
+from orchestrator.statistics.trust import Trust, no_verdict
 
 _EQUAL: Final = 1e-9
 _EXACT: Final = ("missing", "failed")
@@ -120,7 +120,7 @@ class _Deciding:
                     for trust in of_method
                     if method in ("", name) and judge in ("", trust.judge)
                 ]
-                if warning := no_ranking(self._concerned(term, side, trusts)):
+                if warning := no_verdict(self._concerned(term, side, trusts)):
                     return warning
         return ""
 

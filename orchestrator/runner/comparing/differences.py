@@ -46,6 +46,8 @@ class Difference(msgspec.Struct, frozen=True):
         level: Of the interval: that at which it excludes 0 exactly where the difference is resolved
             among all; None without a test.
         method: Of the interval.
+        doubt: Why nothing can be concluded from it, as of judges that can't be trusted; empty for
+            no reason.
     """
 
     score: str
@@ -67,6 +69,7 @@ class Difference(msgspec.Struct, frozen=True):
     why: str = ""
     level: float | None = None
     method: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,7 +322,8 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     note = _STOPPED if orders.rule.adaptive is None else _CHOSEN
     found = replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
     return with_decisions(
-        found, lambda pair: not found.warning and (pair.better, pair.worse) in known
+        found,
+        lambda pair: not (found.warning or found.caution) and (pair.better, pair.worse) in known,
     )
 
 
