@@ -111,13 +111,16 @@ def _shaken(value: object, amount: float, rng: random.Random) -> object:
     }
 
 
+_ENDS: Final = {"abort": "abort", "withheld": "content_filter", "unsaid": None}
+
+
 def _without(body: object, fault: str) -> object:
     if not isinstance(body, dict) or not body.keys() & {"choices", "logprobs"}:
         return _bare(body) if fault == "no_logprobs" else {}
     if fault == "empty_choices":
         return {**body, "choices": [], "logprobs": None}
-    if fault == "abort":
-        return _with_choices(body, {"finish_reason": "abort"})
+    if fault in _ENDS:
+        return _with_choices(body, {"finish_reason": _ENDS[fault]})
     return _with_choices({**body, "logprobs": None}, {"logprobs": None})
 
 

@@ -31,7 +31,7 @@ Fault = Literal[
     "429", "500", "503", "status", "reset", "close", "cut", "malformed", "no_logprobs", "sentinel",
     "nan", "null", "error_200", "hang", "empty_choices", "abort", "wrong_types", "echo_key", "exit",
     "reset_head", "reset_body", "hang_head", "hang_body", "drip", "huge", "truncated", "infinity",
-    "fewer_logprobs", "more_logprobs", "positive", "flood",
+    "fewer_logprobs", "more_logprobs", "positive", "flood", "unsaid", "withheld",
 ]  # fmt: skip
 
 

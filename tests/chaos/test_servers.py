@@ -69,6 +69,8 @@ LASTING = {
     "no log-probabilities after two replies": Fault(
         {"fault": "no_logprobs", "after": 2}, "no_logprobs", ANSWERS
     ),
+    "an answer cut by a content filter": Fault({"fault": "withheld"}, "no_answer", ANSWERS),
+    "null for a finish reason": Fault({"fault": "unsaid"}, "unparseable", ANSWERS),
     "NaN for log-probabilities": Fault({"fault": "nan"}, "no_logprobs", JUDGMENTS),
     "null for log-probabilities": Fault({"fault": "null"}, "no_logprobs", JUDGMENTS),
 }
