@@ -239,6 +239,31 @@ class RewardAsk(msgspec.Struct, frozen=True):
 
 
 AnyAsk = GenerateAsk | ScoreAsk | ChooseAsk | SimilarityAsk | RewardAsk
+_DECODERS = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (GenerateAsk, ScoreAsk, ChooseAsk, SimilarityAsk, RewardAsk)
+}
+# What can't be empty in an ask.
+_FILLED = ("messages", "labels", "texts")
+
+
+def fault_of(ask: AnyAsk) -> str:
+    """Return what is wrong with the values of an ask; empty for nothing.
+
+    Structures are not checked when they are made. Written and read back, each value is.
+    """
+    try:
+        _DECODERS[type(ask)].decode(msgspec.json.encode(ask))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return str(error)
+    for name in _FILLED:
+        if getattr(ask, name, None) == ():
+            return f"no {name}"
+    if isinstance(ask, GenerateAsk) and (ask.sampling.max_tokens < 1 or ask.top_logprobs < 0):
+        return "max_tokens below 1, or top_logprobs below 0"
+    return ""
+
+
 T = TypeVar("T")
 
 

@@ -65,6 +65,7 @@ def entry() -> None:
     """The console script."""
     ended: list[int] = []
     atexit.register(end_at_once, ended)  # before all others, so it runs after them
+    _open_all_streams()
     os.environ.setdefault(*_ALLOCATOR)
     if "_ARGCOMPLETE" in os.environ:
         # The shell asks what may come next; this answers and ends the process.
@@ -75,11 +76,24 @@ def entry() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sys.stdout.flush()
-    except OSError:
+    except (OSError, ValueError):
         # The reader is gone (`| head`), or has no room: nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ended.append(code)
     sys.exit(code)
+
+
+def _open_all_streams() -> None:
+    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -106,15 +120,15 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         _said(options).interrupted()
         return EXIT_INTERRUPTED
-    except Exception as error:
+    except BaseException as error:
         if not _is_told(error, options, guarded=guard.is_guarded()):
             raise
         return EXIT_FAILED
 
 
-def _is_told(error: Exception, options: argparse.Namespace, *, guarded: bool) -> bool:
+def _is_told(error: BaseException, options: argparse.Namespace, *, guarded: bool) -> bool:
     """Tell the user of an error that is no fault of this program, and return whether it was."""
-    if guarded:
+    if guarded and isinstance(error, Exception):
         # What another user made may break anything.
         said = f"cannot read this untrusted run: {type(error).__name__}: {error}"
         _said(options).complain(said)

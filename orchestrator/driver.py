@@ -9,7 +9,6 @@ cancels nothing that others wait for.
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from traceback import format_exception
 from typing import Any
 
 import msgspec
@@ -25,10 +24,12 @@ from orchestrator.ask import (
     ScoreAsk,
     Several,
     SimilarityAsk,
+    fault_of,
     messages_digest,
     seed_of,
 )
 from orchestrator.errors import MethodError
+from orchestrator.methods._faults import Fault
 from orchestrator.methods._rows import failed_row
 from orchestrator.records import (
     DONE,
@@ -51,19 +52,21 @@ _KINDS: dict[type, str] = {
     RewardAsk: "reward",
 }
 _PENDING: Any = object()
+_CLOSES = 5
 
 
 class Finished(msgspec.Struct, frozen=True):
     """The end of a unit: its rows, or one row with the cause.
 
-    `server_epoch` is the highest among the outcomes that it was given.
+    `server_epoch` is the highest among the outcomes that it was given; `fault` is what its method
+    did wrong.
     """
 
     position: int
     status: int
     frame: str
     rows: list[Row]
-    fault: str = ""
+    fault: Fault | None = None
     server_epoch: int = 0
 
 
@@ -103,6 +106,8 @@ class Driver:
         watch: Called with key, kind and model of each ask that the store answers.
         trace: Called with each ask that is answered at once, the position of its unit, and the
             answer.
+        is_interruptible: True where Ctrl-C may raise KeyboardInterrupt in a method's code; else
+            it is the method's own.
 
     Attributes:
         outbox: Requests to send, oldest first; the caller empties it.
@@ -127,9 +132,11 @@ class Driver:
         epoch_of: Callable[[bytes], int] = lambda key: 0,  # noqa: ARG005
         watch: Callable[[bytes, str, str], None] | None = None,
         trace: Trace | None = None,
+        is_interruptible: bool = True,
     ) -> None:
         self._plan = plan
         self._watch = watch
+        self._is_interruptible = is_interruptible
         self._trace = trace
         self._lookup = lookup
         self._reuse = reuse
@@ -150,9 +157,8 @@ class Driver:
     def open(self, position: int) -> None:
         """Start the unit at a position; it ends at once where the store holds all it asks."""
         work = self._plan.work(position)
-        coroutine = work.part.method.evaluate(work.unit, self._ask)
+        unit = _Running(position, work, _evaluated(work, self._ask), [])
         self.n_open += 1
-        unit = _Running(position, work, coroutine, [])
         item = work.unit.item
         texts = [message.content for message in item.messages]
         self._hold(unit, sum(map(sys.getsizeof, texts)) + sys.getsizeof(item.reference))
@@ -197,9 +203,11 @@ class Driver:
                 self._end(unit, end.value)
                 return
             except AskFailed as failed:
-                self._fail(unit, failed.failure)
+                self._fail(unit, failed)
                 return
-            except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
+            # The boundary around a method's own faults: `sys.exit` and a cancellation of its own
+            # end its unit, not the run.
+            except BaseException as error:  # noqa: BLE001
                 self._fault(unit, error)
                 return
             try:
@@ -218,16 +226,18 @@ class Driver:
             kind = _KINDS.get(type(ask))
             if kind is None:
                 raise MethodError(
-                    f"the method {unit.work.part.kind!r} awaited {type(ask).__name__}; a "
-                    "method may await only requests of `orchestrator.ask`"
+                    f"awaited {type(ask).__name__}; a method may await only requests of "
+                    "`orchestrator.ask`"
                 )
+            if fault := fault_of(ask):  # type: ignore[arg-type]
+                raise MethodError(f"awaited a {type(ask).__name__} with wrong values: {fault}")
             found.append(self._key(ask, kind))  # type: ignore[arg-type]
         return found
 
     def _key(self, ask: AnyAsk, kind: str) -> _Keyed:
         identity = self._plan.identities.get(ask.model)
         if identity is None:
-            raise MethodError(f"a method queried {ask.model!r}, which is not a model of its unit")
+            raise MethodError(f"queried {ask.model!r}, which is not a model of its unit")
         system = self._systems.get(ask.model)
         if system and not isinstance(ask, SimilarityAsk) and ask.messages[0].role != "system":
             messages = (Message("system", system), *ask.messages)
@@ -250,7 +260,7 @@ class Driver:
                     continue
                 if keyed.key not in self._in_flight and self._known(keyed) is None:
                     self._send(unit.position, keyed, [], begun=False)
-            unit.coroutine.close()
+            _close(unit)
             self.n_open -= 1
             self.n_bytes -= unit.n_bytes
             self.set_aside.append((unit.position, lacking))
@@ -334,31 +344,36 @@ class Driver:
     def _end(self, unit: _Running, returned: object) -> None:
         try:
             rows = unit.work.part.rows.check(returned, unit.work.unit)
-        except MethodError as error:
-            # Its text says all: a traceback would only show the check.
-            self._fault(unit, error, str(error))
+        except BaseException as error:  # noqa: BLE001 (the values' own code may run)
+            self._fault(unit, error)
         else:
             self._finish(unit, DONE, rows)
 
-    def _fail(self, unit: _Running, failure: Failure) -> None:
-        status = FAILED if failure.permanent else FAILED_FOR_NOW
+    def _fail(self, unit: _Running, failed: AskFailed) -> None:
+        failure = failed.failure
         try:
             row = unit.work.part.rows.failed(unit.work.unit, failure)
-        except Exception as error:  # noqa: BLE001 (the boundary around a method's own faults)
+            status = FAILED if failure.permanent else FAILED_FOR_NOW
+        except BaseException as error:  # noqa: BLE001 (the boundary around a method's own faults)
             self._fault(unit, error)
         else:
             self._finish(unit, status, [row])
 
-    def _fault(self, unit: _Running, error: Exception, said: str = "") -> None:
-        failure = Failure("method", f"{type(error).__name__}: {error}")
-        fault = said or "".join(format_exception(error))
+    def _fault(self, unit: _Running, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt) and self._is_interruptible:
+            raise error
+        work = unit.work
+        fault = Fault.of(error, work.part.kind, work.unit)
+        failure = Failure("method", fault.said)
         try:
-            row = unit.work.part.rows.failed(unit.work.unit, failure)
-        except Exception:  # noqa: BLE001 (its `identify` is at fault, too)
+            row = work.part.rows.failed(work.unit, failure)
+        except BaseException:  # noqa: BLE001 (its `identify` is at fault, too)
             row = failed_row(failure)
         self._finish(unit, FAULTY, [row], fault)
 
-    def _finish(self, unit: _Running, status: int, rows: list[Row], fault: str = "") -> None:
+    def _finish(
+        self, unit: _Running, status: int, rows: list[Row], fault: Fault | None = None
+    ) -> None:
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
         frame = unit.work.part.frame
@@ -369,8 +384,23 @@ class Driver:
         """Close the coroutines of units that still wait."""
         for request in self._in_flight.values():
             for unit, _ in request.waiters:
-                unit.coroutine.close()
+                _close(unit)
         self._in_flight.clear()
+
+
+async def _evaluated(work: Work, ask: Ask) -> Any:  # noqa: ANN401
+    """Evaluate a unit; whatever is wrong with the function is raised inside."""
+    return await work.part.method.evaluate(work.unit, ask)
+
+
+def _close(unit: _Running) -> None:
+    """Close a coroutine that still waits; what it raises on that is its own affair."""
+    for _ in range(_CLOSES):
+        try:
+            unit.coroutine.close()
+        except BaseException:  # noqa: BLE001, S112 (it awaits in `finally`, or raises there)
+            continue
+        return
 
 
 def _given(unit: _Running) -> Any:  # noqa: ANN401

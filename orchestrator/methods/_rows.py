@@ -4,20 +4,25 @@ The check runs for every row, so all that it needs is computed once a method. It
 types first and looks closely only at values whose type is not the usual one of their column.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from itertools import chain
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
 
 from orchestrator.contracts.method import Method, MethodSettings, schema_of
 from orchestrator.errors import MethodError
+from orchestrator.methods._faults import about
 from orchestrator.records import Failure, Row, Unit
 
 OK: Final = "ok"
 FAILED: Final = "failed"
 _ONLY_OF_FAILED_ROWS: Final = frozenset({"cause", "message"})
 _INT64: Final = 1 << 63
+# Of all rows of a unit, so that a store can hold them.
+_MOST: Final = 8_000_000
 # Characters of a value that a message repeats.
 _SHOWN: Final = 60
 
@@ -39,7 +44,9 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, float | np.floating) or _is_whole(value)
+    if isinstance(value, float | np.floating):
+        return isfinite(value)
+    return _is_whole(value)
 
 
 def _is_bool(value: object) -> bool:
@@ -47,18 +54,30 @@ def _is_bool(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    """Return True for text that a file can hold: half a surrogate pair is none."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 _NONE: Final = type(None)
+_FLOATS: Final = frozenset({float, _NONE})
+_TEXTS: Final = frozenset({str, _NONE})
 # By type of column: types of values that it surely holds, a closer look at others, and words.
-# Whole numbers are always looked at, because Python's have no bound.
+# Numbers and texts are always looked at: whole numbers have no bound in Python, others may be none.
 _SCALARS: Final[dict[str, _Kind]] = {
-    "str": (frozenset({str, _NONE}), _is_text, "text"),
-    "f64": (frozenset({float, _NONE}), _is_number, "a number"),
+    "str": (frozenset({_NONE}), _is_text, "text"),
+    "f64": (frozenset({_NONE}), _is_number, "a finite number"),
     "i64": (frozenset({_NONE}), _is_whole, "a whole number of at most 64 bits"),
     "bool": (frozenset({bool, _NONE}), _is_bool, "True or False"),
 }
+
+
+def _sum(values: Sequence[float | None]) -> float:
+    return sum(filter(None, values))
 
 
 def _listed(inner: str) -> _Kind:
@@ -67,10 +86,24 @@ def _listed(inner: str) -> _Kind:
     def is_list(value: object) -> bool:
         if not isinstance(value, list | tuple):
             return False
-        # The set of types is made in C: a list may have an entry for every token.
-        return {*map(type, value)} <= plain or all(v is None or holds(v) for v in value)
+        # Types and sums are found in C: a list may have an entry for every token.
+        types = {*map(type, value)}
+        if inner == "f64" and types <= _FLOATS and isfinite(_sum(value)):
+            return True
+        if inner == "str" and types <= _TEXTS:
+            return _is_text("".join(filter(None, value)))
+        if types <= plain:
+            return True
+        return all(v is None or holds(v) for v in value)
 
     return frozenset({_NONE}), is_list, f"a list, each entry {words}"
+
+
+def _length(value: object) -> int:
+    """Return about how much is stored of a value, in characters and numbers."""
+    if isinstance(value, list | tuple):
+        return len(value) + sum(len(one) for one in value if isinstance(one, str))
+    return len(value) if isinstance(value, str) else 1
 
 
 _KINDS: Final = {**_SCALARS, **{f"list[{inner}]": _listed(inner) for inner in _SCALARS}}
@@ -116,6 +149,8 @@ class RowContract:
         if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
             raise self._error(unit, f"returned {type(rows).__name__}, not a row or a list of rows")
         known = self._known(unit)
+        if sum(map(_length, chain.from_iterable(map(dict.values, rows)))) > _MOST:
+            raise self._error(unit, f"returned rows of more than {_MOST:,} characters and numbers")
         found = []
         for given in rows:
             row = {**known, **given}
@@ -173,9 +208,7 @@ class RowContract:
                 raise self._error(unit, f"{said}; it must be {words}, or None")
 
     def _error(self, unit: Unit, said: str) -> MethodError:
-        judge = f", judge {unit.judge}" if unit.judge else ""
-        where = f"item {unit.item.key!r}, models {', '.join(unit.models)}{judge}"
-        return MethodError(f"method {self._kind!r}: {said} (unit: {where})")
+        return MethodError(f"method {self._kind!r}: {said} ({about(unit)})")
 
 
 def failed_row(failure: Failure) -> Row:
@@ -186,7 +219,7 @@ def failed_row(failure: Failure) -> Row:
 def _short(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:
-        # A whole number of more digits than Python writes.
-        return "a very large number"
+    except BaseException:  # noqa: BLE001 (its own code)
+        # Such as a whole number of more digits than Python writes.
+        return "a value that can't be shown"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

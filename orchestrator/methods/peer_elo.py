@@ -14,6 +14,7 @@ undefined, and an empty answer scores 0, where the source's code divides 0 by 0 
 A missing answer is left out and named, never a tie.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -200,7 +201,7 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
                 "model_a": models[pair.first],
                 "model_b": models[pair.second],
                 "judges": [models[judge] for judge in pair.judges],
-                "votes": list(votes),
+                "votes": [None if math.isnan(vote) else vote for vote in votes],
                 "wins_a": wins_a,
                 "wins_b": wins_b,
                 "ties": ties,

@@ -244,9 +244,10 @@ def blaming() -> Iterator[None]:
     """
     try:
         yield
-    except OrchestratorError:
+    except (OrchestratorError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    # Code from outside may end the program (`sys.exit`), but not this one.
+    except BaseException as error:
         blamed = blame(error)
         if blamed is None:
             raise
@@ -283,8 +284,10 @@ def _imported(name: str, kind: str) -> ModuleType:
         return importlib.import_module(name)
     except PluginError:
         raise
+    except KeyboardInterrupt:
+        raise
     # A module may raise anything while it is imported.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise PluginError(f"cannot import {kind!r}: {_why(error, name)}") from error
 
 

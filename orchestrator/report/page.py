@@ -263,11 +263,21 @@ def print_to(
         width: As for `make_console`.
         wrap: Whether lines may be broken; messages that other programs read stay whole.
     """
+    if stream.closed:
+        return False
     console = make_console(stream, width if wrap else _NEVER_WRAPPED)
     if stream.isatty():
         return printed(lambda: console.print(renderable))
+    # What the stream still holds may be written by that, too.
+    lines: list[str] = []
+    if not printed(lambda: lines.extend(_lines(console, renderable))):
+        return False
+    return write_to(stream, "\n".join(lines))
+
+
+def _lines(console: Console, renderable: RenderableType) -> list[str]:
+    """Return the lines that would be printed."""
     with console.capture() as captured:
         console.print(renderable)
     # Tables are padded to their width, which nobody wants in a file.
-    lines = [line.rstrip(" ") for line in captured.get().split("\n")]
-    return write_to(stream, "\n".join(lines))
+    return [line.rstrip(" ") for line in captured.get().split("\n")]

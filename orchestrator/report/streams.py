@@ -1,5 +1,6 @@
 """Writing plain text to a stream; apart from `page`, which takes long to import."""
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from typing import Final, TextIO
 
 from orchestrator.report.text import safe_line
 
+# A pipe without a reader, and a terminal that was closed.
+_GONE: Final = frozenset({errno.EPIPE, errno.EIO})
 _QUIET: Final[ContextVar[bool]] = ContextVar("quiet", default=False)
 
 
@@ -34,6 +37,8 @@ def confirm(text: str) -> None:
 
 def write_to(stream: TextIO, text: str) -> bool:
     """Write to a stream whatever its encoding; False if the reader is gone."""
+    if stream.closed:
+        return False
     encoding = stream.encoding or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     return printed(lambda: (stream.write(shown), stream.flush()))
@@ -43,6 +48,8 @@ def printed(write: Callable[[], object]) -> bool:
     """Call `write`; return False if the reader is gone before the end."""
     try:
         write()
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
         return False
     return True

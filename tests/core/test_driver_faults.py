@@ -19,7 +19,7 @@ def test_a_method_that_returns_no_rows_is_at_fault(returned):
     driver.open(0)
     (end,) = driver.finished
     assert end.status == FAULTY
-    assert "not a row or a list of rows" in end.fault
+    assert "not a row or a list of rows" in end.fault.said
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,8 @@ def test_wrong_columns_of_a_failed_unit_are_the_method_s_fault(identify, words):
     driver.deliver(driver.outbox.popleft(), BAD)
     (end,) = driver.finished
     assert end.status == FAULTY
-    assert words in end.fault
+    assert end.fault is not None
+    assert words in end.fault.said
     assert words in end.rows[0]["message"]
     assert end.rows[0]["cause"] == "method"
 

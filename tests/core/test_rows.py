@@ -1,5 +1,7 @@
 """Rows keep to the columns that their method declares, or are the method's fault."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -125,16 +127,18 @@ def test_a_value_that_the_column_can_t_hold_is_refused(type_, value):
     assert len(said) < 400
 
 
-REALS = st.floats() | st.integers(-(1 << 63), (1 << 63) - 1)
+REALS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 63), (1 << 63) - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+FINITE32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 HELD = {
     "str": TEXTS,
-    "f64": REALS | st.floats(width=32).map(np.float32) | st.floats().map(np.float64),
+    "f64": REALS | FINITE32.map(np.float32) | FINITE.map(np.float64),
     "i64": st.integers(-(1 << 63), (1 << 63) - 1)
     | st.integers(-(1 << 53), 1 << 53).map(float)
     | st.integers(-(1 << 63), (1 << 63) - 1).map(np.int64),
     "bool": st.booleans() | st.booleans().map(np.bool_),
-    "list[f64]": st.lists(st.none() | REALS) | st.lists(st.floats()).map(tuple),
+    "list[f64]": st.lists(st.none() | REALS) | st.lists(FINITE).map(tuple),
     "list[str]": st.lists(st.none() | TEXTS),
 }
 
@@ -160,3 +164,27 @@ def test_the_row_of_a_failed_unit_has_what_identifies_it():
         "item": "i7", "models": "weak/strong",
         "status": "failed", "cause": "timeout", "message": "nothing came",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, np.float32("nan"), np.float32("inf")]
+)
+def test_what_is_no_number_is_refused_and_not_stored(value):
+    assert "a finite number, or None" in refused(of("f64"), {"x": value, **OK})
+    assert "each entry a finite number" in refused(of("list[f64]"), {"x": [1.0, value], **OK})
+
+
+def test_numbers_whose_sum_is_none_are_numbers():
+    of("list[f64]").check([{"x": [1e308, 1e308, None, -1e308], **OK}], UNIT)
+
+
+class Hostile:
+    """A value whose own code ends the program."""
+
+    def __repr__(self):
+        raise SystemExit(0)
+
+
+@pytest.mark.parametrize("type_", COLUMN_TYPES)
+def test_a_value_that_breaks_while_it_is_shown_is_refused(type_):
+    assert "can't hold a value that can't be shown" in refused(of(type_), {"x": Hostile(), **OK})

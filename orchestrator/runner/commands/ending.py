@@ -14,6 +14,6 @@ def end_at_once(codes: Sequence[int]) -> None:
     """
     if codes:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(codes[0])

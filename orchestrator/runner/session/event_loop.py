@@ -12,10 +12,18 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
+from orchestrator.errors import OrchestratorError
+
 # How often the waiting thread wakes up to handle signals, seconds.
 _LOOK_S: Final = 0.2
 
 T = TypeVar("T")
+
+CANCELLED: Final = (
+    "code that this call runs, such as a method's, cancelled tasks of its event loop; what was "
+    "answered is saved: resume with the same command"
+)
+"""Error of a call that neither ended nor was interrupted."""
 
 
 class Stop:
@@ -129,6 +137,11 @@ def _run(work: Work[T], stop: Stop) -> T:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work(stop))
+    except (asyncio.CancelledError, RuntimeError) as error:
+        # Who waits for a call asks it to stop and cancels nothing in this loop.
+        if isinstance(error, RuntimeError) and not str(error).startswith("Event loop stopped"):
+            raise
+        raise OrchestratorError(CANCELLED) from error
     finally:
         _rarely.end()
 

@@ -27,7 +27,7 @@ from orchestrator.runner.servers.registry import ServerRegistry
 from orchestrator.runner.servers.slurm import On, carriers, places_on
 from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session import adaptive
-from orchestrator.runner.session.event_loop import Stop
+from orchestrator.runner.session.event_loop import CANCELLED, Stop
 from orchestrator.runner.session.order import unfinished_before
 from orchestrator.runner.session.session import Session, Watch
 from orchestrator.runner.session.steering import Interrupts, obey
@@ -275,6 +275,8 @@ async def _to_end(
             await interrupts.wait()
             for watcher in watchers:
                 watcher.cancel()
+            if interrupts.task.cancelled() and not interrupts.count:
+                raise OrchestratorError(CANCELLED)
     except BaseExceptionGroup as errors:
         raise unwrapped(errors) from None
 

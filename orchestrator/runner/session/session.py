@@ -13,7 +13,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Backend
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError, OrchestratorError
-from orchestrator.records import DONE, FAULTY, Failure, Generation, Outcome
+from orchestrator.records import DONE, Failure, Generation, Outcome
 from orchestrator.report.progress import ModelProgress, Progress, connection_state
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.servers.load import Loads
@@ -63,6 +63,8 @@ class Session:
             wiring.systems,
             reuse=None if copies is None else copies.find,
             epoch_of=wiring.store.server_epoch,
+            # The handler of signals never raises in a run.
+            is_interruptible=False,
         )
         self._n_stored = wiring.done.count(1)
         self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
@@ -135,8 +137,8 @@ class Session:
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
-                f"an error in a method made {len(self._faults)} units fail; all answers so far "
-                f"are saved in {self._w.run_dir}. The last fault:\n{self._faults[-1]}"
+                f"{self._faults[-1]}\nA fault of a method made {len(self._faults)} units fail; "
+                f"all answers so far are saved in {self._w.run_dir}"
             )
 
     def stop(self, why: str) -> None:
@@ -369,9 +371,10 @@ class Session:
         if cause is not None:
             self._n_failed += 1
             self._failures[cause] = self._failures.get(cause, 0) + 1
-        if end.status == FAULTY:
-            self._faults.append(end.fault)
-            _log.warning("error in a method: its unit failed", extra={"position": end.position})
+        if end.fault is not None:
+            self._faults.append(end.fault.said)
+            told = {"position": end.position, "raised_at": end.fault.raised_at}
+            _log.warning("%s; its unit failed", end.fault.noted, extra=told)
             if len(self._faults) >= _MAX_FAULTS:
                 self.stop("error in a method")
 
