@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator import __version__
 from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.runner.commands.ending import end_at_once
+from orchestrator.runner.commands.ending import end_at_once, open_streams
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
@@ -65,7 +65,7 @@ def entry() -> None:
     """The console script."""
     ended: list[int] = []
     atexit.register(end_at_once, ended)  # before all others, so it runs after them
-    _open_all_streams()
+    open_streams()
     os.environ.setdefault(*_ALLOCATOR)
     if "_ARGCOMPLETE" in os.environ:
         # The shell asks what may come next; this answers and ends the process.
@@ -81,19 +81,6 @@ def entry() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ended.append(code)
     sys.exit(code)
-
-
-def _open_all_streams() -> None:
-    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        if getattr(sys, name) is None:
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import contracts, plugins
-from orchestrator.ask import AnyAsk, DigestAround, digest, item_digest
+from orchestrator.ask import (
+    AnyAsk,
+    ChooseAsk,
+    DigestAround,
+    GenerateAsk,
+    RewardAsk,
+    digest,
+    item_digest,
+)
 from orchestrator.contracts.method import Combination, Method, MethodSettings, Stage, frame_of
 from orchestrator.methods._needs import check_needs
 from orchestrator.methods._rows import RowContract
@@ -86,7 +94,14 @@ class Part(msgspec.Struct, frozen=True):
             PluginError: If the method returns something else.
         """
         found = self.method.combinations(self.candidates)
-        return contracts.listed(self.method, "combinations", found, Combination)
+        listed = contracts.listed(self.method, "combinations", found, Combination)
+        wrong = next((one for one in listed if not _names_models(one)), None)
+        if wrong is not None:
+            said = "must be a tuple of names, and judge a name"
+            raise contracts.broken(
+                self.method, "combinations", f"gave {wrong!r:.80}: models {said}"
+            )
+        return listed
 
     def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
         """Return the requests that one item needs, for all candidates or for some.
@@ -95,12 +110,40 @@ class Part(msgspec.Struct, frozen=True):
             PluginError: If the method returns something else.
         """
         found = self.method.stages(candidates or self.candidates)
-        return contracts.listed(self.method, "stages", found, Stage)
+        listed = contracts.listed(self.method, "stages", found, Stage)
+        for stage in listed:
+            if fault := _stage_fault(stage):
+                raise contracts.broken(self.method, "stages", f"gave a stage whose {fault}")
+        return listed
 
     @property
     def settings(self) -> str:
         """Its settings as JSON, without who takes part and what it is called."""
         return settings_of(self.method.config)
+
+
+def _names_models(one: Combination) -> bool:
+    names = one.models
+    is_list = type(names) is tuple and len(names) > 0
+    return is_list and {str} == {*map(type, names)} and type(one.judge) is str
+
+
+def _stage_fault(stage: Stage) -> str:
+    """Return what is wrong with the values of a stage; empty for nothing."""
+    texts = (stage.name, stage.model, stage.ask, stage.draw, *_tuple(stage.features))
+    if not all(isinstance(text, str) for text in texts):
+        return "name, model, ask, draw or features are no text"
+    counts: tuple[object, ...] = (stage.per_item, stage.max_tokens, stage.top_logprobs)
+    if not all(isinstance(n, int) and n >= 0 for n in counts):
+        return "per_item, max_tokens or top_logprobs are no whole numbers of at least 0"
+    known = (ChooseAsk, GenerateAsk, RewardAsk)
+    is_ask = all(isinstance(ask, known) for ask in _tuple(stage.examples))
+    return "" if is_ask else "examples are no requests"
+
+
+def _tuple(values: object) -> tuple[object, ...]:
+    """Return a tuple as it is, and one of anything else."""
+    return values if isinstance(values, tuple) else (values,)
 
 
 class Work(msgspec.Struct, frozen=True):

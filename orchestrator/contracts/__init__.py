@@ -183,8 +183,28 @@ def listed(plugin: Plugin[Settings], function: str, value: object, of: type[_T])
         wrong = [one for one in value if not isinstance(one, of)]
         said = f"returned a list with {type(wrong[0]).__name__} in it" if wrong else ""
     if said:
-        raise PluginError(f"{place_of(type(plugin))}: {function}() {said}")
+        raise broken(plugin, function, said)
     return list(cast("Sequence[_T]", value))
+
+
+def broken(plugin: Plugin[Settings], function: str, said: str) -> PluginError:
+    """Return the error of a plug-in whose function breaks its contract."""
+    return PluginError(f"{place_of(type(plugin))}: {function}() {said}")
+
+
+def check_made(method: Method[MethodSettings]) -> None:
+    """See that the properties of a method that name models give names.
+
+    Raises:
+        PluginError: If one does not.
+    """
+    for name in ("judges", "candidates"):
+        value = getattr(method, name)
+        if name == "candidates" and value is None:
+            continue
+        if not (isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)):
+            said = f"must be a tuple of names of models, not {_short(value)}"
+            raise PluginError(f"{place_of(type(method))}: its {name!r} {said}")
 
 
 def called_with(*names: str, is_async: bool = False) -> _Fault:

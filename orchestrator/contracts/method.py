@@ -124,6 +124,8 @@ class Stage(msgspec.Struct, frozen=True):
             and this are counted once.
         per_turn: Whether each turn of an item leads to as many; else the first alone does.
         top_logprobs: How many alternatives of each token are asked for.
+        known: False if the method does not say how many requests it sends: `per_item` is then no
+            bound.
         examples: Asks of a made-up item, with which a server is tried before the first request: of
             "choose" one for each place at which labels are read, of "generate" a text whose
             log-probabilities have to be the model's own, of "reward" a conversation to rate.
@@ -139,6 +141,7 @@ class Stage(msgspec.Struct, frozen=True):
     draw: str = ""
     per_turn: bool = True
     top_logprobs: int = 0
+    known: bool = True
     examples: tuple[ChooseAsk | GenerateAsk | RewardAsk, ...] = ()
 
 
@@ -237,12 +240,15 @@ class Method(Plugin[ConfigT], ABC):
         return {name: known[name] for name in self.unit_columns if name in known}
 
     def stages(self, candidates: Sequence[str]) -> Sequence[Stage]:
-        """Return the requests that one item leads to, for the plan; one text a unit by default."""
+        """Return the requests that one item leads to, for the plan.
+
+        By default that is not known: a text a unit, or more.
+        """
         units = self.combinations(candidates)
         asked = [unit.judge or unit.models[0] for unit in units]
         name, draw = type(self).__name__, self.config.model_dump_json()
         return [
-            Stage(name, model, "generate", asked.count(model), exact=False, draw=draw)
+            Stage(name, model, "generate", asked.count(model), exact=False, draw=draw, known=False)
             for model in dict.fromkeys(asked)
         ]
 

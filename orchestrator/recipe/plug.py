@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
-from orchestrator.contracts.method import naming_models
+from orchestrator.contracts.method import Method, naming_models
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault, NotAllowedError, PluginError
 from orchestrator.plugins import by_path
@@ -107,10 +107,15 @@ class Plugs:
             return None
         try:
             with plugins.blaming():
-                return plugin(config)
+                made = plugin(config)
+                if isinstance(made, Method):
+                    contracts.check_made(made)
+                return made
         except PluginError as error:
             self._fault(path, about(path, str(error)))
-            return None
+        except TypeError as error:
+            self._fault(path, about(path, f"{kind!r} can't be made of its settings: {error}"))
+        return None
 
     def models_named(self, kind: str) -> list[str]:
         """The settings of a kind of method that name models; [] where it can't be had."""

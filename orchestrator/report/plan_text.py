@@ -36,13 +36,15 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
     if count.left == 0:
         who = "the store, or another run," if count.reused else "the store"
         yield page.words(f"Nothing to request: {who} holds every outcome.", GOOD)
+    elif not count.is_known:
+        yield page.words("Money: unknown because a method does not say what it requests", FAINT)
     elif count.money is not None:
         yield page.words(f"Money: at most {numbers.money(count.money)}")
     else:
         yield page.words("Money: unknown because a queried model has no price", FAINT)
     if count.duration is not None and count.left:
         yield page.prose(count.duration.words(), "" if count.duration.low_s else FAINT)
-    if count.at_least is not None and count.left:
+    if count.at_least is not None and count.left and count.is_known:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")
         if count.expected:
@@ -123,14 +125,20 @@ def _sum(stages: Sequence[StageCount]) -> StageCount:
         left=sum(stage.left for stage in stages),
         exact=all(stage.exact for stage in stages),
         max_tokens=sum(stage.max_tokens for stage in stages),
+        known=all(stage.known for stage in stages),
     )
 
 
 def _counts(page: Page, stage: StageCount) -> list[Text]:
-    tokens = numbers.at_most(stage.max_tokens, exact=False)
+    def bound(value: int) -> str:
+        if not stage.known:
+            return f"≥ {numbers.count(value)}"
+        return numbers.at_most(value, exact=stage.exact)
+
+    tokens = numbers.at_most(stage.max_tokens, exact=False) if stage.known else "unknown"
     return [
-        page.cell(numbers.at_most(stage.total, exact=stage.exact)),
+        page.cell(bound(stage.total)),
         page.cell(numbers.count(stage.held), "" if stage.held else FAINT),
-        page.cell(numbers.at_most(stage.left, exact=stage.exact), HEADING if stage.left else FAINT),
+        page.cell(bound(stage.left), HEADING if stage.left else FAINT),
         page.cell(tokens, "" if stage.max_tokens else FAINT),
     ]

@@ -26,6 +26,8 @@ class StageCount(msgspec.Struct, frozen=True):
         max_tokens: Generated tokens of what is left, at most.
         not_needed: Of `total`, requests that a stopping rule has found to be not needed.
         method: Name of the method that asks; the first of those that share these requests.
+        known: False if the method does not say how many requests it sends, or sent more than it
+            said: `total` and `left` are then what is seen so far, and no bound.
     """
 
     name: str
@@ -37,6 +39,7 @@ class StageCount(msgspec.Struct, frozen=True):
     max_tokens: int
     not_needed: int = 0
     method: str = ""
+    known: bool = True
 
 
 class Duration(msgspec.Struct, frozen=True):
@@ -90,7 +93,8 @@ class Plan(msgspec.Struct, frozen=True):
         n_items: Number of items of the dataset.
         n_units: Number of units.
         stages: Requests, tokens and money by stage and model.
-        money: Upper bound of what is left to pay; None if a model has no price.
+        money: Upper bound of what is left to pay; None if a model has no price, or it is not known
+            how many requests are left.
         notes: What limits these numbers, in words.
         servers: Where servers run, and in which waves, a line each; empty if all run at once.
         at_least: Requests that are left however soon a stopping rule settles every order; None
@@ -100,6 +104,7 @@ class Plan(msgspec.Struct, frozen=True):
         reused: Run directories to copy from, with the number of outcomes of each.
         is_estimate: True if the numbers rest on some of the items only.
         duration: Time that what is left takes; None where nobody has looked for earlier runs.
+        fault: What a method did wrong when its units were tried; empty for nothing.
     """
 
     n_items: int
@@ -113,11 +118,17 @@ class Plan(msgspec.Struct, frozen=True):
     reused: tuple[tuple[str, int], ...] = ()
     is_estimate: bool = False
     duration: Duration | None = None
+    fault: str = ""
 
     @property
     def left(self) -> int:
-        """Requests still to be sent, at most."""
+        """Requests still to be sent: at most, or at least where not `is_known`."""
         return sum(stage.left for stage in self.stages)
+
+    @property
+    def is_known(self) -> bool:
+        """True if every method says how many requests it sends, at most."""
+        return all(stage.known for stage in self.stages)
 
     def expected_words(self) -> str:
         """Return the expected requests and what they rest on, as a line; empty without them."""
@@ -161,7 +172,8 @@ class Plan(msgspec.Struct, frozen=True):
         cells = ["".join(f"<td>{escape(str(row[name]))}</td>" for name in names) for row in rows]
         said = [
             f"{numbers.counted(self.n_items, 'item')}, {numbers.counted(self.n_units, 'unit')}, "
-            f"at most {numbers.counted(self.left, 'request')} left to send",
+            f"at {'most' if self.is_known else 'least'} "
+            f"{numbers.counted(self.left, 'request')} left to send",
             *([self.expected_words()] if self.expected and self.left else []),
             *([self.duration.words()] if self.duration is not None and self.left else []),
             *self.notes,

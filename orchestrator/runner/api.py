@@ -15,6 +15,7 @@ import msgspec
 
 from orchestrator.disk.paths import RUNS as _RUNS
 from orchestrator.disk.paths import STORE_NAME
+from orchestrator.errors import MethodError
 from orchestrator.report.display import Kind
 from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
@@ -222,6 +223,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
 
     Raises:
         RecipeError: With all faults of the recipe.
+        MethodError: If a method raises on one of its units.
         OrchestratorError: If a dataset, a server or the run directory can't be used.
 
     Example:
@@ -246,8 +248,11 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         counted = count_prepared(
             prepared, store, blocks_of(prepared, store), exact=exact, advance=advance
         )
+    if counted.fault:
+        raise MethodError(counted.fault)
     notes = (*counted.notes, *notes_on_items(prepared))
-    duration = duration_of(counted.stages, earlier_paces(prepared, where))
+    is_known = counted.is_known
+    duration = duration_of(counted.stages, earlier_paces(prepared, where)) if is_known else None
     return msgspec.structs.replace(counted, servers=servers, notes=notes, duration=duration)
 
 

@@ -1,9 +1,21 @@
-"""The end of a command's process."""
+"""The begin and the end of a command's process."""
 
 import contextlib
 import os
 import sys
 from collections.abc import Sequence
+
+
+def open_streams() -> None:
+    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def end_at_once(codes: Sequence[int]) -> None:

@@ -83,8 +83,13 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
     stages = _stages(plan, tally)
     stages.extend(_observations(tally.missing, plan))
     notes = []
-    if not all(stage.exact for stage in stages):
+    if not all(stage.exact for stage in stages if stage.known):
         notes.append("at most: equal answers and failures reduce the number; retries add to it")
+    if unsaid := sorted({stage.method for stage in stages if not stage.known and stage.method}):
+        notes.append(
+            f"at least: {', '.join(unsaid)} does not say how many requests it sends, or sends "
+            "more than its `stages` say"
+        )
     if n_driven < len(plan.items):
         notes.append(
             f"about: by {n_driven:,} of {len(plan.items):,} items; orchestrator plan --exact "
@@ -99,6 +104,7 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
         tuple(notes),
         at_least=at_least,
         is_estimate=n_driven < len(plan.items),
+        fault=tally.fault,
     )
 
 
@@ -243,6 +249,10 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
         # Estimates from some of the items are rounded one by one.
         still_open = max(0, stage.per_item * n_open - tally.held_open[mark])
         left = min(still_open, total - skipped - have)
+        is_bound = stage.known and not tally.beyond[stage.ask, stage.model]
+        if not is_bound:
+            left = tally.missing[stage.ask, stage.model]
+            total = max(total, have + left)
         stages.append(
             StageCount(
                 name=stage.name,
@@ -254,23 +264,29 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
                 max_tokens=stage.max_tokens * left,
                 not_needed=skipped,
                 method=part.name,
+                # Where nothing waits for an answer, nothing more is asked.
+                known=is_bound or not left,
             )
         )
     return stages
 
 
 def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCount]:
-    """Stored draws that lack what is to be observed: their tokens are scored, not drawn again."""
+    """Requests of no stage: scores of stored draws that lack an observation, and what is unsaid."""
     planned = {(stage.ask, stage.model) for _, stage in plan.stages()}
     return [
         StageCount("observations", model, n, 0, n, exact=True, max_tokens=0)
+        if kind == "score"
+        else StageCount(kind, model, n, 0, n, exact=False, max_tokens=0, known=False)
         for (kind, model), n in sorted(missing.items())
-        if kind == "score" and (kind, model) not in planned
+        if (kind, model) not in planned
     ]
 
 
 def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) -> float | None:
     """Upper bound of what is left, from the length of the items and the bounds on answers."""
+    if not all(stage.known for stage in stages):
+        return None
     if not prices or any(stage.model not in prices for stage in stages if stage.left):
         return None
     answer_tokens = max((stage.max_tokens // max(1, stage.left) for stage in stages), default=0)

@@ -75,9 +75,9 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         if recipe.subset is not None:
             dataset = dataset.subset(recipe.subset, recipe.seed)
         parts = parts_of(recipe, allow_code=allow_code)
-        refuse_impossible(parts, recipe, allow_code=allow_code)
         combinations = [one for part in parts for one in part.combinations()]
-        used = {name for one in combinations for name in (*one.models, one.judge)}
+        refuse_impossible(parts, recipe, allow_code=allow_code)
+        used = {name for one in combinations for name in (*one.models, one.judge)} - {""}
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
         given = open_given(specs, dataset)
         finders = {name: answers.find for name, answers in given.items()}
@@ -97,6 +97,9 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         local = local_models(parts, recipe, base, allow_code=allow_code)
         identities.update((name, model.identity) for name, model in local.items())
         models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
+        if unknown := sorted(used - identities.keys()):
+            said = f"a method compares {', '.join(map(repr, unknown))}, which the recipe has not"
+            raise PluginError(f"{said}; see its combinations() and judges")
         keys = {name: identity_key(identity) for name, identity in identities.items()}
         clusters, copies = dataset.clusters, dataset.copies
         plan = Plan(

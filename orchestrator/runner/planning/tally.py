@@ -35,6 +35,9 @@ class Tally(msgspec.Struct):
         open_turns: Their turns.
         missing: Asks that the store does not answer, by kind and model, each key once. What is
             asked only after one of them is answered is not among them.
+        beyond: Asks by kind and model that no stage of the plan counts: a method sends more than
+            it says.
+        fault: What a method did wrong in a unit that was driven; empty for nothing.
         skipped: Items whose unit is not needed, by combination.
         skipped_turns: Their turns.
     """
@@ -48,6 +51,8 @@ class Tally(msgspec.Struct):
     missing: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     skipped: Counter[int] = msgspec.field(default_factory=Counter)
     skipped_turns: Counter[int] = msgspec.field(default_factory=Counter)
+    beyond: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    fault: str = ""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -60,6 +65,8 @@ class Tally(msgspec.Struct):
             self.missing + other.missing,
             self.skipped + other.skipped,
             self.skipped_turns + other.skipped_turns,
+            self.beyond + other.beyond,
+            self.fault or other.fault,
         )
 
 
@@ -150,6 +157,8 @@ def _scaled(tally: Tally, group: Group) -> Tally:
         grown(tally.missing),
         grown(tally.skipped),
         grown(tally.skipped_turns),
+        tally.beyond,
+        tally.fault,
     )
 
 
@@ -227,6 +236,9 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
             mark = stages.place(which, kind, model, n_turns, held)
             if mark is not None:
                 held[mark] += 1
+            elif kind != "score":
+                # Scores that no stage counts are observations of answers.
+                tally.beyond[kind, model] += 1
 
     driver = Driver(plan, remember, systems, watch=watch)
     needed = None if blocks is None else blocks.needed_of(index)
@@ -236,6 +248,8 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
         else:
             tally.skipped[which] += 1
             tally.skipped_turns[which] += n_turns
+    faults = (end.fault.said for end in driver.finished if end.fault is not None)
+    tally.fault = tally.fault or next(faults, "")
     waiting = {unit.position - first for request in driver.outbox for unit, _ in request.waiters}
     tally.held.update(held)
     for mark in {mark for unit in waiting for mark in stages.of_unit[unit]}:

@@ -62,8 +62,7 @@ def _said(left: _Counted, kept: _Counted) -> str:
     """
     is_estimate = left.group.is_sample
     asked = [
-        f"{'' if stage.exact else 'at most '}{_number(stage.left, is_estimate)} {stage.name} "
-        "to request"
+        f"{_bound(stage)}{_number(stage.left, is_estimate)} {stage.name} to request"
         for stage in _by_name(left.stages)
         if stage.left
     ]
@@ -81,6 +80,12 @@ def _said(left: _Counted, kept: _Counted) -> str:
     n_driven = len(left.group.driven) + len(kept.group.driven)
     n_items = len(left.group.items) + len(kept.group.items)
     return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
+
+
+def _bound(stage: StageCount) -> str:
+    if not stage.known:
+        return "at least "
+    return "" if stage.exact else "at most "
 
 
 def _number(value: int, is_estimate: bool) -> str:  # noqa: FBT001 (of a number, whether it is one)
@@ -103,6 +108,7 @@ def _by_name(stages: Sequence[StageCount]) -> list[StageCount]:
                 old.left + stage.left,
                 old.exact and stage.exact,
                 old.max_tokens + stage.max_tokens,
+                known=old.known and stage.known,
             )
         )
     return list(merged.values())
