@@ -35,6 +35,7 @@ from orchestrator.statistics.ranking import (
 )
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.results import (
+    ALONE,
     APPROXIMATE_BELOW,
     BY_CLUSTER,
     MISSED,
@@ -87,6 +88,8 @@ def analyse_ranking(
     uncertainty = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
     if table.n_clusters != table.n_items_used:
         uncertainty = f"{BY_CLUSTER}{uncertainty[uncertainty.index(',') :]}"
+    if len(models) > 2:
+        uncertainty = f"{uncertainty}; {ALONE}"
     found = RankingAnalysis(
         judge=judge,
         judges=table.judges,

@@ -14,6 +14,9 @@ UNCERTAINTY_POOLED: Final = "uncertainty over prompts, for these judges"
 BY_CLUSTER: Final = "uncertainty over clusters of prompts"
 """Its beginning where prompts belong together."""
 
+ALONE: Final = "each rating's interval is for its model alone"
+"""Said of more than two models: intervals of two may lie apart though no test of all pairs does."""
+
 APPROXIMATE_BELOW: Final = 20
 """Independent prompts, or clusters of them, under which a ranking is flagged as resting on few."""
 

@@ -171,7 +171,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     """Return the ratings of each method, and the differences of all pairs of models."""
     tables = []
     for one in rankings:
-        basis = f"{counted(one.n_items_used, 'common item')} · {one.method}"
+        basis = f"{counted(one.n_items_used, 'common item')} · {one.method}; {one.uncertainty}"
         notes = [*one.notes, *_pooling_notes(sides, one)]
         rows = [
             (

@@ -148,6 +148,7 @@ class Facts:
         trust: Verdict on the judge: "trusted", "not trusted" or "cannot be said yet".
         is_complete: Whether every pair was judged on every prompt.
         n_prompts: Distinct prompts of the run; None where that is not known.
+        says_alone: Whether every output says that the interval of a rating is for its model alone.
         unread: Sentences that should state a verdict and that the reader does not know.
     """
 
@@ -156,6 +157,7 @@ class Facts:
     trust: str = "trusted"
     is_complete: bool = True
     n_prompts: int | None = None
+    says_alone: bool = False
     unread: list[str] = field(default_factory=list)
 
     def of(self, kind: type[T]) -> list[T]:

@@ -23,6 +23,9 @@ from tests.oracles.verdicts.facts import (
 )
 from tests.oracles.verdicts.runs import command, told
 
+# Of several scores, differences are decided together.
+_SCORE: Final = ("--score", "prefer_a")
+_ALONE: Final = "interval is for its model alone"
 _CODES: Final = {"holds": 0, "fails": 4, "not known yet": 5}
 
 
@@ -37,14 +40,16 @@ def facts(
         n_prompts: Distinct prompts of the run.
         page: Whether to read the HTML report too, which takes as long as all the rest.
     """
-    document = json.loads(told("report", run, "--format", "json"))
+    printed = told("report", run, "--format", "json")
+    document = json.loads(printed)
     found = Facts(tuple(models), n_prompts=n_prompts)
     found.add(of_json(document, found))
-    for where, more in (("screen", ()), ("full", ("--full",))):
-        text = told("report", run, *more)
+    texts = [told("report", run), told("report", run, "--full"), told("compare", run, *_SCORE)]
+    for where, text in zip(("screen", "full", "compare"), texts, strict=True):
         found.add(reading.pages(grids.of_terminal(where, text), models, where))
     markdown = told("report", run, "--format", "markdown")
     found.add(reading.pages(grids.of_markdown("markdown", markdown), models, "markdown"))
+    found.says_alone = all(_ALONE in text for text in (printed, *texts, markdown))
     told("export", run, "--format", "latex", "--to", run / "tex")
     for path in sorted((run / "tex").glob("*.tex")):
         where = f"latex {path.stem}"
@@ -53,7 +58,6 @@ def facts(
     if page:
         found.add(of_page(run, models))
     found.add(of_gates(run, found))
-    found.add(of_comparison(run, models))
     answers = [one["answer"] for one in document["brief"]["questions"]]
     found.unread = [answer for answer in answers if not _is_read(answer, models)]
     return found
@@ -171,9 +175,3 @@ def _gated(run: Path, asked: Sequence[tuple[str, str, str, str]], about: Facts) 
         yield Number(where, kind, (better, worse), *ends, judged=False)
         if about.is_complete and one["n"]:
             yield Size(where, one["n"], one["n_clusters"] or one["n"])
-
-
-def of_comparison(run: Path, models: Sequence[str]) -> Iterator[object]:
-    """Yield what `compare` says of the models of the run."""
-    text = told("compare", run, "--score", "prefer_a")
-    yield from reading.pages(grids.of_terminal("compare", text), models, "compare")

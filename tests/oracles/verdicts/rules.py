@@ -164,6 +164,19 @@ def ratings_of_two_decide(facts: Facts) -> Iterator[str]:
             yield f"{one}, but {'apart' if is_apart else 'not apart'}"
 
 
+def intervals_of_ratings_say_that_they_stand_alone(facts: Facts) -> Iterator[str]:
+    """Intervals of two ratings may lie apart though no test of all pairs does: it must be said."""
+    if facts.trust != "trusted" or facts.says_alone:
+        return
+    known = {one.of[0]: one for one in facts.numbers("rating") if one.where == "json ratings"}
+    for even in facts.of(Even):
+        a, b = known.get(even.first), known.get(even.second)
+        if a is None or b is None or not {a.low, a.high, b.low, b.high}.isdisjoint({None}):
+            continue
+        if ends(a)[0] > ends(b)[1] or ends(b)[0] > ends(a)[1]:
+            yield f"{a} and {b}, but {even}"
+
+
 def scales_agree(facts: Facts) -> Iterator[str]:
     """Of two models the rating difference and the win rate are one number on two scales."""
     if len(facts.models) > 2:
@@ -336,6 +349,7 @@ RULES: Final[tuple[Rule, ...]] = (
     intervals_decide,
     win_rates_of_two_decide,
     ratings_of_two_decide,
+    intervals_of_ratings_say_that_they_stand_alone,
     verdicts_have_intervals,
     scales_agree,
     intervals_contain_values,

@@ -204,3 +204,16 @@ def test_pages_and_markdown_are_read_as_the_terminal_is():
     kinds = [sorted(type(one).__name__ for one in part) for part in read]
     for kind in (Apart, Ranks, Listed, Number):
         assert kinds[0].count(kind.__name__) >= kinds[1].count(kind.__name__) > 0
+
+
+def test_intervals_of_ratings_that_lie_apart_where_nothing_is():
+    found = Facts(THREE)
+    found.add([
+        Even("json", "ash", "cedar"),
+        Number("json ratings", "rating", ("ash",), 1035.0, 989.0, 1074.0),
+        Number("json ratings", "rating", ("cedar",), 923.0, 883.0, 973.0),
+    ])  # fmt: skip
+    rule = "intervals_of_ratings_say_that_they_stand_alone"
+    assert rule in names_of(found)
+    found.says_alone = True
+    assert rule not in names_of(found)
