@@ -55,9 +55,9 @@ class Arena:
     stand on the same port, one after the other, and write one log of what they were asked.
     """
 
-    def __init__(self, folder: Path, *, n: int, **changes: Any) -> None:
+    def __init__(self, folder: Path, *, n: int, port: int | None = None, **changes: Any) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
         self.log = folder / "requests.log"
         self.url = f"http://127.0.0.1:{self.port}"
         self.recipe = write_recipe(folder / "r.json", self.url, n=n, **changes)
@@ -68,15 +68,18 @@ class Arena:
         self._n_runs = 0
 
     @contextlib.contextmanager
-    def serving(self, rules: object = None, models: Sequence[str] = MODELS) -> Iterator[str]:
-        """The server, with rules, in a thread of this process."""
+    def serving(
+        self, rules: object = None, models: Sequence[str] = MODELS, port: int | None = None
+    ) -> Iterator[str]:
+        """A server, with rules, in a thread of this process; at another port for another one."""
+        port = port or self.port
         with asyncio.Runner() as runner:
-            server = serving(rules, models=models, log=self.log, port=self.port)
+            server = serving(rules, models=models, log=self.log, port=port)
             runner.run(server.__aenter__())
             thread = threading.Thread(target=runner.get_loop().run_forever, daemon=True)
             thread.start()
             try:
-                yield self.url
+                yield f"http://127.0.0.1:{port}"
             finally:
                 runner.get_loop().call_soon_threadsafe(runner.get_loop().stop)
                 thread.join()

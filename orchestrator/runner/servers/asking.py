@@ -23,6 +23,8 @@ Call = Callable[[Backend], Awaitable[T | Failure]]
 
 # How often it is looked whether a server has gone silent.
 _LOOK_S: Final = 1.0
+# Servers whose connection may break on the same request in one attempt.
+_MOST_BROKEN: Final = 2
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +128,7 @@ class Asking:
     ) -> T | Failure | None:
         """Ask one server after the other; None where all that are there have failed it."""
         owing: list[Copy] = []
+        n_broken = 0
         # Only those of a run are requests of its plan.
         is_again, group = bool(tried), None if request is None else request.group
         try:
@@ -149,10 +152,11 @@ class Asking:
                     continue
                 self.copies.failed(copy, tried, outcome, self._loop.time())
                 if outcome.cause == "connection":
-                    # It may have been broken by the request: that is not sent on to the other
-                    # servers at once, but is an attempt of its own.
                     self.broken.add(copy.number)
-                    return outcome
+                    n_broken += 1
+                    if n_broken == _MOST_BROKEN:
+                        # The request may break them: it is not sent to further servers at once.
+                        return outcome
                 copy.n_owed += 1
                 owing.append(copy)
             return None

@@ -145,13 +145,18 @@ async def test_what_is_in_flight_at_a_server_that_goes_is_asked_elsewhere(cause)
     assert fleet.counts == [1]
 
 
-async def test_a_broken_connection_is_the_requests_own_attempt():
+async def test_a_request_whose_connection_broke_goes_to_another_server():
     lost, there = Server("a", BROKEN), Server("b")
     both = replicas(lost, there)
-    assert await both.generate(ASK, 0) is BROKEN
-    assert there.n == 0
+    assert (await both.generate(ASK, 0)).text == "b"
     assert both.take_broken() == {0}
     assert both.take_broken() == set()
+
+
+async def test_a_request_that_breaks_two_connections_is_sent_to_no_third_server_at_once():
+    servers = [Server(name, BROKEN) for name in "abc"]
+    assert await replicas(*servers).generate(ASK, 0) is BROKEN
+    assert sum(server.n for server in servers) == 2
 
 
 async def test_when_none_is_left_the_model_is_out_of_reach():
