@@ -234,7 +234,7 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
         "Accuracy with its interval",
         columns,
         lines,
-        notes=["intervals: over prompts, Wilson's on their effective number; for these judges"],
+        notes=["intervals: over prompts, by Gaffke's test of a bounded mean; for these judges"],
     )
 
 

@@ -136,8 +136,8 @@ def _transitivity(context: Context, found: dict[str, dict[str, Preferences]]) ->
         "by chance: if each verdict were drawn by the Bradley-Terry model of the judge's verdicts, "
         "25 % for equal models; far fewer are usual, since items differ too; more than that is a "
         "contradiction no ranking can hold",
-        "intervals over prompts: of cycles Wilson's on their effective number, of the excess a "
-        "bootstrap in which the model is fitted anew, no narrower than Wilson's",
+        "intervals over prompts: of cycles by Gaffke's test of a bounded mean, of the excess a "
+        "bootstrap in which the model is fitted anew, no narrower than that of cycles",
     ]
     title = "Does each judge order the models without cycles?"
     return [make_table("judge_audit", title, columns, lines, basis=basis, notes=notes)]

@@ -130,7 +130,7 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
         for part in one.found.bins
         if part.n
     ]
-    over = ["intervals: over prompts, Wilson's on their effective number; for these judges"]
+    over = ["intervals: over prompts, by Gaffke's test of a bounded mean; for these judges"]
     bins = "judge_calibration.bins"
     return [
         make_table("judge_calibration", title, _OVERALL, overall, basis=basis, notes=notes),

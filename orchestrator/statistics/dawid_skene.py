@@ -231,7 +231,7 @@ def uncertainty(
     """Return percentile intervals of a fit; prompts are drawn, and the model fitted to each draw.
 
     Each draw starts at the fit of all prompts, so that labels keep their names. Intervals of
-    accuracies and shares are no narrower than Wilson's would be if the true labels were known.
+    accuracies and shares are no narrower than they would be if the true labels were known.
     """
     n, n_judges, n_labels = votes.shares.shape
     n_prompts = int(votes.prompts.max()) + 1
@@ -267,7 +267,7 @@ def uncertainty(
 
 
 def _if_truth_were_known(votes: Votes, fit: DawidSkene, level: float) -> tuple[Floats, Floats]:
-    """Return Wilson's intervals given the posteriors, shapes (2, J) and (2, J, K, K).
+    """Return intervals of the shares given the posteriors, shapes (2, J) and (2, J, K, K).
 
     A bootstrap of judges who never disagree has no width; to know the truth would still leave this.
     """

@@ -2,8 +2,9 @@
 
 The sandwich covariance of Bradley-Terry strengths is linear in the second moments of each prompt's
 wins and counts, so these moments are all that is kept. Prompts that belong together are one
-cluster: its sums are kept until its last prompt has come. The numbers are those of `ratings.rate`
-over the same prompts, but for bounds that only resampling opens.
+cluster: its sums are kept until its last prompt has come. Ratings are those of `ratings.rate` over
+the same prompts. Widths are Student's, for orientation while a run goes on: the test of the final
+report needs every prompt's value, and decides nothing before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -186,7 +187,7 @@ class Forming:
         return sorted(found, key=lambda one: (np.isnan(one.rating), -one.rating, one.model))
 
     def _errors(self, strengths: Floats) -> Floats:
-        """Standard errors as of `ratings.covariance_root`, from the moments; nan where none."""
+        """Standard errors by `field.influences`, from the moments; nan where there are none."""
         n_models, n_pairs = len(self.models), len(self._column)
         placed = np.isfinite(strengths)
         if self.n_clusters < 2 or placed.sum() < 2:

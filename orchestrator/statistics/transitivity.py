@@ -70,7 +70,7 @@ def count_cycles(verdicts: Verdicts, resampling: Resampling) -> Cycles:
 
     The model is fitted to the verdicts that are no ties, and half a win for each side of each pair:
     of a judge that never contradicts itself there is no fit otherwise. The interval of the excess
-    is no narrower than Wilson's of the share.
+    is no narrower than that of the share.
     """
     n_prompts = int(verdicts.prompts.max(initial=-1)) + 1
     cycles, triples, members = _by_prompt(verdicts, n_prompts)

@@ -131,7 +131,9 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
         rows.append(
             [words, measured(clustered_share(same, n, context.confidence_level)), int(n.sum())]
         )
-    notes = ["a tie counts as a vote; intervals: Wilson, clustered by prompt"]
+    notes = [
+        "a tie counts as a vote; intervals: Gaffke's test of a bounded mean, clustered by prompt"
+    ]
     return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
 
 

@@ -58,7 +58,10 @@ class AnswersSummary(Summary[MethodSettings]):
             )
         if not rows:
             return []
-        notes = ["intervals: Wilson, clustered by prompt; log-probabilities are means over answers"]
+        notes = [
+            "intervals: Gaffke's test of a bounded mean, clustered by prompt; log-probabilities "
+            "are means over answers"
+        ]
         return [
             make_table(
                 "answers",

@@ -253,7 +253,7 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
         for place, i in enumerate(order)
         for j in order[place + 1 :]
     ]
-    notes = ["ties count half; intervals: Wilson, clustered by prompt"]
+    notes = ["ties count half; intervals: Gaffke's test of a bounded mean, clustered by prompt"]
     title = "Win rates by peers"
     return make_table("peer_elo.wins", title, _WINS, rows, basis=_basis(votes), notes=notes)
 

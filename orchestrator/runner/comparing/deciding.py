@@ -25,6 +25,7 @@ from orchestrator.statistics.results import Interval
 from orchestrator.statistics.trust import Trust, no_verdict
 
 _EQUAL: Final = 1e-9
+_PAIR: Final = 2
 _EXACT: Final = ("missing", "failed")
 # Verdicts of these rest on a judge that can be trusted.
 _JUDGED: Final = ("rating", "win_rate", "score")
@@ -58,6 +59,7 @@ class _Found:
         n: Items; None for counts.
         n_clusters: Clusters of these items; None where each stands alone.
         method: Of the interval.
+        aside: What else is asked elsewhere, which could look like the same question; or empty.
     """
 
     value: float
@@ -65,6 +67,7 @@ class _Found:
     n: int | None
     n_clusters: int | None
     method: str
+    aside: str = ""
 
 
 class _Deciding:
@@ -86,6 +89,7 @@ class _Deciding:
         verdict, why = _verdict(one, found)
         if reason:
             verdict, why = "not known yet", reason
+        why = "; ".join(part for part in (why, found.aside) if part)
         interval = None if isinstance(found.interval, str) else found.interval
         return Checked(
             requirement=one.text,
@@ -168,7 +172,14 @@ class _Deciding:
         values, clusters = rows["value"].to_numpy().astype(np.float64), codes(rows[CLUSTER])
         ends = ends_of_values(self._side(one.left), one.left, rows)
         found = paired_difference(np.zeros(values.size), values, clusters, ends)
-        return self._of_means(found, counted(rows))
+        aside = ""
+        if one.left.measure == "win_rate" and len(one.left.names) > 1:
+            side = self._side(one.left)
+            method = ranked_method(side, one.left)
+            _, table = self._ratings([side], method, one.left.option("judge"))
+            is_field = len(table.models) > _PAIR
+            aside = "head to head, by their own comparisons alone" if is_field else ""
+        return replace(self._of_means(found, counted(rows)), aside=aside)
 
     def _difference(self, one: Requirement, other: Term) -> _Found:
         """Left minus right, item by item; between runs, against the same opponents and judges."""
@@ -261,7 +272,12 @@ class _Deciding:
             ))  # fmt: skip
         gap = rated.difference(first, second, self._level)
         interval = gap.interval or "the judgments give no interval"
-        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD)
+        n_models = int((rated.rank > 0).sum())
+        aside = ""
+        if n_models > _PAIR:
+            n_pairs = n_models * (n_models - 1) // 2
+            aside = f"this pair alone; the ranking decides all {n_pairs:,} pairs together"
+        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD, aside)
 
     def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
         key = (method, judge, tuple(side.label for side in sides))

@@ -18,7 +18,9 @@ from orchestrator.runner.interface.result import Result
 from orchestrator.schemas import ITEMS
 
 # Works behind every rating and every comparison of neighbours.
-_RATINGS: Final = ("bradley1952rank", "holm1979simple")
+_RATINGS: Final = (
+    "bradley1952rank", "gaffke2005three", "holm1979simple", "shaffer1986modified",
+)  # fmt: skip
 _SAMPLING: Final = ("max_tokens", "temperature", "top_p", "top_k")
 # Values that change nothing are not said.
 _DEFAULTS: Final[dict[str, object]] = {"top_p": 1.0, "top_k": 0}
@@ -169,7 +171,7 @@ def _statistics(of_run: Material, marks: str) -> Iterator[str]:
         uncertainty = "; ".join(dict.fromkeys(one.uncertainty for one in of_run.rankings))
         yield (
             f"Ratings are Bradley-Terry strengths on the Elo scale ({uncertainty}); differences "
-            f"are tested with Holm's adjustment{marks}."
+            f"are tested as bounded means, all pairs together{marks}."
         )
 
 
