@@ -106,9 +106,10 @@ def _standing(model: ModelRating) -> Standing:
 def _basis(analysis: RankingAnalysis) -> str:
     level = numbers.level(analysis.confidence_level)
     few = f"; {few_words(analysis)}" if analysis.approximate else ""
+    together = ", of differences at the level that decides" if len(analysis.pairs) > 1 else ""
     return (
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
-        f"{numbers.counted(analysis.n_judged, 'judgment')}; {level} intervals, "
+        f"{numbers.counted(analysis.n_judged, 'judgment')}; {level} intervals{together}, "
         f"{analysis.uncertainty}{few}"
     )
 

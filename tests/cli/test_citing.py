@@ -26,7 +26,8 @@ def test_the_paragraph_says_models_prompts_sampling_seed_and_counts(command, ran
     for words in (
         "2 models (weak, strong)", "seed 1234", "judge judge", "prompt judgment_distribution",
         "at most 9 tokens, temperature 0.25", "95 % level", "fake-1", "0 of these failed",
-        "[wang2025judgment]", "[xia2024probdiff]", "[bradley1952rank, gaffke2005three, holm1979simple, shaffer1986modified]",
+        "[wang2025judgment]", "[xia2024probdiff]",
+        "[bradley1952rank, gaffke2005three, holm1979simple, shaffer1986modified]",
     ):  # fmt: skip
         assert words in paragraph
     # Every work that the paragraph names has its entry.
