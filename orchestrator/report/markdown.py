@@ -148,7 +148,7 @@ def _neighbours(analysis: RankingAnalysis) -> Iterator[str]:
 def _wins(analysis: RankingAnalysis) -> Iterator[str]:
     wins = analysis.wins
     title = f"Win rates {UNTRUSTED}" if analysis.warning else "Win rates"
-    yield f"### {title}: P(row wins against column), ties as half"
+    yield f"### {title}: P(row wins against column), ties as half; intervals each for its pair"
     yield ""
     rows = []
     for r, name in enumerate(wins.models):

@@ -119,7 +119,7 @@ class StyleFit:
     def interval(self, at: int, level: float) -> Interval | None:
         """The interval of a strength (`at` below M) or of an effect; None for fewer than 2 prompts.
 
-        Prompt-clustered sandwich error and Student's t, as for plain ratings.
+        Prompt-clustered sandwich error and Student's t.
         """
         value = np.concatenate([self.strengths, self.effects])[at]
         error, dof = float(self.errors()[at]), float(self.dof[at])

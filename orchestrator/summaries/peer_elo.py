@@ -163,7 +163,7 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
         )
     notes = [
         f"rating: {METHOD}; ties count half; it does not depend on the order of the votes",
-        "rank: with its range (simultaneous for all models)",
+        "rank: with its range, by all pairs decided together",
         "missing: answers that are excluded; length: mean characters of an answer",
         *rated.notes,
     ]

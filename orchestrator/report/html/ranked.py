@@ -203,7 +203,10 @@ def _wins(analysis: RankingAnalysis) -> Figure:
         order = [called(model) for model in wins.models]
         options = {"order": order, "domain": [0.0, 1.0], "columns": order}
         picture = Picture("matrix", drawn, "against", "model", options=options)
-    says = "P(row wins against column), with ties as half; blue above one half, orange below."
+    says = (
+        "P(row wins against column), with ties as half; blue above one half, orange below. Each "
+        "interval is for its pair alone, by their own comparisons."
+    )
     return Figure(table.key, table.title, _basis(analysis, SHARES), says, table, picture)
 
 
