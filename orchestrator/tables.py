@@ -66,6 +66,7 @@ class ModelPair(msgspec.Struct, frozen=True):
         p_value: Two-sided, of no difference; None where there is none.
         adjusted_p: The same after Holm's adjustment over all pairs of the comparison.
         resolvable: Whether the adjusted p-value is at most one minus the confidence level.
+        level: Of the interval; None without a test.
     """
 
     higher: str
@@ -74,6 +75,7 @@ class ModelPair(msgspec.Struct, frozen=True):
     p_value: float | None
     adjusted_p: float | None
     resolvable: bool
+    level: float | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True):

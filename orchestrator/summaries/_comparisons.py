@@ -94,6 +94,7 @@ def _pairs(
             p_value=_number(p_values[at]),
             adjusted_p=_number(together.p_values[at]),
             resolvable=bool(together.is_resolved[at]),
+            level=_number(1.0 - error),
         )
 
 
