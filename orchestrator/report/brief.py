@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.report.brief_kin import of_settings, of_style
 from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.completeness import Completeness
@@ -113,6 +114,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     notes: Sequence[str] = (),
     cost: Cost | None = None,
     trust: Trusts | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Brief:
     """Put a run in brief.
 
@@ -125,8 +127,15 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         notes: What a reader must know of its data and servers.
         cost: Resources used.
         trust: Verdicts on the judges of each method, by its name.
+        settings: The resolved recipe.
     """
-    questions = (*of_rankings(rankings, exact_match or {}), *of_tables(tables, trust or {}))
+    settings = settings or {}
+    level = (settings.get("statistics") or {}).get("confidence_level")
+    # A table of a method that ranks models has another measure of what its ranking says.
+    ranked = {one.source for one in rankings}
+    measured = [table for table in tables if table.source not in ranked]
+    found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
+    questions = tuple(_doubted(one, settings, tables) for one in found)
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
     silence = _TABLES_ALONE if has_results else _NO_RESULTS
@@ -139,6 +148,15 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         cautions=tuple(dict.fromkeys(line for one in questions for line in one.cautions)),
         cost=cost,
     )
+
+
+def _doubted(found: Question, settings: Mapping[str, Any], tables: Sequence[Table]) -> Question:
+    """A question with the reasons for doubt that its own numbers do not show."""
+    if found.state == "empty":
+        return found
+    styled = () if found.state == "withheld" else of_style(tables, found.source)
+    checks = (*found.checks, *of_settings(settings, found.source, found.judge), *styled)
+    return msgspec.structs.replace(found, checks=checks)
 
 
 def _failed(tables: Sequence[Table]) -> list[str]:

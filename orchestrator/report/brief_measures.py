@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from orchestrator import numbers
 from orchestrator.report.brief_judges import no_order_yet, of_judge
 from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
-from orchestrator.report.questions import Question, Standing, State
+from orchestrator.report.questions import Check, Question, Standing, State
 from orchestrator.report.words import Tested, pairs_apart
+from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text
 
@@ -23,19 +25,25 @@ class _Row(NamedTuple):
     cell: Measured
 
 
-def of_tables(tables: Sequence[Table], trust: Trusts) -> list[Question]:
+def of_tables(
+    tables: Sequence[Table], trust: Trusts, confidence_level: float | None = None
+) -> list[Question]:
     """One question for each method, and judge, whose table has a measure with intervals by model.
 
     Args:
         tables: Of summaries and analyses, the most important one of each source first.
         trust: Verdicts on the judges of each method, by its name.
+        confidence_level: Of the intervals; None where that is not known.
     """
     found: list[Question] = []
     done: set[str] = set()
     for table in tables:
         if table.source in done:
             continue
-        questions = list(_questions(table, trust.get(table.source, ())))
+        questions = [
+            _limited(one, confidence_level)
+            for one in _questions(table, trust.get(table.source, ()))
+        ]
         if questions:
             done.add(table.source)
         found += questions
@@ -64,8 +72,27 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
             checks = tuple(check for one in mine for check in of_judge(one))
+            checks += tuple(_few(row.cell for row in known))
             found = msgspec.structs.replace(found, checks=checks)
             yield _undecided(found, mine) if not_known_yet(mine) else found
+
+
+def _limited(found: Question, level: float | None) -> Question:
+    """The question with the level of its intervals."""
+    if level is None:
+        return found
+    words = numbers.level(level)
+    basis = f"{found.basis}; {words} intervals" if found.basis else f"{words} intervals"
+    return msgspec.structs.replace(found, interval=f"{words} interval", basis=basis)
+
+
+def _few(cells: Iterable[Measured]) -> Iterator[Check]:
+    """Yield that a value rests on few prompts, or clusters of them."""
+    sizes = [cell.n if cell.n_clusters is None else cell.n_clusters for cell in cells]
+    least = min((n for n in sizes if n is not None), default=APPROXIMATE_BELOW)
+    if least < APPROXIMATE_BELOW:
+        text = f"intervals are approximate: fewer than {APPROXIMATE_BELOW} prompts; {MISSED}."
+        yield Check("sample", phrase(text), is_doubtful=True)
 
 
 def _undecided(found: Question, trusts: Sequence[Trust]) -> Question:

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from orchestrator import numbers
-from orchestrator.report.brief_judges import no_order_yet, of_coverage
-from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
+from orchestrator.report.brief_judges import missing_check, no_order_yet, of_coverage
+from orchestrator.report.phrases import Name, Part, Phrase, names, phrase
 from orchestrator.report.picture import MIN_SPAN
 from orchestrator.report.questions import Check, Question, Standing, State
 from orchestrator.report.words import (
@@ -231,19 +231,11 @@ def _checks(
         yield from _of_judges(analysis)
     if analysis.judge is None:
         yield from _agreement(among)
-    missing = analysis.n_units - analysis.n_judged
     if analysis.n_units:
-        of = numbers.counted(analysis.n_units, "judgment")
-        said: list[Part] = [f"{numbers.count(missing) if missing else 'none'} of {of} missing"]
-        if missing:
-            causes = ", ".join(
-                f"{one.cause} {numbers.count(one.n)}" for one in analysis.failures[:3]
-            )
-            said += [" and not filled in (", Quote(causes), ")"]
-        said.append(".")
-        if missing and (message := analysis.failures[0].message):
-            said += [" For example: ", Quote(message[:_MAX_MESSAGE])]
-        yield Check("missing", phrase(said), bool(missing))
+        message = analysis.failures[0].message if analysis.failures else ""
+        n_missing = analysis.n_units - analysis.n_judged
+        example = (message or "")[:_MAX_MESSAGE]
+        yield missing_check(n_missing, analysis.n_units, analysis.trust, example)
     if analysis.approximate:
         text = f"{few_words(analysis)}."
         yield Check("sample", phrase(text), is_doubtful=True)
@@ -266,8 +258,13 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
         text = (
             f"same decision in both orders for {shown}; bias for the answer shown first {signed}."
         )
-        is_biased = bias.interval is not None and not bias.interval.contains(0.0)
-        yield Check("order", phrase(text), is_biased or bool(analysis.warning))
+        # Each pair is read in both orders, so that a bias which decides few of them cancels.
+        by_order = {"order", "ties"}
+        is_doubtful = any(
+            one.verdict == "cannot be said yet" or by_order & set(one.grounds)
+            for one in analysis.trust
+        )
+        yield Check("order", phrase(text), is_doubtful)
 
 
 def _agreement(among: Sequence[RankingAnalysis]) -> Iterator[Check]:

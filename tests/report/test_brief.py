@@ -356,7 +356,7 @@ def test_a_measure_by_a_judge_says_how_far_to_trust_the_judge():
             "0.82 of the judge's probability is on the labels (mean); 10.0 % of readings have "
             "less than half there.", True,
         ),
-        "missing": ("2 of 12 judgments missing.", True),
+        "missing": ("2 of 12 judgments missing and not filled in.", True),
     }  # fmt: skip
 
 

@@ -216,6 +216,7 @@ class Result:
             notes=self.notes,
             cost=self._cost,
             trust=self.trust,
+            settings=self.settings,
         )
 
     @property
