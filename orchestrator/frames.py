@@ -153,9 +153,12 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     Args:
         folder: Where they are.
         also: Further files, elsewhere.
+        roles: As the attribute.
+        beside: As the attribute; where the files are, if left out.
 
     Attributes:
         folder: Where they are.
+        beside: Folder of what is computed of them and kept.
         roles: Of the columns of each frame; None where the run does not say.
     """
 
@@ -164,8 +167,10 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         folder: Path,
         also: Iterable[Path] = (),
         roles: Mapping[str, RowRoles] | None = None,
+        beside: Path | None = None,
     ) -> None:
         self.folder = folder
+        self.beside = folder if beside is None else beside
         self.roles = roles
         self._paths = {
             path.stem: path
@@ -194,7 +199,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def digest(self, name: str) -> bytes:
         """A digest of the bytes of a frame's file."""
-        with self._paths[name].open("rb") as file:
+        with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()
 
     def forget(self) -> None:

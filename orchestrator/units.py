@@ -8,6 +8,7 @@ prefix meet on the server.
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
@@ -221,27 +222,15 @@ class Plan:
         self._combinations: list[tuple[Part, Combination]] = [
             (part, combination) for part in parts for combination in part.combinations()
         ]
-        self._needs = [self._needed_by(which) for which in range(len(self._combinations))]
-        self._feeds = [
-            tuple(other for other, needs in enumerate(self._needs) if which in needs)
-            for which in range(len(self._combinations))
-        ]
-        self._asked = [
-            [self.identities[name] for name in (*combination.models, combination.judge) if name]
-            for _, combination in self._combinations
-        ]
-        self._n_labelled = [part.method.n_labelled for part, _ in self._combinations]
-        self._demonstrates = [part.method.demonstrates for part, _ in self._combinations]
-        self._hashes = [
-            DigestAround((part.fingerprint,), self._decided_by(which))
-            for which, (part, _) in enumerate(self._combinations)
-        ]
-        self._gates = [
-            combination.judge or combination.models[-1] for _, combination in self._combinations
-        ]
-        self.free_gates = frozenset(
-            gate for gate, needs in zip(self._gates, self._needs, strict=True) if not needs
-        )
+        # Of many models there are more pairs than a plan that is only counted need look at: what
+        # belongs to one is made when it is asked for.
+        n = len(self._combinations)
+        self._needs: list[tuple[int, ...] | None] = [None] * n
+        self._hashes: list[DigestAround | None] = [None] * n
+        self._feeders: dict[str, list[int]] = {}
+        for which, (part, combination) in enumerate(self._combinations):
+            if part.method.feeds_others:
+                self._feeders.setdefault(combination.models[0], []).append(which)
         # The most alternatives that any method observes of a model's answers: a draw is sent once,
         # so it is sent with all that somebody wants to see of it.
         self.observed_top: dict[str, int] = {}
@@ -274,36 +263,58 @@ class Plan:
 
     def gate(self, position: int) -> str:
         """The model that the unit asks when all it needs has ended."""
-        return self._gates[position % len(self._combinations)]
+        _, combination = self._combinations[position % len(self._combinations)]
+        return combination.judge or combination.models[-1]
+
+    @cached_property
+    def free_gates(self) -> frozenset[str]:
+        """The models that units ask which need no other."""
+        return frozenset(
+            combination.judge or combination.models[-1]
+            for part, combination in self._combinations
+            if part.method.feeds_others or self._feeders.keys().isdisjoint(combination.models)
+        )
 
     def needs(self, position: int) -> list[int]:
         """Positions of the same item whose units draw what this one asks first."""
         which = position % len(self._combinations)
         first = position - which
-        return [first + other for other in self._needs[which]]
+        return [first + other for other in self._needed_by(which)]
 
     def fed_by(self, position: int) -> list[int]:
         """Positions of the same item that need this one."""
         which = position % len(self._combinations)
         first = position - which
-        return [first + other for other in self._feeds[which]]
+        part, combination = self._combinations[which]
+        if not part.method.feeds_others:
+            return []
+        return [first + other for other in self._fed.get(combination.models[0], ())]
 
     def _needed_by(self, which: int) -> tuple[int, ...]:
-        part, combination = self._combinations[which]
-        if part.method.feeds_others:
-            return ()
-        return tuple(
-            other
-            for other, (feeder, single) in enumerate(self._combinations)
-            if feeder.method.feeds_others and single.models[0] in combination.models
-        )
+        found = self._needs[which]
+        if found is None:
+            part, combination = self._combinations[which]
+            models = () if part.method.feeds_others else set(combination.models)
+            feeders = [other for model in models for other in self._feeders.get(model, ())]
+            found = self._needs[which] = tuple(sorted(feeders))
+        return found
+
+    @cached_property
+    def _fed(self) -> dict[str, list[int]]:
+        """By model, the units of an item that need its answers."""
+        fed: dict[str, list[int]] = {model: [] for model in self._feeders}
+        for which, (part, combination) in enumerate(self._combinations):
+            if not part.method.feeds_others:
+                for model in set(combination.models) & fed.keys():
+                    fed[model].append(which)
+        return fed
 
     def work(self, position: int) -> Work:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        other = self._demonstration(index) if self._demonstrates[which] else None
-        examples = self._examples(index, part) if self._n_labelled[which] else ()
+        other = self._demonstration(index) if part.method.demonstrates else None
+        examples = self._examples(index, part) if part.method.n_labelled else ()
         item = self._item_at(index)
         return Work(part, Unit(item, combination.models, combination.judge, other, examples))
 
@@ -316,11 +327,15 @@ class Plan:
             if len(self._contents) >= _KEPT_CONTENTS:
                 del self._contents[next(iter(self._contents))]
             self._contents[index] = content
-        other = self._demonstration(index) if self._demonstrates[which] else None
         part, _ = self._combinations[which]
-        examples = self._examples(index, part) if self._n_labelled[which] else ()
+        other = self._demonstration(index) if part.method.demonstrates else None
+        examples = self._examples(index, part) if part.method.n_labelled else ()
         if other is None and not examples:
-            return self._hashes[which].of(content)
+            around = self._hashes[which]
+            if around is None:
+                around = DigestAround((part.fingerprint,), self._decided_by(which))
+                self._hashes[which] = around
+            return around.of(content)
         shown = () if other is None else (other.key, other.messages, other.reference)
         labelled = [item_digest(example) for example in examples]
         decided = (*self._decided_by(which), *shown, *labelled)
@@ -329,8 +344,10 @@ class Plan:
     def _decided_by(self, which: int) -> tuple[object, ...]:
         """Return the inputs that decide a unit's rows besides its method, item and texts shown."""
         _, combination = self._combinations[which]
+        names = (*combination.models, combination.judge)
+        asked = [self.identities[name] for name in names if name]
         # Names are in the rows, so a renamed model makes new ones.
-        return (combination.models, combination.judge), self._asked[which], self.seed
+        return (combination.models, combination.judge), asked, self.seed
 
     def hash(self) -> bytes:
         """Fingerprint of the whole plan: equal plans have equal units at equal positions."""

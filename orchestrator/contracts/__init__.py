@@ -8,6 +8,7 @@ here (`method.py`, `summary.py`).
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from orchestrator import plugins
@@ -90,7 +91,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
     """
     module = plugins.load(family, kind, allow_code=allow_code)
     found = plugins.class_in(module, _BASES[family], plugins.class_name(family, kind))
-    check_class(family, found)
+    check_class(family, found)  # type: ignore[arg-type]  # classes have hashes
     return found
 
 
@@ -139,8 +140,9 @@ def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     return load(plugins.SUMMARIES, kind) if known else None
 
 
+@cache
 def check_class(family: str, found: type[Plugin]) -> None:
-    """See that a class keeps the contract of its family.
+    """See that a class keeps the contract of its family; a recipe names one for each model.
 
     Raises:
         PluginError: If it does not, with everything that is wrong.

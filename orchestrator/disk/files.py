@@ -62,17 +62,36 @@ def open_plain(path: Path, flags: int, mode: int = 0o600) -> int:
         descriptor = os.open(path, flags | _PLAIN, mode)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.EMLINK} and path.is_symlink():
-            raise OSError(errno.ELOOP, "is a link, which is not followed", str(path)) from error
+            raise _irregular(path, path.lstat()) from error
         raise
     found = os.fstat(descriptor)
     writes = flags & os.O_ACCMODE != os.O_RDONLY
     if stat.S_ISREG(found.st_mode) and not (writes and found.st_nlink > 1):
         return descriptor
     os.close(descriptor)
+    raise _irregular(path, found)
+
+
+def check_plain(path: Path) -> None:
+    """See that there is a regular file or nothing, for those who open it by its name.
+
+    Raises:
+        OSError: If there is something else, also a link.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise _irregular(path, found)
+
+
+def _irregular(path: Path, found: os.stat_result) -> OSError:
+    """The error for what is no file of one name."""
+    if stat.S_ISLNK(found.st_mode):
+        return OSError(errno.ELOOP, "is a link, which is not followed", str(path))
     if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     what = "has a second name elsewhere" if stat.S_ISREG(found.st_mode) else "is no regular file"
-    raise OSError(errno.EINVAL, what, str(path))
+    return OSError(errno.EINVAL, what, str(path))
 
 
 def write(path: Path, content: bytes, *, durable: bool = False, own: bool = False) -> None:
@@ -96,25 +115,40 @@ def replacing(path: Path, *, durable: bool = False, own: bool = False) -> Iterat
     Raises:
         OSError: If it can't be written.
     """
-    # Of this process alone; what a killed process of the same number left is removed.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666)
-    try:
+    with renaming(path, own=own) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+    if durable:
+        sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def renaming(path: Path, *, own: bool = False) -> Iterator[Path]:
+    """Give a name for a new file, which becomes `path` when the block ends without an error.
+
+    Args:
+        path: Its folder exists.
+        own: As in `replacing`.
+
+    Raises:
+        OSError: If it can't be renamed.
+    """
+    # Of this process alone; what a killed process of the same number left is removed.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    try:
+        yield temporary
         if own and path.is_dir() and not path.is_symlink():
             set_aside(path)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        sync_folder(path.parent)
 
 
 def link_or_copy(original: Path, path: Path) -> None:
@@ -193,6 +227,16 @@ def checksum(path: Path) -> str:
     return f"{n_bytes}-{found:08x}"
 
 
+def has_checksum(path: Path, expected: str) -> bool:
+    """Return whether a file has a checksum; one of another length is not read.
+
+    Raises:
+        OSError: As `checksum`.
+    """
+    check_plain(path)
+    return expected.startswith(f"{path.stat().st_size}-") and checksum(path) == expected
+
+
 def real_folder(path: Path) -> None:
     """Make a folder where there is none.
 
@@ -224,19 +268,24 @@ def sync_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[Path]:
+def temporary_folder(inside: Path | None = None) -> Iterator[Path]:
     """A new folder of this user alone, which goes at the end.
 
     Folders that killed processes of this user left are removed: the lock in them is free.
 
+    Args:
+        inside: The folder in which it is made; that of the system where left out.
+
     Raises:
         OSError: If it can't be made.
     """
-    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    # Hidden, for people look into the folders of runs.
+    prefix = _TEMPORARY if inside is None else f".{_TEMPORARY}"
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=inside))
     before = folder.stat().st_mtime - _STALE_S
     with contextlib.suppress(OSError), os.scandir(folder.parent) as found:
         for entry in found:
-            if entry.name.startswith(_TEMPORARY):
+            if entry.name.startswith(prefix):
                 _remove_if_stale(folder.parent / entry.name, before)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

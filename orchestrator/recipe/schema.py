@@ -206,8 +206,8 @@ class StatisticsSettings(Settings):
 
     confidence_level: float = Field(0.95, gt=0, lt=1)
     """Confidence level of every interval."""
-    n_resamples: int = Field(2000, ge=1)
-    """Number of resamples of every bootstrap."""
+    n_resamples: int = Field(2000, ge=1, le=1_000_000)
+    """Number of resamples of every bootstrap; more would change no digit that is shown."""
     of: list[Any] = Field([])
     """Numbers for each model, of columns of the rows, also of a finished run; each entry has a
     `kind`, a `method` and a `column`."""

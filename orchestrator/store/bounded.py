@@ -1,4 +1,4 @@
-"""Reading the store of a run of another user: within bounds, and without a trace beside it."""
+"""Reading a store within bounds; and that of another user without a trace beside it."""
 
 import atexit
 import shutil
@@ -41,7 +41,7 @@ def copy_of(store: Path, log: Path) -> Path:
 
 
 class BoundedConnection(sqlite3.Connection):
-    """A connection whose statements end after a minute, with an error, and whose values are short.
+    """A connection whose statements end with an error after some time, and whose values are short.
 
     A file can be made, or damaged, so that a statement never ends.
     """
@@ -50,6 +50,7 @@ class BoundedConnection(sqlite3.Connection):
         super().__init__(*arguments, **options)
         self._began = time.monotonic()
         self._most_s = _STATEMENT_S
+        self._is_interrupted = False
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
         self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self.set_progress_handler(self._is_late, _STEPS)
@@ -57,11 +58,21 @@ class BoundedConnection(sqlite3.Connection):
     def execute(self, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 (those of sqlite3)
         """Execute a statement within the bound."""
         self._began = time.monotonic()
-        return super().execute(*arguments)
+        try:
+            return super().execute(*arguments)
+        except sqlite3.OperationalError:
+            if self._is_interrupted:
+                raise KeyboardInterrupt from None
+            raise
 
-    def read_whole(self, n_bytes: int) -> None:
-        """Let a statement take the time that reading a file of so many bytes takes."""
+    def allow(self, n_bytes: int) -> None:
+        """Let a statement take a minute, and the time that reading so many bytes takes."""
         self._most_s = _STATEMENT_S + n_bytes / _BYTES_PER_S
 
     def _is_late(self) -> bool:
-        return time.monotonic() - self._began > self._most_s
+        # SQLite ends the statement, and knows nothing of the error.
+        try:
+            return time.monotonic() - self._began > self._most_s
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+            return True

@@ -1,4 +1,4 @@
-"""Reading connections: one for each thread, or the writer's where there can be no other."""
+"""Reading connections: one for each thread, one for all, or the writer's."""
 
 import sqlite3
 import threading
@@ -17,11 +17,15 @@ class Reader:
     Args:
         path: The file.
         shared: Whose connection to read over; None to open one for each thread.
+        at_once: Read all of one moment, whatever is written meanwhile, over one connection. SQLite
+            keeps what was overwritten since in the write-ahead log until this closes.
     """
 
-    def __init__(self, path: Path, shared: Tables | None) -> None:
+    def __init__(self, path: Path, shared: Tables | None, *, at_once: bool = False) -> None:
         self._path = path
         self._shared = shared
+        self._at_once = at_once
+        self._snapshot: sqlite3.Connection | None = None
         self._local = threading.local()
         self._lock = threading.Lock()
         self._opened: list[sqlite3.Connection] = []
@@ -39,6 +43,9 @@ class Reader:
         try:
             if self._shared is not None:
                 return self._shared.query(sql, values)
+            if self._at_once:
+                with self._lock:
+                    return self._moment().execute(sql, values).fetchall()
             try:
                 connection: sqlite3.Connection = self._local.connection
             except AttributeError:
@@ -48,6 +55,14 @@ class Reader:
             return connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise schema.explain(self._path, error) from error
+
+    def _moment(self) -> sqlite3.Connection:
+        """The connection whose transaction begins with its first statement, and is never ended."""
+        if self._snapshot is None:
+            self._snapshot = schema.connect_reader(self._path)
+            self._opened.append(self._snapshot)
+            self._snapshot.execute("BEGIN")
+        return self._snapshot
 
     def close(self) -> None:
         """Close the connections of all threads."""

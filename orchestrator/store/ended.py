@@ -78,6 +78,7 @@ def opened(run: Path, folder: Path) -> Iterator[EndedStore]:
         StoreError: If it is damaged.
     """
     path = RunDirectory.open(run).store_path
+    schema.check_files(path)
     if not schema.file_size(path):
         raise RunDirectoryError(f"{path} does not exist or is empty: no run has been started there")
     with contextlib.ExitStack() as stack:

@@ -6,7 +6,7 @@ and adopting it again goes on.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 UNITS_AT_ONCE: Final = 20_000
@@ -33,13 +33,16 @@ _N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.status<2"""
 
 
-def open_plan(connection: sqlite3.Connection, plan_hash: bytes, n_units: int) -> int:
-    """Number of the plan, which is the current one from now on."""
+def open_plan(
+    connection: sqlite3.Connection, plan_hash: bytes, n_units: int, values: Mapping[str, str]
+) -> int:
+    """Number of the plan, which is the current one from now on, with its values of the run."""
     found = connection.execute(_CURRENT, (plan_hash,)).fetchone()
     # What other plans ended meanwhile is not in this one: it has to adopt again.
     adopted = found[0] if found is not None else not has_units(connection)
     connection.execute("UPDATE plan SET current=0 WHERE current")
     connection.execute(_OPEN, (plan_hash, n_units, adopted))
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", values.items())
     (number,) = connection.execute("SELECT id FROM plan WHERE hash=?", (plan_hash,)).fetchone()
     _reopen(connection, number)
     return int(number)

@@ -1,7 +1,6 @@
 """Reading the tables of a store: the statements behind its questions.
 
-Every statement reads to its end before it returns, so that none holds a snapshot which keeps the
-write-ahead log from being moved into the file. What is long is read in slices.
+Every statement reads to its end before it returns; what is long is read in slices.
 """
 
 from array import array
@@ -45,19 +44,16 @@ _OPEN: Final = "SELECT id FROM unit WHERE status>=2 AND id>? ORDER BY id LIMIT ?
 _ASTRAY: Final = """SELECT count(*) FROM place p LEFT JOIN unit u ON u.id=p.unit
     WHERE p.plan=? AND u.id IS NULL"""
 # Each page is read: a search in an order that is damaged would not find all.
-_COUNTED: Final = """SELECT count(*), (SELECT n_units FROM plan WHERE id=?)
-    FROM place WHERE +plan=?"""
+_COUNTED: Final = """SELECT coalesce(sum(plan=?1), 0), (SELECT n_units FROM plan WHERE id=?1),
+    coalesce(sum(plan NOT IN (SELECT id FROM plan) OR typeof(position)<>'integer'
+        OR typeof(unit)<>'integer'), 0) FROM place"""
 _FRAMES: Final = """SELECT DISTINCT u.frame FROM place p JOIN unit u ON u.id=p.unit
     WHERE p.plan=(SELECT id FROM plan WHERE current)"""
 _ROWS: Final = """SELECT p.position, p.unit, u.status, u.rows
     FROM place p JOIN unit u ON u.id=p.unit
-    WHERE p.plan=? AND p.position>? AND p.position<? AND
+    WHERE p.plan=? AND p.position>? AND
     u.frame=(SELECT id FROM name WHERE text=?)
     ORDER BY p.position LIMIT ?"""
-_STRETCHES: Final = """SELECT position/?1, count(*), max(unit) FROM place WHERE plan=?2
-    GROUP BY 1 ORDER BY 1"""
-ALL: Final = range(1 << 62)
-"""All positions of a plan."""
 
 
 def in_slices(values: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -133,6 +129,12 @@ def is_current_plan(query: Query, plan_hash: bytes) -> bool:
     return bool(query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,)))
 
 
+def n_units(query: Query, plan_id: int) -> int:
+    """Units of a plan."""
+    found = query("SELECT n_units FROM plan WHERE id=?", (plan_id,))
+    return int(found[0][0]) if found else 0
+
+
 def units_stamp(query: Query, plan_id: int) -> int:
     """A number that grows whenever units of the plan end or are adopted."""
     found = query("SELECT stamp FROM plan WHERE id=?", (plan_id,))
@@ -152,10 +154,10 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
     bitmap = bytearray(n_units)
     last = -1
     while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):
+        last = grown(last, found[-1][0])
         for position, unit in found:
             if position < n_units and unit not in still_open:
                 bitmap[position] = 1
-        last = grown(last, found[-1][0])
     return bitmap
 
 
@@ -174,7 +176,9 @@ def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:
     ((n_astray,),) = query(_ASTRAY, (plan_id,))
     if n_astray:
         raise damaged("the order of units is", f"{n_astray:,} positions have a missing unit")
-    ((n_places, n_units),) = query(_COUNTED, (plan_id, plan_id))
+    ((n_places, n_units, n_lost),) = query(_COUNTED, (plan_id,))
+    if n_lost:
+        raise damaged("the order of units is", f"{n_lost:,} positions are in no plan")
     if n_read not in {None, n_places} or n_places > n_units:
         said = f"of {n_units:,} units {n_places:,} have a position, {n_read or 0:,} are in a frame"
         raise damaged("the order of units is", said)
@@ -192,14 +196,7 @@ def check_frames(query: Query, frames: Collection[str]) -> None:
         raise damaged("units are", f"{len(lost):,} frames of units have no name")
 
 
-def stretches(query: Query, plan_id: int, size: int) -> list[tuple[int, int, int]]:
-    """The stretches of so many positions that have units: number, units, and the highest unit."""
-    return query(_STRETCHES, (size, plan_id))
-
-
-def iter_rows(
-    query: Query, plan_id: int, frame: str, batch: int, within: range = ALL
-) -> Iterator[StoredUnit]:
+def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:
     """The units of a frame in the order of the plan, read `batch` at a time.
 
     Args:
@@ -207,16 +204,17 @@ def iter_rows(
         plan_id: Of the plan.
         frame: Its name.
         batch: Units that are read at a time.
-        within: Only those at these positions.
 
     Raises:
         StoreError: After the last, if a unit stands at two places, as only damage makes it.
     """
-    last = within.start - 1
+    last = -1
     # Eight bytes a unit, where a set of them takes sixty.
     seen = array("q")
-    while found := query(_ROWS, (plan_id, last, within.stop, frame, batch)):
+    while found := query(_ROWS, (plan_id, last, frame, batch)):
         for position, unit, status, blob in found:
+            if type(status) is not int:
+                raise damaged("the status of a unit is", "no number")
             seen.append(unit)
             last = grown(last, position)
             yield StoredUnit(position, status, decode_rows(blob))
@@ -231,7 +229,7 @@ def grown(last: T, now: T) -> T:
     Raises:
         StoreError: If it is not greater: who reads in order would never end.
     """
-    if not now > last:  # type: ignore[operator]  # numbers or bytes
+    if type(now) is not type(last) or not now > last:  # type: ignore[operator]  # numbers or bytes
         raise damaged("an index is", "not sorted")
     return now
 

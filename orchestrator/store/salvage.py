@@ -103,6 +103,7 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
         RunDirectoryError: If there is none, or it is another program's or another version's.
         StoreError: If nothing of it can be read, or the new one can't be written.
     """
+    schema.check_files(path)
     if not path.exists():
         schema.connect_reader(path).close()
     copy, target = path.with_suffix(".read.sqlite"), path.with_suffix(".salvaged.sqlite")

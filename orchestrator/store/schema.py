@@ -1,13 +1,14 @@
 """The tables of a store, and connections to them."""
 
 import logging
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orchestrator.disk.files import sync_folder
+from orchestrator.disk.files import check_plain, sync_folder
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.store.blobs import REPAIR
@@ -24,6 +25,7 @@ class OtherVersionError(RunDirectoryError):
 
 APPLICATION_ID: Final = 0x6F726368  # "orch"
 SCHEMA_VERSION: Final = 4
+_BESIDE: Final = ("-wal", "-shm", "-journal")
 _OLDEST_READ: Final = 2
 # Longest time to wait for another process's transaction, seconds.
 BUSY_S: Final = 10.0
@@ -91,7 +93,17 @@ _LEVELS: Final = """CREATE TABLE IF NOT EXISTS outcome_key_level (
     level INTEGER, key BLOB, row INTEGER NOT NULL, PRIMARY KEY (level, key)) WITHOUT ROWID"""
 _HAS_LEVELS: Final = "SELECT 1 FROM sqlite_master WHERE name='outcome_key_level'"
 _LATER: Final = (_OPEN_UNITS, _TOKENS, _LEVELS)
+_COLUMN: Final = re.compile(r"(\w+) (TEXT|INTEGER|REAL|BLOB)\b")
 _TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
+# Tables of a few rows, which are looked at whole whenever a store is opened.
+_SHORT: Final = ("meta", "name", "server", "tally", "failure", "plan")
+_WRONG_TYPES: Final = {
+    name: f"SELECT count(*) FROM {name} WHERE "  # noqa: S608 (our own text)
+    + " OR ".join(
+        f"typeof({column})<>'{kind.lower()}'" for column, kind in _COLUMN.findall(_TABLE[name])
+    )
+    for name in _SHORT
+}
 _OBJECTS: Final = {
     "".join(statement.replace("IF NOT EXISTS ", "").split()) for statement in (*_TABLES, *_LATER)
 }
@@ -144,6 +156,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
             logger.info("%s: upgraded from schema %d to %d", path, version, SCHEMA_VERSION)
             _change(connection, _FROM_1 if version == 1 else ())
         check_objects(connection, path)
+        check_values(connection, path)
         for statement in _LATER:
             connection.execute(statement)
         sync_folder(path.parent)
@@ -172,7 +185,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     published = snapshot_path(path)
     busy_s = _SNAPSHOT_BUSY_S if published.exists() else BUSY_S
     try:
-        return _open_reader(path, "ro", busy_s, sqlite3.Connection)
+        return _open_reader(path, "ro", busy_s)
     except sqlite3.OperationalError as error:
         code = _code(error)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and published.exists():
@@ -186,7 +199,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         raise explain(path, error) from error
     # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
     try:
-        return _open_reader(path, "ro&immutable=1", BUSY_S, sqlite3.Connection)
+        return _open_reader(path, "ro&immutable=1", BUSY_S)
     except sqlite3.Error as error:
         raise explain(path, error) from error
 
@@ -206,7 +219,7 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
             mode = "ro&readonly_shm=1"
             if not path.with_name(f"{path.name}-shm").exists():
                 path, mode = copy_of(path, wal_path(path)), "ro"
-        return _open_reader(path, mode, BUSY_S, BoundedConnection)
+        return _open_reader(path, mode, BUSY_S)
     except OSError as error:
         raise StoreError(f"{path} cannot be copied: {error.strerror or error}") from error
     except sqlite3.Error as error:
@@ -216,7 +229,7 @@ def _open_foreign(path: Path) -> sqlite3.Connection:
 def _is_held(path: Path) -> bool:
     """Return True if a run on a network file system holds its store, so its files are not whole."""
     try:
-        _open_reader(path, "ro&readonly_shm=1", _SNAPSHOT_BUSY_S, BoundedConnection).close()
+        _open_reader(path, "ro&readonly_shm=1", _SNAPSHOT_BUSY_S).close()
     except sqlite3.Error as error:
         return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
     except OrchestratorError:
@@ -259,9 +272,11 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
             advice = "the file or its folder cannot be opened. Check that they exist and belong "
             "to you"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_TOOBIG:
-            advice = "reading it exceeds the limits of a store in time or size; if you trust the "
-            "run, copy it "
-            advice += "and read the copy"
+            advice = "reading it exceeds the limits of a store in time or size"
+            if is_foreign(path.parent):
+                advice += "; if you trust the run, copy it and read the copy"
+            else:
+                advice += f": the file is damaged, or its disk does not answer. {REPAIR}"
         case sqlite3.SQLITE_ERROR:
             # Statements are fixed, so what they name is missing.
             advice = f"the file is damaged. {REPAIR}"
@@ -306,6 +321,7 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
         )
     if whole:
         check_objects(connection, path)
+        check_values(connection, path)
 
 
 def connect_damaged(path: Path) -> sqlite3.Connection:
@@ -315,16 +331,15 @@ def connect_damaged(path: Path) -> sqlite3.Connection:
         path: A copy, which SQLite may change.
     """
     try:
-        connection = _open_reader(path, "ro", BUSY_S, BoundedConnection, whole=False)
+        return _open_reader(path, "ro", BUSY_S, whole=False)
     except sqlite3.Error as error:
         raise explain(path, error) from error
-    connection.read_whole(file_size(path) + file_size(wal_path(path)))
-    return connection
 
 
-def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: bool = True) -> C:
-    connection = _connect(path, mode, busy_s, kind)
+def _open_reader(path: Path, mode: str, busy_s: float, *, whole: bool = True) -> BoundedConnection:
+    connection = _connect(path, mode, busy_s, BoundedConnection)
     try:
+        connection.allow(file_size(path) + file_size(wal_path(path)))
         check_store(connection, path, whole=whole)
         if not connection.execute(_HAS_LEVELS).fetchone():
             # Its keys are looked up there too; this connection alone has it.
@@ -336,7 +351,24 @@ def _open_reader(path: Path, mode: str, busy_s: float, kind: type[C], *, whole: 
     return connection
 
 
+def check_files(path: Path) -> None:
+    """See that a store and what SQLite keeps beside it are files, which it opens by their names.
+
+    Raises:
+        StoreError: If something else has the place of one: a pipe would be waited for.
+    """
+    for file in (path, *(path.with_name(path.name + end) for end in _BESIDE)):
+        try:
+            check_plain(file)
+        except OSError as error:
+            raise StoreError(
+                f"{file}: {error.strerror}: a store needs a file here; remove what is in its "
+                f"place. {REPAIR}"
+            ) from error
+
+
 def _connect(path: Path, mode: str, busy_s: float, kind: type[C]) -> C:
+    check_files(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
@@ -370,6 +402,23 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
         missing.discard(name)
     if missing:
         raise StoreError(f"{path} lacks the table {min(missing)}: the file is damaged. {REPAIR}")
+
+
+def check_values(connection: sqlite3.Connection, path: Path) -> None:
+    """See that the short tables hold values of their columns' types, and one plan is the last.
+
+    SQLite takes any type in any column, and what has no checksum is not looked at again.
+
+    Raises:
+        StoreError: If they do not.
+    """
+    for table in _SHORT:
+        ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()
+        if n_wrong:
+            raise damaged_file(path, f"{n_wrong:,} rows of {table} have values of another type")
+    ((n_current,),) = connection.execute("SELECT count(*) FROM plan WHERE current").fetchall()
+    if n_current > 1:
+        raise damaged_file(path, f"{n_current:,} plans are the one that was opened last")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:

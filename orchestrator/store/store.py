@@ -57,7 +57,8 @@ class Store:
         self.path = path
         self._pending = recent.pending
         self._tables = tables
-        self._reader = Reader(path, tables if tables is not None and tables.is_exclusive else None)
+        shared = tables if tables is not None and tables.is_exclusive else None
+        self._reader = Reader(path, shared, at_once=tables is None)
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
@@ -80,7 +81,7 @@ class Store:
 
         Args:
             path: The file; its folder exists.
-            read_only: Only read; others may write meanwhile.
+            read_only: Only read, all of one moment; others may write meanwhile.
             exclusive: Let no other process read meanwhile, as network file systems need; found
                 out from the file system where None.
             check_owned: Called before each write; raises `StoreError` where another process has
@@ -313,15 +314,22 @@ class Store:
         """Number of the plan that was opened last; None before the first."""
         return reading.current_plan(self._query)
 
-    def open_plan(self, plan_hash: bytes, n_units: int) -> int:
+    def open_plan(self, plan_hash: bytes, n_units: int, values: Mapping[str, str] = {}) -> int:
         """Make a plan the current one and return its number; waits for the disk.
 
         Unless `is_current_plan` said so before, call `adopt` next.
 
+        Args:
+            plan_hash: Of the plan.
+            n_units: Of the plan.
+            values: Values of the run that belong to the plan: no reader sees one without the other.
+
         Raises:
             StoreError: If it can't be written.
         """
-        return self._writing().call(lambda c: plans.open_plan(c, plan_hash, n_units))
+        number = self._writing().call(lambda c: plans.open_plan(c, plan_hash, n_units, values))
+        self._meta |= values
+        return number
 
     def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> int:
         """Give units that earlier plans ended their positions in this one; waits for the disk.
@@ -375,30 +383,23 @@ class Store:
         """One byte a position: 1 for units that are done or failed for good."""
         return reading.done_bitmap(self._flushed_query(), plan_id, n_units)
 
-    def iter_rows(
-        self, plan_id: int, frame: str, *, batch: int = 500, within: range = reading.ALL
-    ) -> Iterator[StoredUnit]:
+    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
         """The units of a frame in the order of the plan, read `batch` at a time.
 
         Args:
             plan_id: From `open_plan`.
             frame: Name of the frame.
             batch: Units that are read at a time.
-            within: Only those at these positions.
         """
-        return reading.iter_rows(self._flushed_query(), plan_id, frame, batch, within)
-
-    def stretches(self, plan_id: int, size: int) -> list[tuple[int, int, int]]:
-        """The stretches of so many positions that have units.
-
-        Returns:
-            Of each its number from 0, how many units it has, and the highest number of one.
-        """
-        return reading.stretches(self._flushed_query(), plan_id, size)
+        return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
 
     def check_places(self, plan_id: int, n_read: int | None = None) -> None:
         """See that all units of the plan are there, and were read; if not it is a `StoreError`."""
         reading.check_places(self._flushed_query(), plan_id, n_read)
+
+    def n_units(self, plan_id: int) -> int:
+        """Units of a plan."""
+        return reading.n_units(self._flushed_query(), plan_id)
 
     def units_stamp(self, plan_id: int) -> int:
         """A number that grows whenever units of the plan end or are adopted."""
@@ -409,6 +410,11 @@ class Store:
         return reading.n_ended(self._flushed_query(), plan_id)
 
     # -- the file ----------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> bool:
+        """True if it was opened for writing."""
+        return self._writer is not None
 
     @property
     def pending_bytes(self) -> int:

@@ -25,6 +25,8 @@ WAL_WARNING_BYTES: Final = 256 << 20
 # and how often.
 _RESTART_WAIT_MS: Final = 200
 _RESTART_S: Final = 10.0
+# How long to wait at the end for readers, which read all of one moment.
+_CLOSE_WAIT_MS: Final = 5_000
 CHECKPOINT_S: Final = 5.0
 """Longest time in seconds that committed data stays out of the file while nobody reads."""
 # How often a run on a network file system publishes a copy, seconds, and how many times longer
@@ -139,7 +141,7 @@ class Tables:
         try:
             self._sort_keys()
             # SQLite would, unless another process has the file open.
-            self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
+            self._connection.execute(f"PRAGMA busy_timeout={_CLOSE_WAIT_MS}")
             self._checkpoint("TRUNCATE")
         except StoreError as error:
             # Told before, to whoever waited for a write.

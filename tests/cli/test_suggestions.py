@@ -29,6 +29,16 @@ def test_the_nearest_name_is_suggested(command, arguments, said):
     assert said in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "arguments", [["run", "x", "--clients", "2"], ["run", "--listen=10.0.0.1"], ["join", "x"]]
+)
+def test_what_was_removed_says_what_to_use(command, arguments):
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert "was removed: run parts of the items" in err.splitlines()[-1]
+    assert "`orchestrator merge`" in err.splitlines()[-1]
+
+
 def test_what_is_like_nothing_gets_a_list_or_no_suggestion(command):
     assert "unknown command 'xyzzy' (choose from init, run, plan," in command("xyzzy")[2]
     code, _, err = command("run", "x", "--xyzzy", "-z", "more")

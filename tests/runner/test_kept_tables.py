@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.contracts.context import Context
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.results import tables
+from orchestrator.runner.results import cache, tables
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.summaries.pointwise import PointwiseRatingSummary
 from tests.summaries import judged
@@ -121,12 +121,25 @@ def test_rows_that_come_meanwhile_are_not_kept_as_those_before(folder, rows, mon
 
 def test_what_is_damaged_is_computed(folder, calls):
     expected = repr(tables_of(folder))
-    kept = json.loads((folder / ".numbers").read_text())
+    whole = (folder / ".numbers").read_bytes()
+    kept = json.loads(whole.partition(b"\n")[2])
     (key,) = kept
     kept[key]["of"][0]["rows"] = 3
-    (folder / ".numbers").write_text(json.dumps(kept))
+    content = json.dumps(kept).encode()
+    (folder / ".numbers").write_bytes(cache.checksum(content) + b"\n" + content)
     assert repr(tables_of(folder)) == expected
     assert len(calls) == 2
+    assert (folder / ".numbers").read_bytes() == whole
+
+
+def test_a_digit_that_changed_is_computed(folder, calls):
+    expected = repr(tables_of(folder))
+    whole = (folder / ".numbers").read_bytes()
+    places = [at for at, byte in enumerate(whole) if byte in b"123456"]
+    for n, at in enumerate(places[:: len(places) // 20], 2):
+        (folder / ".numbers").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert repr(tables_of(folder)) == expected
+        assert len(calls) == n
 
 
 def test_tables_of_other_frames_too_are_computed_each_time(folder, calls, monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -205,15 +206,21 @@ def test_entries_are_committed_in_order(store: Store, path: Path) -> None:
     assert missing == []
 
 
-def test_reader_sees_what_a_writer_commits(store: Store, path: Path) -> None:
-    with Store.open(path, read_only=True) as reader:
-        for number in range(300):
-            put(store, number)
-            if number % 50 == 0:
-                store.flush()
-                assert reader.get(key(number)) == choice(number)
-        store.flush()
-        assert reader.n_outcomes(key(n) for n in range(300)) == 300
+def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(store: Store, path: Path) -> None:
+    plan = store.open_plan(key(999), 300)
+    for number in range(0, 300, 50):
+        with Store.open(path, read_only=True) as reader:
+            for more in range(number, number + 50):
+                put(store, more)
+                store.put_unit(key(more), plan, more, 0, "frame", [(more,)])
+                store.set_meta("n", str(more))
+            store.flush()
+            assert reader.n_outcomes(key(n) for n in range(300)) == number
+            assert reader.n_ended(plan) == number == len(list(reader.iter_rows(plan, "frame")))
+            assert reader.get_meta("n") == (str(number - 1) if number else None)
+            reader.check_places(plan, number)
+            with ThreadPoolExecutor() as threads:
+                assert threads.submit(reader.n_ended, plan).result() == number
 
 
 def test_many_threads_put_and_get(store: Store) -> None:

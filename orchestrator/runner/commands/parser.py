@@ -31,17 +31,14 @@ class Parser(argparse.ArgumentParser):
         self._given = () if args is None else tuple(args)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            gone = next((said for one in unknown if (said := _gone(one.partition("=")[0]))), "")
-            self.error(
-                gone or f"unrecognized arguments: {self._hint(unknown) or ' '.join(unknown)}"
-            )
+            self.error(self._hint(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
         return found, []
 
     def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
         """Print usage and message, or a JSON event for `--display json`, then exit with 2."""
         if "are required" in message and (hint := self._hint(self._given)):
             # argparse reports what is missing before what is unknown.
-            message = f"unrecognized arguments: {hint}"
+            message = hint
         if _is_json(self._given):
             json = importlib.import_module("json")
             event = {"event": "error", "text": f"{self.prog}: {message}", "faults": []}
@@ -63,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
 
     def _hint(self, arguments: Iterable[str]) -> str:
-        """The first unknown option that is like one of the command; "" if there is none."""
+        """What to say of the first option that was removed, or is like one; "" if there is none."""
         known = list(self._option_string_actions)
         for argument in arguments:
             if argument == "--":
@@ -71,8 +68,10 @@ class Parser(argparse.ArgumentParser):
             name = argument.partition("=")[0]
             if not name.startswith("--") or any(one.startswith(name) for one in known):
                 continue
+            if gone := _gone(name):
+                return gone
             if near := _nearest(name, known):
-                return f"{argument}; did you mean {near!r}?"
+                return f"unrecognized arguments: {argument}; did you mean {near!r}?"
         return ""
 
 

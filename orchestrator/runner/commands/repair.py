@@ -33,8 +33,9 @@ def repair(options: argparse.Namespace) -> int:
             found = salvage(directory.store_path, advance)
         if found.damaged is not None:
             directory.forget_outcomes()
+        said = directory.last_outcome
         with Store.open(directory.store_path, read_only=True) as store:
-            missing = missing_notes(store, directory)
+            missing = missing_notes(store, directory, said)
             mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
     lines = [*_said(found), *mended, *missing]
     if found.damaged is None and len(lines) == 1:

@@ -22,9 +22,7 @@ from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
-from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.statistics.ranking import Pair
-from orchestrator.store import RunDirectory
 from orchestrator.tables import Column, Measured, make_table
 from orchestrator.tables import Table as ShownTable
 
@@ -51,9 +49,8 @@ def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]
         return {sides[0].label: {}}
     kinds: dict[str, dict[str, list[str]]] = {}
     for side in sides:
-        revision = last_revision(RunDirectory.open(side.result.path)) or {}
         for model in side.result.settings.get("models", {}):
-            how = _how_it_answers(side, revision, model, side.own("method", method))
+            how = _how_it_answers(side, model, side.own("method", method))
             kinds.setdefault(model, {}).setdefault(how, []).append(side.label)
     found: dict[str, dict[str, str]] = {side.label: {} for side in sides}
     for model, by_kind in kinds.items():
@@ -64,13 +61,13 @@ def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]
     return found
 
 
-def _how_it_answers(side: Side, revision: Mapping[str, Any], model: str, method: str) -> str:
+def _how_it_answers(side: Side, model: str, method: str) -> str:
     settings = side.result.settings
     entry = settings.get("models", {}).get(model) or {}
     used: Mapping[str, Any] = next(
         (one for one in settings.get("methods", ()) if _name(one) == method), {}
     )
-    identity = (revision.get("identities") or {}).get(model) or {}
+    identity = side.result.record.identities.get(model) or {}
     parts = [identity_key(identity).hex(), used.get("answer")]
     parts += [entry.get(name) for name in _ANSWERING]
     return json.dumps(parts, sort_keys=True, default=str)

@@ -27,7 +27,6 @@ from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
 from orchestrator.schemas import ITEMS, is_name
-from orchestrator.store import RunDirectory
 from orchestrator.tables import Table
 
 TextFormat = Literal["latex", "markdown", "html"]
@@ -216,7 +215,7 @@ def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
 
 def _lastwrite_text(result: Result) -> datetime:
     """Return when the run last wrote its state; the present where it never did."""
-    status = RunDirectory.open(result.path).read_status()
+    status = result.record.status
     return datetime.now(UTC) if status is None else status.at
 
 

@@ -1,9 +1,8 @@
 """A run as the HTML report sees it, and the report as a file."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,13 +15,10 @@ from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
 from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.interface.result import Result
-from orchestrator.runner.models.identity import identity_key, server_label
-from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.probing.records import probe_record
 from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.runner.results.stored import use_words
 from orchestrator.runner.results.tables import all_sources
-from orchestrator.store import RunDirectory, ServerUse, Store
+from orchestrator.store import ServerUse
 from orchestrator.tables import Table
 
 REPORT = "report.html"
@@ -86,29 +82,18 @@ def _need_drawing() -> None:
 
 def material(result: Result) -> Material:
     """Collect the material of the report."""
-    directory = RunDirectory.open(result.path)
-    revision = last_revision(directory) or {}
-    status = directory.read_status()
-    identities: Mapping[str, Mapping[str, Any]] = revision.get("identities", {})
-    with Store.open(result.store_path, read_only=True) as store:
-        labels = {
-            model: server_label(model, identity_key(identity))
-            for model, identity in identities.items()
-        }
-        servers = {model: _servers(store.servers_used(label)) for model, label in labels.items()}
-        probes = {model: probe_record(store, label) for model, label in labels.items()}
-        lost = [Lost(one.model, one.cause, one.n, one.last_message) for one in store.failures()]
+    record, status = result.record, result.record.status
     return Material(
         name=str(result.settings.get("name", result.path.name)),
         where=str(result.path),
         at="" if status is None else status.at.strftime("%Y-%m-%d %H:%M UTC"),
-        version=str(revision.get("orchestrator", "")),
+        version=record.version,
         settings=result.settings,
         identities={
             model: {str(field): str(value) for field, value in identity.items()}
-            for model, identity in identities.items()
+            for model, identity in record.identities.items()
         },
-        servers=servers,
+        servers={model: _servers(used) for model, used in record.servers.items()},
         progress={} if status is None else status.values,
         frames=result.frames,
         rankings=result.rankings,
@@ -116,13 +101,13 @@ def material(result: Result) -> Material:
         context=all_sources(
             result.frames, result.settings, allow_code=result.allow_code, run=result.path
         ),
-        lost=lost,
+        lost=[Lost(one.model, one.cause, one.n, one.last_message) for one in record.failures],
         exact_match=result.exact_match,
         notes=result.notes,
         n_left=result.n_left,
         brief=result.brief,
         epochs=rows_by_epoch(result.frames),
-        probes={model: record for model, record in probes.items() if record is not None},
+        probes=record.probes,
     )
 
 

@@ -1,32 +1,25 @@
 """The metadata of a run that machine-readable results carry: of what, by what, how complete."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator.report.completeness import Completeness
-from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.store import RunDirectory
+from orchestrator.runner.results.record import Record
 
 
-def run_metadata(
-    path: Path, settings: Mapping[str, Any], completeness: Completeness
-) -> dict[str, Any]:
+def run_metadata(path: Path, record: Record, completeness: Completeness) -> dict[str, Any]:
     """Return the identity and progress of a run, as JSON values.
 
     Args:
         path: The run directory.
-        settings: The resolved recipe.
+        record: What it says of itself.
         completeness: How far the run is.
     """
-    directory = RunDirectory.open(path)
-    revision = last_revision(directory) or {}
-    identities = revision.get("identities") or {}
-    status = directory.read_status()
+    settings, identities, status = record.recipe, record.identities, record.status
     return {
         "run": str(path),
         "name": settings.get("name", path.name),
-        "orchestrator": revision.get("orchestrator", ""),
+        "orchestrator": record.version,
         "at": None if status is None else status.at.isoformat(timespec="seconds"),
         "seed": settings.get("seed"),
         "limit": settings.get("limit"),

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from orchestrator.frames import FrameFiles
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.planning.spending import money_spent, spent_by
+from orchestrator.runner.planning.spending import money_spent
 from orchestrator.runner.planning.stopping import read_orders
-from orchestrator.runner.results.frames import completeness, export, export_items, notes_of
-from orchestrator.runner.results.stored import counted, roles
+from orchestrator.runner.results.frames import completeness, export_items, notes_of
+from orchestrator.runner.results.readable import frames_of
+from orchestrator.runner.results.record import record_of
+from orchestrator.runner.results.stored import counted
 from orchestrator.runner.session.execute import Ended, Opened
 from orchestrator.store import RunDirectory, Store
 
@@ -52,9 +53,9 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         done = counted(store, opened.n_not_needed)
         return Result(directory.path, ended, completeness=done, allow_code=prepared.allow_code)
     export_items(prepared.dataset, directory, late)
-    export(store, directory.results, late)
-    frames = FrameFiles(directory.results, roles=roles(store))
-    found = notes_of(store, prepared.plan.identities, frames)
+    frames = frames_of(store, directory, late=late)
+    record = record_of(store, directory, None)
+    found = notes_of(store, record, frames)
     for line in found:
         shown.note(line)
     orders = read_orders(store)
@@ -81,5 +82,5 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         frames=frames,
         orders=orders,
         # Read here: a reader that opened the store afterwards would leave its log in the folder.
-        spent=spent_by(store),
+        record=msgspec.structs.replace(record, status=directory.read_status()),
     )

@@ -43,7 +43,7 @@ def rankings_of(
     def compute() -> _Rankings:
         return _Rankings(analyse(frames, confidence_level=confidence_level, thresholds=thresholds))
 
-    keeping = Keeping(frames.folder / NAME)
+    keeping = Keeping(frames.beside / NAME)
     found = keeping.once(key, _Rankings, compute)
     # Where the run went on meanwhile, the rankings may be those of newer files.
     if _key(frames, settings) == key:

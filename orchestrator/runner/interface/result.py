@@ -12,7 +12,7 @@ from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
 from orchestrator.disk.foreign import distrust, is_foreign
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
 from orchestrator.plugins.permission import is_permitted
@@ -25,16 +25,15 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.interface.verdict import GateResult
-from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.similar_items import notes_on_frame
-from orchestrator.runner.planning.spending import spent_by
 from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import answer_summary, completeness, notes_of
 from orchestrator.runner.results.readable import frames_of
+from orchestrator.runner.results.record import Record, record_of
 from orchestrator.runner.results.stored import missing_notes
 from orchestrator.runner.results.tables import followable_of, summarise
 from orchestrator.runner.session.execute import Ended
@@ -61,7 +60,6 @@ class Result:
         completeness: How far the run is, and how many units failed.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
-        spent: What all calls of the run took; None where it kept no account of them.
         allow_code: Whether kinds from outside this project may be imported.
         gate: The verdict on the gates of the recipe, decided at the end of the call that ran it;
             None without gates, after an interrupt, and where the run was only loaded.
@@ -78,7 +76,7 @@ class Result:
         allow_code: bool = False,
         frames: FrameFiles | None = None,
         orders: Orders | None = None,
-        spent: Spent | None = None,
+        record: Record | None = None,
     ) -> None:
         self.path = path
         self.frames = FrameFiles(path / "results") if frames is None else frames
@@ -86,15 +84,10 @@ class Result:
         self.notes = tuple(notes)
         self.completeness = completeness or Completeness()
         self.orders = orders
-        self.spent = spent
+        self._record = record
         self.allow_code = allow_code
         self.gate: GateResult | None = None
         self.gate_fault: OrchestratorError | None = None
-
-    @property
-    def store_path(self) -> Path:
-        """The store of the run."""
-        return self.path / STORE_NAME
 
     @property
     def n_left(self) -> int:
@@ -104,7 +97,28 @@ class Result:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The resolved recipe of the last call."""
+        if self._record is not None:
+            return dict(self._record.recipe)
         return dict((last_revision(RunDirectory.open(self.path)) or {}).get("recipe", {}))
+
+    @cached_property
+    def record(self) -> Record:
+        """What the run says of itself beside its frames, as when these were read.
+
+        Raises:
+            OrchestratorError: If it can't be read.
+        """
+        if self._record is not None:
+            return self._record
+        directory = RunDirectory.open(self.path)
+        status = directory.read_status()
+        with Store.open(directory.store_path, read_only=True) as store:
+            return record_of(store, directory, status)
+
+    @property
+    def spent(self) -> Spent | None:
+        """What all calls of the run took; None where it kept no account of them."""
+        return self.record.spent
 
     @cached_property
     def rankings(self) -> list[RankingAnalysis]:
@@ -151,7 +165,7 @@ class Result:
     def tables(self) -> list[Table]:
         """Declared orders, then what the methods' summaries and the recipe's analyses say."""
         declared = [] if self.orders is None else tables_of(self.orders, self.rankings)
-        keeping = Keeping(self.frames.folder / NUMBERS)
+        keeping = Keeping(self.frames.beside / NUMBERS)
         said = summarise(
             self.frames,
             self.settings,
@@ -199,7 +213,7 @@ class Result:
     @property
     def metadata(self) -> dict[str, Any]:
         """Identity and progress of the run, as JSON values."""
-        return run_metadata(self.path, self.settings, self.completeness)
+        return run_metadata(self.path, self.record, self.completeness)
 
     @cached_property
     def brief(self) -> Brief:
@@ -435,20 +449,14 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         raise UsageError(f"{path} belongs to another user; no code is imported for it")
     allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
+    # Before the store: a run that goes on meanwhile is ahead of what it said.
+    status, said = directory.read_status(), directory.last_outcome
     with Store.open(directory.store_path, read_only=True) as store:
+        record = record_of(store, directory, status)
         frames = frames_of(store, directory, apart)
-        revision = last_revision(directory)
-        if revision is None and store.current_plan is not None:
-            raise StoreError(
-                f"{directory.revisions}: the recipe of this run is missing. `orchestrator "
-                "repair RUN` restores it, or `orchestrator run` with the same recipe rewrites it"
-            )
-        revision = revision or {}
-        identities = revision.get("identities", {})
-        keys = {name: identity_key(identity) for name, identity in identities.items()}
-        notes = [*missing_notes(store, directory), *notes_of(store, keys, frames)]
+        notes = [*missing_notes(store, directory, said), *notes_of(store, record, frames)]
         if ITEMS in frames:
-            notes += notes_on_frame(frames.scan(ITEMS), revision.get("recipe", {}))
+            notes += notes_on_frame(frames.scan(ITEMS), record.recipe)
         if store.current_plan is None:
             notes.append(
                 "this run has no rows: it was repaired or has just started. `orchestrator run` "
@@ -456,7 +464,6 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
             )
         orders = read_orders(store)
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
-        spent = spent_by(store)
     return Result(
         path,
         notes=notes,
@@ -464,5 +471,5 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         allow_code=allow_code,
         frames=frames,
         orders=orders,
-        spent=spent,
+        record=record,
     )

@@ -19,7 +19,7 @@ from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.results.stored import check_whole, missing_notes, remember_schemas
+from orchestrator.runner.results.stored import check_whole, missing_notes
 from orchestrator.runner.servers.slurm import On
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.runner.session.announcement import announce
@@ -145,10 +145,9 @@ def _run(
         logged(directory.log_path, shown),
         Store.open(directory.store_path, check_owned=directory.check_owned) as store,
     ):
-        for line in missing_notes(store, directory):
+        for line in missing_notes(store, directory, directory.last_outcome):
             shown.note(line)
         opened = open_plan(prepared, directory, store)
-        remember_schemas(prepared.plan, store)
         alike = notes_on_items(prepared)
         for line in (*announce(prepared, opened, store), *alike):
             shown.note(line)

@@ -22,6 +22,7 @@ from orchestrator.runner.planning.tally import (
     by_end,
     count,
     drawn,
+    drawn_units,
     mark_of,
 )
 from orchestrator.scheduler.blocks import Blocks
@@ -31,6 +32,8 @@ from orchestrator.units import Plan
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
 # low: an estimate that is too high disappoints nobody.
 _CHARACTERS_PER_TOKEN = 2.5
+# Of the units to drive, for those of one method on a single item.
+_PARTS = 10
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -68,13 +71,14 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
         sample: Which units to drive of a large plan; None for all of any plan.
         advance: Called with the number of items that are counted now.
     """
-    n_sure = 0
+    n_sure, is_part = 0, False
     if blocks is not None:
         n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
     sure, unsure, n_driven = Tally(), Tally(), 0
     for group in _groups(plan, n_sure, sample):
         tally = count(plan, group, lookup, systems, blocks, advance)
         n_driven += len(group.driven)
+        is_part |= group.units is not None
         if group.items[0] < n_sure:
             sure += tally
         else:
@@ -90,10 +94,13 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
             f"at least: {', '.join(unsaid)} does not say how many requests it sends, or sends "
             "more than its `stages` say"
         )
-    if n_driven < len(plan.items):
+    is_estimate = n_driven < len(plan.items) or is_part
+    if is_estimate:
+        by = f"{n_driven:,} of {len(plan.items):,} items"
+        by += ", and some pairs of their models" if is_part else ""
         notes.append(
-            f"about: by {n_driven:,} of {len(plan.items):,} items; orchestrator plan --exact "
-            f"counts all in about {1e-4 * len(plan):,.0f} s"
+            f"about: by {by}; orchestrator plan --exact counts all in about "
+            f"{1e-4 * len(plan):,.0f} s"
         )
     at_least = None if blocks is None else sum(stage.left for stage in _stages(plan, sure))
     return planned.Plan(
@@ -103,7 +110,7 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
         _money(stages, plan, prices),
         tuple(notes),
         at_least=at_least,
-        is_estimate=n_driven < len(plan.items),
+        is_estimate=is_estimate,
         fault=tally.fault,
     )
 
@@ -187,10 +194,15 @@ def _groups(plan: Plan, n_sure: int, sample: Sample | None) -> Iterator[Group]:
     ended, to_do = by_end(sample.ended, plan.n_per_item)
     if not sample.ended:
         to_do = np.arange(len(plan.items))
+    units = None
+    if plan.n_per_item > sample.n_units:
+        # Many models: one item alone is more than is driven.
+        units = drawn_units(plan, sample.n_units // _PARTS, rng)
     for items, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
         for part in (items[items < n_sure], items[items >= n_sure]):
             if len(part):
-                yield drawn(part, n_units, plan.n_per_item, rng)
+                group = drawn(part, n_units, plan.n_per_item, rng)
+                yield msgspec.structs.replace(group, units=units)
 
 
 def count_group(

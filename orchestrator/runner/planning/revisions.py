@@ -2,16 +2,20 @@
 
 import json
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 import yaml
+from pydantic import ValidationError
 
 from orchestrator import __version__
 from orchestrator.disk import files
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import RunDirectory
+from orchestrator.recipe.schema import RecipeFile
+from orchestrator.store import RunDirectory, Store
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +28,11 @@ _SUM: Final = "# checksum "
 _MOST_BYTES: Final = 8 << 20
 _MOST_VALUES: Final = 400_000
 _MOST_DEPTH: Final = 100
+_UNREADABLE: Final = (ValueError, yaml.YAMLError, RecursionError)
+# What other versions may have or lack, and names, which are shown with care whatever they are.
+_OF_OTHER_VERSIONS: Final = {
+    "extra_forbidden", "missing", "too_short", "string_pattern_mismatch", "string_too_long",
+}  # fmt: skip
 
 
 def revision_text(record: dict[str, Any]) -> str:
@@ -42,7 +51,30 @@ def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     return read_revision(latest[0]) if latest else None
 
 
-def read_revision(file: Path) -> dict[str, object]:
+def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
+    """Return what the last call wrote about its recipe, as the store has it.
+
+    The file is newer for a moment when a call begins. It is read where the store has none, as in
+    runs of earlier versions, or a damaged one.
+
+    Raises:
+        StoreError: If none can be read although there is a plan.
+    """
+    text = store.get_meta(REVISION)
+    # Without a checksum it is of an earlier version, or what is left of one.
+    if text is not None and text.startswith(_SUM):
+        with suppress(*_UNREADABLE):
+            return parse(text.encode())
+    found = last_revision(run_dir)
+    if found is None and (text is not None or store.current_plan is not None):
+        raise StoreError(
+            f"{run_dir.revisions}: the recipe of this run is missing. `orchestrator repair RUN` "
+            "restores it, or `orchestrator run` with the same recipe rewrites it"
+        )
+    return found or {}
+
+
+def read_revision(file: Path) -> dict[str, Any]:
     """Return what a call wrote about its recipe.
 
     Raises:
@@ -50,7 +82,7 @@ def read_revision(file: Path) -> dict[str, object]:
     """
     try:
         found = parse(files.read(file, _MOST_BYTES))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, *_UNREADABLE) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise StoreError(
             f"{file} is damaged: {why}. `orchestrator repair RUN` restores it, or "
@@ -59,11 +91,13 @@ def read_revision(file: Path) -> dict[str, object]:
     return found
 
 
-def parse(content: bytes) -> dict[str, object]:
+def parse(content: bytes) -> dict[str, Any]:
     """Return the mapping that a revision is, with the mappings in it that all have.
 
+    Its values are held to what a recipe may say, but for settings of other versions.
+
     Raises:
-        ValueError: If it is another text, also one that is no UTF-8.
+        ValueError: If it is another text, also one that is no UTF-8, or holds another value.
         yaml.YAMLError: If it is no YAML.
     """
     text = content.decode()
@@ -74,10 +108,31 @@ def parse(content: bytes) -> dict[str, object]:
     found = yaml.load(text, Loader=_Loader)  # noqa: S506 (the C twin of SafeLoader)
     if not isinstance(found, dict):
         raise ValueError("it is not a mapping")  # noqa: TRY004 (a fault of the text)
-    if not all(isinstance(found.setdefault(name, {}), dict) for name in ("identities", "recipe")):
-        raise ValueError("its recipe is not a mapping")
+    if not all(isinstance(found.get(name), dict) for name in ("identities", "recipe")):
+        raise ValueError("it has no recipe")
     json.dumps(found, default=str)  # no value holds itself
+    _check_values(found)
     return found
+
+
+def _check_values(found: Mapping[str, Any]) -> None:
+    """See that a revision says what a recipe may say.
+
+    Raises:
+        ValueError: If it does not: which value, and what it should be.
+    """
+    try:
+        RecipeFile.model_validate(found["recipe"])
+    except ValidationError as error:
+        wrong = [one for one in error.errors() if one["type"] not in _OF_OTHER_VERSIONS]
+        if wrong:
+            where = ".".join(map(str, wrong[0]["loc"]))
+            raise ValueError(f"recipe.{where}: {wrong[0]['msg']}") from error
+    for name in ("methods", "analyses"):
+        if not all(isinstance(one, dict) for one in found["recipe"].get(name, ())):
+            raise ValueError(f"recipe.{name}: an entry is not a mapping")
+    if not all(isinstance(one, dict) for one in found["identities"].values()):
+        raise ValueError("identities: one is not a mapping")
 
 
 def _check_size(text: str) -> None:

@@ -176,11 +176,9 @@ def _rankings(plan: Plan, *, only_pairs: bool = False) -> tuple[list[Ranking], l
     return rankings, slots
 
 
-def remember_rule(rule: StoppingRule | None, store: Store) -> None:
-    """Keep the rule in the store, so that it can be read without the recipe."""
-    text = msgspec.json.encode(rule).decode()
-    if (store.get_meta(RULE) or "null") != text:
-        store.set_meta(RULE, text)
+def rule_text(rule: StoppingRule | None) -> str:
+    """The rule as the store has it, so that it can be read without the recipe."""
+    return msgspec.json.encode(rule).decode()
 
 
 def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
@@ -249,7 +247,10 @@ def read_orders(store: Store) -> Orders | None:
         raise StoreError(f"{store.path}: the stopping rule is damaged: {error}") from error
     if rule is None:
         return None
-    done = store.done_bitmap(plan_id, rule.n_items * len(rule.slots))
+    n_units = rule.n_items * len(rule.slots)
+    if n_units != store.n_units(plan_id):
+        raise StoreError(f"{store.path}: the stopping rule is damaged: it is of {n_units:,} units")
+    done = store.done_bitmap(plan_id, n_units)
     blocks = open_blocks(rule, store, plan_id, done)
     n_left = blocks.ended.count(0)
     choices = blocks.choices if isinstance(blocks, AdaptiveBlocks) else []

@@ -5,6 +5,7 @@ Driving a million units takes minutes, so of many items some are drawn and stand
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -76,10 +77,12 @@ class Group(msgspec.Struct, frozen=True):
     Attributes:
         items: Indexes of all of them.
         driven: Indexes of those on which the numbers rest, each standing for as many items.
+        units: Which units of an item are driven, each with how many it stands for; None for all.
     """
 
     items: Sequence[int]
     driven: Sequence[int]
+    units: Mapping[int, float] | None = None
 
     @property
     def is_sample(self) -> bool:
@@ -99,6 +102,30 @@ def drawn(items: Ints, n_units: int, n_per_item: int, rng: np.random.Generator) 
     n_items = min(len(items), max(1, n_units // n_per_item))
     driven = np.sort(rng.choice(items, n_items, replace=False)) if n_items else items
     return Group(items.tolist(), driven.tolist())
+
+
+def drawn_units(plan: Plan, n_units: int, rng: np.random.Generator) -> dict[int, float]:
+    """Draw units to drive of each item: those that feed others, and some of each method's others.
+
+    Args:
+        plan: With more units of an item than are driven.
+        n_units: Most units to drive of a method that feeds no others.
+        rng: Of the draw.
+
+    Returns:
+        The units in their order, each with how many it stands for.
+    """
+    by_method: dict[str, list[int]] = {}
+    times: dict[int, float] = {}
+    for which, (part, _) in enumerate(plan.combinations):
+        if part.method.feeds_others:
+            times[which] = 1.0
+        else:
+            by_method.setdefault(part.name, []).append(which)
+    for units in by_method.values():
+        chosen = rng.choice(units, min(n_units, len(units)), replace=False)
+        times.update(dict.fromkeys(chosen.tolist(), len(units) / len(chosen)))
+    return dict(sorted(times.items()))
 
 
 def by_end(done: bytearray, n_per_item: int) -> tuple[Ints, Ints]:
@@ -135,7 +162,7 @@ def count(
     tally = Tally()
     stages = _Stages(plan)
     for index in group.driven:
-        _drive_item(plan, stages, index, lookup, systems, blocks, tally)
+        _drive_item(plan, stages, index, lookup, systems, blocks, group.units, tally)
         advance(1)
     return _scaled(tally, group) if group.is_sample else tally
 
@@ -166,16 +193,24 @@ class _Stages:
     """Stages that the units of an item have, and the stage that a request belongs to."""
 
     def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._planned = {mark_of(stage): stage for _, stage in plan.stages()}
-        self.of_unit: list[list[Mark]] = []
-        for part, combination in plan.combinations:
+        self._of_unit: dict[int, list[Mark]] = {}
+
+    def of_unit(self, which: int) -> list[Mark]:
+        """Return the stages of a unit, among those of its item."""
+        found = self._of_unit.get(which)
+        if found is None:
+            part, combination = self._plan.combinations[which]
             own = [mark_of(stage) for stage in part.stages(combination.models)]
             # A method may name stages of a unit that are none of its own.
             is_planned = all(mark in self._planned for mark in own)
-            self.of_unit.append(own if is_planned else [mark_of(stage) for stage in part.stages()])
+            found = own if is_planned else [mark_of(stage) for stage in part.stages()]
+            self._of_unit[which] = found
+        return found
 
     def place(
-        self, which: int, kind: str, model: str, n_turns: int, taken: Counter[Mark]
+        self, which: int, kind: str, model: str, n_turns: int, taken: Mapping[Mark, float]
     ) -> Mark | None:
         """Return the stage of a request: the first of its unit that still lacks one.
 
@@ -189,11 +224,11 @@ class _Stages:
             n_turns: Of the item.
             taken: Requests of the item that have their stage.
         """
-        for mark in (*self.of_unit[which], *self._planned):
+        for mark in chain(self.of_unit(which), self._planned):
             stage = self._planned[mark]
             if (stage.ask, stage.model) == (kind, model):
                 n_times = n_turns if stage.per_turn else 1
-                if taken[mark] < stage.per_item * n_times:
+                if taken.get(mark, 0) < stage.per_item * n_times:
                     return mark
         return None
 
@@ -210,6 +245,7 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     lookup: Lookup,
     systems: Mapping[str, str],
     blocks: Blocks | None,
+    units: Mapping[int, float] | None,
     tally: Tally,
 ) -> None:
     """Drive the units of an item against the store.
@@ -222,7 +258,9 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     tally.n_turns += n_turns
     found: dict[bytes, Outcome | Failure | None] = {}
     seen: set[bytes] = set()
-    held: Counter[Mark] = Counter()
+    held: dict[Mark, float] = {}
+    missing: dict[tuple[str, str], float] = {}
+    beyond: dict[tuple[str, str], float] = {}
     which = 0
 
     def remember(key: bytes) -> Outcome | Failure | None:
@@ -235,14 +273,17 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
             seen.add(key)
             mark = stages.place(which, kind, model, n_turns, held)
             if mark is not None:
-                held[mark] += 1
+                held[mark] = held.get(mark, 0) + times(which)
             elif kind != "score":
                 # Scores that no stage counts are observations of answers.
-                tally.beyond[kind, model] += 1
+                beyond[kind, model] = beyond.get((kind, model), 0) + times(which)
+
+    def times(which: int) -> float:
+        return 1 if units is None else units[which]
 
     driver = Driver(plan, remember, systems, watch=watch)
     needed = None if blocks is None else blocks.needed_of(index)
-    for which in range(plan.n_per_item):
+    for which in range(plan.n_per_item) if units is None else units:
         if needed is None or needed[which]:
             driver.open(first + which)
         else:
@@ -251,10 +292,15 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     faults = (end.fault.said for end in driver.finished if end.fault is not None)
     tally.fault = tally.fault or next(faults, "")
     waiting = {unit.position - first for request in driver.outbox for unit, _ in request.waiters}
-    tally.held.update(held)
-    for mark in {mark for unit in waiting for mark in stages.of_unit[unit]}:
+    tally.held.update({mark: round(n) for mark, n in held.items()})
+    for mark in {mark for unit in waiting for mark in stages.of_unit(unit)}:
         tally.open_items[mark] += 1
         tally.open_turns[mark] += n_turns
-        tally.held_open[mark] += held[mark]
-    tally.missing.update((request.kind, request.ask.model) for request in driver.outbox)
+        tally.held_open[mark] += round(held.get(mark, 0))
+    for request in driver.outbox:
+        asked = request.kind, request.ask.model
+        of_unit = min(unit.position - first for unit, _ in request.waiters)
+        missing[asked] = missing.get(asked, 0) + times(of_unit)
+    tally.missing.update({asked: round(n) for asked, n in missing.items()})
+    tally.beyond.update({asked: round(n) for asked, n in beyond.items()})
     driver.close()

@@ -37,8 +37,8 @@ class Keeping:
     """A file of results that calls have computed, read and extended.
 
     Args:
-        path: The file; it need not be there, and nobody else need be able to read it. What it
-            holds is checked against the type that is asked for and computed anew where it differs.
+        path: The file; it need not be there, and nobody else need be able to read it. Where its
+            checksum differs, or a value is not of the type that is asked for, it is computed anew.
         most_bytes: Greatest length of the file; nothing is kept where it would be longer.
     """
 
@@ -46,7 +46,8 @@ class Keeping:
         self._path = path
         self._most_bytes = most_bytes
         try:
-            found = json.loads(files.read(path, most_bytes))
+            said, _, content = files.read(path, most_bytes).partition(b"\n")
+            found = json.loads(content) if said == checksum(content) else {}
         except (OSError, ValueError, RecursionError):
             found = {}
         self._found: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -78,12 +79,18 @@ class Keeping:
         if self._used == self._found:
             return
         content = json.dumps(self._used).encode()
+        content = checksum(content) + b"\n" + content
         if len(content) > self._most_bytes:
             return
         try:
-            files.write(self._path, content)
+            files.write(self._path, content, own=True)
         except OSError as error:
             _log.debug("not kept: %s: %s", self._path, error)
+
+
+def checksum(content: bytes) -> bytes:
+    """Return the first line of a file with this content."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
 
 @cache

@@ -23,6 +23,7 @@ from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
 from orchestrator.runner.results.answered import answer_notes
 from orchestrator.runner.results.marks import is_marked, write_mark
+from orchestrator.runner.results.record import Record
 from orchestrator.runner.results.stored import counted, schemas_of, server_notes
 from orchestrator.schemas import ITEMS
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
@@ -188,14 +189,12 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def notes_of(
-    store: Store, identities: Mapping[str, bytes], frames: Mapping[str, pl.DataFrame]
-) -> list[str]:
+def notes_of(store: Store, record: Record, frames: Mapping[str, pl.DataFrame]) -> list[str]:
     """Return notes for readers of the tables on the sources of the numbers."""
     return [
         *epoch_notes(rows_by_epoch(frames)),
-        *server_notes(store, identities),
-        *likeness_notes(store, identities),
+        *server_notes(record.servers),
+        *likeness_notes(store, record.keys),
         *answer_notes(frames),
     ]
 

@@ -1,6 +1,6 @@
 """Marks beside exported frames: what they were made from, and their checksums."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.disk import files
@@ -15,18 +15,15 @@ def read_mark(path: Path) -> str | None:
         return None
 
 
-def _marked(mark: str, paths: Iterable[Path]) -> str | None:
-    """Return the mark of files as they are now; None if one is missing."""
-    try:
-        return " ".join([mark, *map(files.checksum, paths)])
-    except OSError:
-        return None
-
-
-def is_marked(path: Path, mark: str, paths: Iterable[Path]) -> bool:
+def is_marked(path: Path, mark: str, paths: Sequence[Path]) -> bool:
     """Return whether a mark says this of files, and they are as they were written."""
-    said = read_mark(path)
-    return said is not None and said == _marked(mark, paths)
+    said, *sums = (read_mark(path) or "").split(" ")
+    if said != mark or len(sums) != len(paths):
+        return False
+    try:
+        return all(map(files.has_checksum, paths, sums))
+    except OSError:
+        return False
 
 
 def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
@@ -36,6 +33,6 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
         StoreError: If it can't be written.
     """
     try:
-        files.write(path, (_marked(mark, paths) or "").encode(), own=True)
+        files.write(path, " ".join([mark, *map(files.checksum, paths)]).encode(), own=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

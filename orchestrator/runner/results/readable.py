@@ -1,9 +1,20 @@
-"""Frames of a run that is only read: those of its own folder, or made from its store elsewhere."""
+"""Frames of a run as its reader has them: files that nobody else changes, of one moment.
 
+A reader takes the files of `results` under names of its own, if they are those of the store as it
+sees it, and makes them otherwise. Then it gives them the names in `results`, unless the store has
+gone on: so what stands there is never older than what stood there before.
+"""
+
+import contextlib
+import fcntl
 import os
+import shutil
+import time
 import weakref
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -11,64 +22,200 @@ from orchestrator.disk import columnar, files
 from orchestrator.disk.foreign import is_foreign
 from orchestrator.errors import StoreError
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.results.frames import ITEM_COLUMNS, export, is_exported, items_path
+from orchestrator.runner.interrupts import DeferredInterrupts
+from orchestrator.runner.results.frames import (
+    EXPORTED,
+    ITEM_COLUMNS,
+    export,
+    is_exported,
+    items_path,
+    version,
+)
 from orchestrator.runner.results.marks import read_mark
-from orchestrator.runner.results.stored import roles
+from orchestrator.runner.results.stored import roles, schemas_of
 from orchestrator.schemas import ITEMS
 from orchestrator.store import RunDirectory, Store
 
+_LOCK: Final = ".lock"
+# Names are given in milliseconds; who was suspended meanwhile is not waited for any longer.
+_WAIT_S: Final = 5.0
+_TRY_S: Final = 0.02
+# Looks at a file and its mark, which the run may be writing anew.
+_LOOKS: Final = 5
 
-def frames_of(store: Store, directory: RunDirectory, apart: Path | None) -> FrameFiles:
-    """Return the frames of a run that is only read, exported if that was not done.
+
+def frames_of(
+    store: Store,
+    directory: RunDirectory,
+    apart: Path | None = None,
+    late: DeferredInterrupts | None = None,
+) -> FrameFiles:
+    """Return the frames of a run, exported if that was not done.
 
     Args:
-        store: Of the run.
+        store: Of the run, open at one moment or for writing.
         directory: Of the run.
         apart: Folder for them, if nothing may be written into the run.
+        late: Looked at between units: a Ctrl-C leaves the frames that were there before.
 
     Raises:
         StoreError: If the run is damaged, or a file can't be written.
+        KeyboardInterrupt: As `late` says.
     """
-    side = ExitStack()
-    if is_foreign(directory.path):
-        # What its results hold need not be what its store does.
-        apart = apart or side.enter_context(files.temporary_folder())
-    elif apart is None or is_exported(store, directory.results):
-        check_items(directory)
-        export(store, directory.results)
-        return FrameFiles(directory.results, roles=roles(store))
-    try:
-        export(store, apart)
-    except BaseException:
-        side.close()
-        raise
-    frames = FrameFiles(apart, found_items(directory), roles(store))
-    weakref.finalize(frames, side.close)
+    # What another user's results hold need not be what their store does.
+    mayread = not is_foreign(directory.path)
+    maywrite = mayread and apart is None
+    with ExitStack() as side:
+        own = apart or side.enter_context(_own_folder(directory.results if maywrite else None))
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = _taken(store, directory.results, own) if mayread else None
+        if held is None:
+            export(store, own, late)
+            if maywrite:
+                _give(store, own, directory)
+        items = _items(directory, own) if mayread else items_path(directory)
+        beside = directory.results if maywrite else None
+        frames = FrameFiles(held or own, _readable(items), roles(store), beside)
+        weakref.finalize(frames, side.pop_all().close)
     return frames
 
 
-def check_items(run_dir: RunDirectory) -> None:
+@contextlib.contextmanager
+def _own_folder(beside: Path | None) -> Iterator[Path]:
+    """A folder of this reader alone, on the disk of the results where that can be written."""
+    with ExitStack() as stack:
+        made = None
+        if beside is not None:
+            with contextlib.suppress(OSError):
+                files.real_folder(beside)
+                made = stack.enter_context(files.temporary_folder(beside))
+        yield made or stack.enter_context(files.temporary_folder())
+
+
+def _taken(store: Store, results: Path, own: Path) -> Path | None:
+    """Take the frames of the results, if they are those of the store; return the folder of them.
+
+    Where no second name can be given, as on another disk, the files stay where they are.
+    """
+    names = [f"{frame}.parquet" for frame in schemas_of(store)]
+    try:
+        for name in (EXPORTED, *names):
+            (own / name).unlink(missing_ok=True)
+            files.check_plain(results / name)
+            (own / name).hardlink_to(results / name)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return results if is_exported(store, results) else None
+    return own if is_exported(store, own) else None
+
+
+def _give(store: Store, own: Path, directory: RunDirectory) -> None:
+    """Let the frames of this reader be those of the results, unless the store has gone on."""
+    names = [f"{frame}.parquet" for frame in schemas_of(store)]
+    if not (own / EXPORTED).exists():
+        return  # there is no plan, or one without frames
+    results = directory.results
+    try:
+        files.real_folder(results)
+        with _alone(results):
+            if not store.writes:
+                with Store.open(store.path, read_only=True) as now:
+                    if version(now) != version(store):
+                        return
+            for name in (*names, EXPORTED):
+                with files.renaming(results / name, own=True) as part:
+                    _link(own / name, part)
+    except OSError as error:
+        raise StoreError(
+            f"can't write {error.filename or results}: {error.strerror or error}"
+        ) from error
+
+
+def _link(original: Path, name: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no such names.
+
+    Raises:
+        OSError: If that can't be done, or it is no regular file.
+    """
+    files.check_plain(original)
+    try:
+        name.hardlink_to(original)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(original, name, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others from giving names in a folder, unless they hold it for longer than they should.
+
+    Raises:
+        OSError: If something else has the place of the lock.
+    """
+    lock = files.open_plain(folder / _LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        end = time.monotonic() + _WAIT_S
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_TRY_S)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(lock)
+
+
+def _items(directory: RunDirectory, own: Path) -> Path:
+    """Take the file of items.
+
+    Raises:
+        StoreError: If it is damaged.
+    """
+    taken = own / f"{ITEMS}.parquet"
+    check_items(directory, taken)
+    return taken
+
+
+def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
     """See that the file of items is what was written, as far as a mark says what that was.
+
+    Args:
+        run_dir: Of the run, which may be writing the file anew.
+        taken: Where the file that was looked at gets a second name.
 
     Raises:
         StoreError: If it is damaged.
     """
     path = items_path(run_dir)
-    mark, _, expected = (read_mark(run_dir.results / f".{ITEMS}") or "").rpartition(" ")
-    try:
-        is_right = not mark or files.checksum(path) == expected
-    except OSError:
-        is_right = not os.path.lexists(path)  # gone, as `repair` leaves it
-    if not is_right:
-        raise StoreError(
-            f"{path} is damaged: `orchestrator run` with the same recipe rewrites it without "
-            "sending requests; `orchestrator repair RUN` sets it aside"
-        )
+    for _ in range(_LOOKS):
+        said = read_mark(run_dir.results / f".{ITEMS}")
+        mark, _, expected = (said or "").rpartition(" ")
+        try:
+            looked_at = path
+            if taken is not None:
+                taken.unlink(missing_ok=True)
+                _link(path, taken)
+                looked_at = taken
+            is_right = not mark or files.has_checksum(looked_at, expected)
+        except OSError:
+            is_right = not os.path.lexists(path)  # gone, as `repair` leaves it
+        if is_right:
+            return
+        if said == read_mark(run_dir.results / f".{ITEMS}"):
+            break
+    raise StoreError(
+        f"{path} is damaged: `orchestrator run` with the same recipe rewrites it without "
+        "sending requests; `orchestrator repair RUN` sets it aside"
+    )
 
 
-def found_items(run_dir: RunDirectory) -> list[Path]:
-    """Return the file of items of a run, if there is one and its columns are those of items."""
-    path = items_path(run_dir)
+def _readable(path: Path) -> list[Path]:
+    """Return a file of items, if there is one and its columns are those of items."""
     try:
         schema = columnar.scan(path).collect_schema()
     except columnar.UNREADABLE:

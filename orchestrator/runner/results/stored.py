@@ -4,7 +4,7 @@ Nothing here reads a frame, so a run that begins needs nothing that computes wit
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import PluginError, RunDirectoryError
 from orchestrator.report.completeness import Completeness
 from orchestrator.roles import RowRoles, decoded
-from orchestrator.runner.models.identity import provenance_words, server_label
+from orchestrator.runner.models.identity import provenance_words
 from orchestrator.runner.planning.stopping import NOT_NEEDED
 from orchestrator.schemas import schema_fault
 from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
@@ -25,8 +25,12 @@ UNITS = "units"
 """Key of the number of units of the plan in a store."""
 
 
-def remember_schemas(plan: Plan, store: Store) -> None:
-    """Keep the columns of the plan's frames in the store, so that it can be read without recipe."""
+def plan_values(plan: Plan) -> dict[str, str]:
+    """What a store has to say of a plan, so that its rows can be read without recipe.
+
+    Raises:
+        PluginError: If a frame or a column has no name that can be used.
+    """
     schemas = {part.frame: part.columns for part in plan.parts}
     fault = schema_fault(schemas)
     if fault is not None:
@@ -38,13 +42,11 @@ def remember_schemas(plan: Plan, store: Store) -> None:
         if known.distribution is not None and compared is not None:
             lowest = {**known.lowest, part.name: math.floor(compared.low)}
             row_roles[part.frame] = msgspec.structs.replace(known, lowest=lowest)
-    for key, text in (
-        (FRAMES, msgspec.json.encode(schemas).decode()),
-        (ROLES, msgspec.json.encode(row_roles).decode()),
-        (UNITS, str(len(plan))),
-    ):
-        if store.get_meta(key) != text:
-            store.set_meta(key, text)
+    return {
+        FRAMES: msgspec.json.encode(schemas).decode(),
+        ROLES: msgspec.json.encode(row_roles).decode(),
+        UNITS: str(len(plan)),
+    }
 
 
 def roles(store: Store) -> dict[str, RowRoles] | None:
@@ -56,10 +58,14 @@ def roles(store: Store) -> dict[str, RowRoles] | None:
     known = store.get_meta(ROLES)
     if known is None:
         return None
+    schemas = schemas_of(store)
     try:
-        return decoded(known, schemas_of(store))
+        found = decoded(known, schemas)
     except ValueError as error:
         raise damaged("the roles of columns are", error) from error
+    if found.keys() != schemas.keys():
+        raise damaged("the roles of columns are", "those of other frames")
+    return found
 
 
 def units_left(store: Store) -> int:
@@ -72,10 +78,19 @@ def counted(store: Store, n_not_needed: int | None) -> Completeness:
     plan_id, total = store.current_plan, store.get_meta(UNITS)
     if plan_id is None or total is None:
         return Completeness()
+    n_units = store.n_units(plan_id)
+    if total != str(n_units):
+        raise damaged("the number of units is", f"it is {n_units:,} and {total!r:.80}")
     if n_not_needed is None:
         of_plan, _, said = (store.get_meta(NOT_NEEDED) or "").partition(" ")
-        n_not_needed = int(said) if of_plan == str(plan_id) else 0
-    return Completeness(int(total), store.n_ended(plan_id), not_needed=n_not_needed)
+        n_not_needed = _number(said) if of_plan == str(plan_id) else 0
+    return Completeness(n_units, store.n_ended(plan_id), not_needed=n_not_needed)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise damaged("the number of units that are not needed is", f"{text!r:.80}")
+    return int(text)
 
 
 def schemas_of(store: Store) -> dict[str, dict[str, str]]:
@@ -111,15 +126,20 @@ def _left_by_clients(path: Path) -> str:
     )
 
 
-def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
-    """Return a line if the store lacks outcomes that the run said were recorded."""
+def missing_notes(store: Store, run_dir: RunDirectory, said: int) -> list[str]:
+    """Return a line if the store lacks outcomes that the run said were recorded.
+
+    Args:
+        store: Of the run.
+        run_dir: Of the run.
+        said: Number of the last outcome, by `RunDirectory.last_outcome` before the store was opened
+            to read: a run that goes on meanwhile is ahead of what it said before.
+    """
     if (run_dir.path / _CLIENTS).is_dir():
         return [_left_by_clients(run_dir.path)]
     # Where a copy is read that is some minutes old, the run itself is ahead of it.
     if is_network_fs(run_dir.path):
         return []
-    # In this order: a run that goes on meanwhile is ahead of what it said before.
-    said = run_dir.last_outcome
     n = said - store.last_outcome
     if n <= 0:
         return []
@@ -130,15 +150,15 @@ def missing_notes(store: Store, run_dir: RunDirectory) -> list[str]:
     ]
 
 
-def server_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
+def server_notes(servers: Mapping[str, Sequence[ServerUse]]) -> list[str]:
     """Return notes on outcomes copied from other runs, and on models with several servers.
 
-    Counts are of outcomes.
+    Args:
+        servers: Those that answered for each model, with counts of outcomes.
     """
     notes = []
     copied: dict[str, dict[str, int]] = {}
-    for model, identity in identities.items():
-        used = store.servers_used(server_label(model, identity))
+    for model, used in servers.items():
         for use in used:
             if use.run:
                 of_run = copied.setdefault(use.run, {})

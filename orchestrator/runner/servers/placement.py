@@ -194,8 +194,5 @@ def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Foo
 
 def _depths(plan: Plan) -> dict[str, int]:
     """0 for models that are asked before anything is answered, 1 for those that only judge."""
-    asked_first: set[str] = set()
-    others: set[str] = set()
-    for position in range(min(plan.n_per_item, len(plan))):
-        (others if plan.needs(position) else asked_first).add(plan.gate(position))
-    return dict.fromkeys(others, 1) | dict.fromkeys(asked_first, 0)
+    gates = {one.judge or one.models[-1] for _, one in plan.combinations}
+    return {gate: int(gate not in plan.free_gates) for gate in gates}

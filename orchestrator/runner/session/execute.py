@@ -15,9 +15,10 @@ from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.reuse import copies_of
 from orchestrator.runner.planning.revisions import REVISION, revision_of, revision_text
 from orchestrator.runner.planning.spending import budget_of, keep_spent
-from orchestrator.runner.planning.stopping import open_blocks, remember_not_needed, remember_rule
+from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_not_needed, rule_text
 from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.items import keep_items
+from orchestrator.runner.results.stored import plan_values
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.keeping import Keep
 from orchestrator.runner.servers.launched import Places
@@ -96,23 +97,22 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     before = revision_of(run_dir, prepared.recipe.name)
     changes = describe_change(before, prepared.identities, prepared.recipe)
     record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
+    text = revision_text(record)
     # Reports and gates read from the last revision what they compute, and at which level.
     read = ("analyses", "statistics", "gates")
     known, wanted = (before or {}).get("recipe", {}), record["recipe"]
     is_other = changes or any(known.get(key) != wanted.get(key) for key in read)
     if before is None or before.get("identities") != record["identities"] or is_other:
-        text = revision_text(record)
         run_dir.write_revision(text)
-        # `orchestrator repair` restores a damaged file from there.
-        store.set_meta(REVISION, text)
     plan_hash = plan.hash()
     is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
-    plan_id = store.open_plan(plan_hash, len(plan))
+    # Readers take the recipe from there, with the plan; `orchestrator repair` restores the file.
+    values = {**plan_values(plan), RULE: rule_text(prepared.rule), REVISION: text}
+    plan_id = store.open_plan(plan_hash, len(plan), values)
     adopted = 0
     if not is_current:
         hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
         adopted = store.adopt(plan_id, hashes)
-    remember_rule(prepared.rule, store)
     done = store.done_bitmap(plan_id, len(plan))
     rule = prepared.rule
     blocks = None if rule is None else open_blocks(rule, store, plan_id, done)

@@ -79,7 +79,7 @@ def test_a_run_says_what_was_copied_and_from_where(run, tmp_path):
     copies = run.copies(lend(tmp_path / "a", range(3), FIRST))
     find(copies, 0)
     find(copies, 1)
-    notes = server_notes(run.store, {"mine": IDENTITY})
+    notes = server_notes({"mine": run.store.servers_used(OURS)})
     assert notes == [f"2 outcomes were copied from {tmp_path / 'a'} (mine 2)"]
 
 
@@ -114,7 +114,7 @@ def test_a_run_says_of_servers_that_differ_which_were_another_run_s(run, tmp_pat
     )  # fmt: skip
     find(run.copies(lend(tmp_path / "a", range(4), FIRST), accept=True), 0)
     run.store.flush()
-    _, note = server_notes(run.store, {"mine": IDENTITY})
+    _, note = server_notes({"mine": run.store.servers_used(OURS)})
     assert "come from 2 different servers" in note
     assert f"fake 1 as 'm', copied from {tmp_path / 'a'}: 1" in note
 
