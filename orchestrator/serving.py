@@ -277,6 +277,14 @@ class LaunchKind(Plugin[ConfigT], ABC):
         """List the settings that have this machine run code of the recipe's choice."""
         return ()
 
+    def check_installed(self) -> None:
+        """See that what its servers need is installed on this machine; nothing is by default.
+
+        Raises:
+            UsageError: If something is missing, with how to get it.
+        """
+        return
+
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:  # noqa: ARG002
         """Work out the GPU memory it needs; None where it needs none or the recipe names its GPUs.
 

@@ -135,12 +135,19 @@ class EmbeddedLaunch(LaunchKind[Config]):
             worse["skip_layers"] = ", ".join(map(str, sorted(set(config.skip_layers))))
         return {"kind": KIND, "dtype": config.dtype, **worse, **_weights.identity(weights)}
 
+    def check_installed(self) -> None:
+        """See `LaunchKind`."""
+        need("the embedded server", "embedded", _NEEDED)
+
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for all `models` that is ready to answer.
 
         Raises:
             LaunchError: If weights are missing or it does not get ready, with the likely cause.
+            UsageError: If the extra `[embedded]` is not installed.
         """
+        if self.carrier is None:
+            self.check_installed()
         for model in models:
             if "=" in model.name:
                 raise LaunchError(f"the model name {model.name!r} must not hold '='")
@@ -204,7 +211,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
             LaunchError: If weights are missing.
             UsageError: If the extra `[embedded]` is not installed.
         """
-        need("the embedded server", "embedded", _NEEDED)
+        self.check_installed()
         models = [part for entry in options.models for part in ("--model", _named(entry))]
         settings = {
             "--host": options.host,

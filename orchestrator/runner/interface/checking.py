@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import LaunchError
+from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import schema
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
+from orchestrator.runner.models.launch_kinds import launch_of
 from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.planning.similar_items import notes_on_items
 
@@ -41,7 +43,8 @@ def check(
 
     Raises:
         RecipeError: With all faults of the recipe.
-        UsageError: If a dataset is malformed, or a server can't do what is asked.
+        UsageError: If a dataset is malformed, a server can't do what is asked, or an extra that the
+            recipe needs is not installed.
 
     Example:
         >>> import orchestrator
@@ -49,6 +52,8 @@ def check(
         ()
     """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    is_allowed = allow_code or (given is not None and given.allow_code)
+    _check_extras(loaded, allow_code=is_permitted(Path(loaded.file), allow_code=is_allowed))
     if loaded.reuse:
         with importlib.import_module("orchestrator.runner.planning.reuse").open_lenders(
             loaded.reuse, None
@@ -65,6 +70,21 @@ def check(
     # What asks servers is imported for that only: editors check without.
     look = importlib.import_module("orchestrator.runner.interface.online").look_at_servers
     return (*notes, *look(prepared))
+
+
+def _check_extras(loaded: schema.Recipe, *, allow_code: bool) -> None:
+    """See that the optional packages that a run of the recipe needs are installed.
+
+    Raises:
+        UsageError: If one is not.
+    """
+    if loaded.log_to:
+        importlib.import_module("orchestrator.runner.interface.tracking").needed(loaded.log_to)
+    # Elsewhere another Python may run the servers.
+    if not (loaded.cluster.python or loaded.cluster.container):
+        for spec in loaded.models.values():
+            if spec.server is not None:
+                launch_of(spec, allow_code=allow_code).check_installed()
 
 
 def loaded_recipe(
