@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator import __version__
 from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.runner.commands.ending import end_at_once, open_streams
+from orchestrator.runner.commands.ending import end_at_once, open_streams, said_by_system
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
@@ -101,8 +101,7 @@ def main(arguments: Sequence[str]) -> int:
         return error.exit_code
     except OSError as error:
         # What a file system or a full disk says is no fault of the program.
-        where = "" if error.filename is None else f"{error.filename}: "
-        _said(options).complain(f"{where}{error.strerror or error}")
+        _said(options).complain(said_by_system(error))
         return EXIT_FAILED
     except KeyboardInterrupt:
         _said(options).interrupted()

@@ -1,7 +1,9 @@
 """The begin and the end of a command's process."""
 
 import contextlib
+import errno
 import os
+import resource
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +18,16 @@ def open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def said_by_system(error: OSError) -> str:
+    """Return what the system says about a file or a connection, with a limit that was met."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    limit = ""
+    if error.errno == errno.EMFILE:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = f"; this process may open {soft} at a time, more after `ulimit -n 4096`"
+    return f"{where}{error.strerror or error}{limit}"
 
 
 def end_at_once(codes: Sequence[int]) -> None:

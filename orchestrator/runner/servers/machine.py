@@ -14,6 +14,8 @@ _log = logging.getLogger(__name__)
 
 # One for each request in flight, and some hundreds beside them.
 _OPEN_FILES = 65_536
+# Fewer do not even hold what a usual run has in flight.
+_FEW_FILES = 256
 
 
 def raise_file_limit() -> None:
@@ -23,11 +25,18 @@ def raise_file_limit() -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        return
-    # macOS allows fewer than it says.
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if soft != resource.RLIM_INFINITY and soft < most:
+        # macOS allows fewer than it says.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < _FEW_FILES:
+        _log.warning("%s; a run takes some dozens, and one for each request in flight", few_files())
+
+
+def few_files() -> str:
+    """Return how many files this process may open, and how to let it open more."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"this process may open {soft} files at a time: raise the limit (`ulimit -n 4096`)"
 
 
 def inventory(resources: Resources) -> Inventory:
