@@ -111,8 +111,8 @@ def refuses(failure: Failure) -> bool:
     One of the moment or of the account does not, and one of the question itself says nothing of
     other questions.
     """
-    is_asked = failure.scope in {REQUEST, UNCLEAR} and failure.cause not in _UNREADABLE
-    return is_asked and not failure.retriable
+    is_own = failure.scope == REQUEST and failure.permanent and failure.cause not in _UNREADABLE
+    return is_own or failure.scope == UNCLEAR
 
 
 def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:

@@ -126,7 +126,7 @@ def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnaly
         trust: The verdict on each of its judges.
     """
     found = replace(found, trust=trust, caution=not_known_yet(trust))
-    warning = no_ranking(trust)
+    warning = _nothing_judged(found) or no_ranking(trust)
     if not (warning or found.caution):
         return found
     found = with_decisions(found, lambda _: False)
@@ -138,6 +138,18 @@ def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnaly
             replace(part, ratings=_ranked_by((), part.ratings)) for part in found.categories
         ),
     )
+
+
+def _nothing_judged(found: RankingAnalysis) -> str:
+    """The sentence on a ranking without a judgment: why there is none, which need not be the judge.
+
+    Empty where there are some, or nothing was to be judged.
+    """
+    if found.n_judged or not found.failures:
+        return ""
+    main, n_units = found.failures[0], found.n_units
+    said = f"No ranking: {n_units:,} of {n_units:,} judgments are missing"
+    return f"{said}, {main.n:,} of them by {main.cause}: {main.message}".rstrip(": ")
 
 
 def with_decisions(found: RankingAnalysis, is_apart: Callable[[Pair], bool]) -> RankingAnalysis:

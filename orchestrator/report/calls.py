@@ -12,7 +12,7 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
-from orchestrator.report.progress import TROUBLED, ModelProgress, Progress
+from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of
 
 _MAX_NAME: Final = 32
 _MIN_NAME: Final = 8
@@ -48,6 +48,9 @@ def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[
     whole = Text.assemble(ended, page.words(f" in {numbers.duration(progress.elapsed_s)}"))
     # What is left has just been said.
     yield from page.flow([whole, *_unit_parts(page, progress, 0)])
+    # Why nothing came of a model is no news of who judged it.
+    for fault in faults_of(progress):
+        yield from page.flow([page.data(fault, None, BAD)])
     yield from page.flow(_request_parts(page, progress))
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -50,6 +50,7 @@ class ModelProgress(msgspec.Struct, frozen=True):
             where it does not say.
         units_done: Units that ask this model last and that this call did.
         units_left: Those that are still to be done.
+        fault: Why it was given up; empty for one that is used.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ModelProgress(msgspec.Struct, frozen=True):
     cache_hits: float | None = None
     units_done: int = 0
     units_left: int = 0
+    fault: str = ""
 
 
 class StageProgress(msgspec.Struct, frozen=True):
@@ -214,3 +216,12 @@ def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
 
     chosen = sorted(range(len(models)), key=late)[:most]
     return [models[place] for place in sorted(chosen)]
+
+
+def faults_of(progress: Progress) -> list[str]:
+    """Why models were given up in a call, a sentence each; models of one fault are named once."""
+    found: dict[str, list[str]] = {}
+    for model in progress.models:
+        if model.fault:
+            found.setdefault(model.fault.removeprefix(f"{model.name} "), []).append(model.name)
+    return [f"{', '.join(names)} {fault}" for fault, names in found.items()]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from orchestrator.records import Failure
+from orchestrator.records import UNCLEAR, Failure
 from orchestrator.wire import failures
 from orchestrator.wire._ends import BROKEN, CALLED, LENGTH, STOP, UNSAID, WITHHELD, end_of
 from orchestrator.wire._parsing import TokenId, Usage
@@ -123,7 +123,7 @@ def missing(answer: "Answer[Any]", usage: Usage, secret: str) -> Failure | None:
     message, end = answer.message or Message(), end_of(answer.finish_reason)
     if end == UNSAID:
         said = "the server gives no finish_reason, so nothing tells if the answer is whole"
-        return Failure("unparseable", said, permanent=True)
+        return Failure("unparseable", said, status=200, scope=UNCLEAR)
     text, within = message.text, " within max_tokens" if end == LENGTH else ""
     if (message.thought or usage.n_thinking) and not text.strip():
         return no_answer(f"the model reasoned and wrote no answer{within}")

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.records import Failure, FloatArray
+from orchestrator.records import UNCLEAR, Failure, FloatArray
 from orchestrator.wire import failures
 
 MAX_BODY_BYTES: Final = 64 * 2**20
@@ -26,6 +26,7 @@ MAX_LISTED: Final = 2**23
 ROUNDING: Final = 1e-2
 """A log-probability may exceed 0 by rounding, not by more."""
 
+_PAGE: Final = re.compile(rb"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
@@ -110,7 +111,10 @@ class Decoder(Generic[T]):
         if _STREAMED.match(body):
             start = _start(body, secret)
             said = f"the server streams its replies though `stream: false` was sent: {start}"
-            return Failure("unsupported", said, permanent=True)
+            return Failure("unsupported", said, status=200, scope=UNCLEAR)
+        if _PAGE.match(body):
+            said = f"a web page came, not an answer; correct base_url: {_start(body, secret)}"
+            return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
             parsed = loads(body)
         except ValueError:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, Generation, Message, Sampling, labels
+from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import completions, llamacpp_completions, replies, sglang, tgi
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
@@ -231,12 +231,23 @@ def test_what_counts_nothing_costs_no_answer(usage):
 
 
 @pytest.mark.parametrize("start", [b"", b": ping\n\n", b"event: message\n", b"\n"])
-def test_a_stream_that_nobody_asked_for_is_refused_for_good(start):
+def test_a_stream_that_nobody_asked_for_is_the_servers_state(start):
     body = start + b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n'
     for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
         assert isinstance(made, Failure)
-        assert (made.cause, made.permanent) == ("unsupported", True)
+        assert (made.cause, made.permanent, made.scope) == ("unsupported", False, UNCLEAR)
+        assert not made.retriable
         assert "streams" in made.message
+
+
+@pytest.mark.parametrize(
+    "body", [b"<!DOCTYPE html><p>Log in", b"\n<html>", b"<?xml version='1.0'?>"]
+)
+def test_a_web_page_in_place_of_an_answer_is_the_servers_state(body):
+    made = replies.generation(body, Reading())
+    assert isinstance(made, Failure)
+    assert (made.retriable, made.permanent, made.scope) == (False, False, UNCLEAR)
+    assert "base_url" in made.message
 
 
 @pytest.mark.parametrize(

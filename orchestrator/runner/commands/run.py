@@ -119,6 +119,10 @@ def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:
     """Print what a user must know of how the run ended; return the exit code of the run itself."""
     ended = result.ended
     warnings = [] if _is_handed_on(result) else result.warnings
+    if ended is not None and ended.progress is not None:
+        progress = importlib.import_module("orchestrator.report.progress")
+        for fault in progress.faults_of(ended.progress):
+            said.complain(fault)
     # At a terminal the first screen has just said it.
     is_said = options.format == "table" and sys.stdout.isatty() and sys.stderr.isatty()
     for line in () if is_said and not said.as_json else warnings:

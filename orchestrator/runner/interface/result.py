@@ -159,6 +159,9 @@ class Result:
     def warnings(self) -> list[str]:
         """Reasons why there is no ranking, of each method with a judge that can't be trusted."""
         said = {method: no_ranking(trusts) for method, trusts in self.trust.items()}
+        judged = {one.source for one in self.rankings if one.n_judged}
+        # Where nothing was judged the ranking says why, and no judge is to blame.
+        said |= {one.source: one.warning for one in self.rankings if one.source not in judged}
         return [f"{method}: {line}" for method, line in said.items() if line]
 
     @cached_property

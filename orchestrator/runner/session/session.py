@@ -403,6 +403,7 @@ class Session:
                 cache_hits=self.loads.cache_hits(name),
                 units_done=units.get(name, (0, 0))[0],
                 units_left=units.get(name, (0, 0))[1],
+                fault="" if state.dead is None else state.dead.message,
             )
             for name, state in core.models.items()
         )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.records import DONE, FAILED, Failure
+from orchestrator.report.progress import faults_of
 from orchestrator.scheduler.core import Limits
 from orchestrator.wire.failures import classify
 from tests.core.fakes import REFUSED, generation
@@ -173,3 +174,12 @@ async def test_a_refusal_costs_only_whose_state_it_is(said, items, when):
     assert len(mended.asked) == (0 if said.whose == "request" else N_ITEMS - n_good)
     left = {key for key, cause in causes(store, plan, "a").items() if cause}
     assert left == (set(failed) if said.whose == "request" else set())
+
+
+async def test_a_model_that_was_given_up_says_why_in_the_end():
+    said = next(one for one in SAID if one.cause == "no_credit")
+    refused = {name: Provider(said, lambda _: True, "first contact") for name in ("a", "b")}
+    _, session = call(Record(), {**refused, "c": Provider(said, lambda _: False, "")})
+    await session.run()
+    (fault,) = faults_of(session.progress({}))
+    assert fault.startswith("a, b cannot be used: HTTP 402: Insufficient Balance")
