@@ -86,7 +86,7 @@ async def test_a_model_that_there_is_not_is_told(server, kind):
     async with server.connected("no-such-model") as backend:
         outcome = await asked(backend, kind, PROMPT)
         assert isinstance(outcome, Failure)
-        assert (outcome.cause, outcome.permanent) == ("not_found", True)
+        assert (outcome.cause, outcome.retriable) == ("not_found", False)
         assert isinstance(await backend.provenance(), Failure)
 
 
