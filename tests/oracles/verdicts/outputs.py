@@ -131,14 +131,18 @@ def of_questions(document: Mapping[str, Any], ranking: Mapping[str, Any]) -> Ite
 
 
 def of_page(run: Path, models: Sequence[str]) -> Iterator[object]:
-    """Yield what the HTML report says; each chart of ratings has a mark a model."""
+    """Yield what the HTML report says; a chart of ratings has a mark a model.
+
+    There is none where the judge cannot be trusted.
+    """
     path = run / "page.html"
     told("report", run, "--html", path)
     text = path.read_text(encoding="utf-8")
     pages, _ = grids.of_html("page", text)
     yield from reading.pages(pages, models, "page")
     figure = re.search(r'<figure id="ratings-.*?</figure>', text, re.DOTALL)
-    drawn = re.search(r"<svg.*?</svg>", figure[0], re.DOTALL) if figure else None
+    chart = r'<div class="scroll chart".*?<svg.*?</svg>'
+    drawn = re.search(chart, figure[0], re.DOTALL) if figure else None
     if drawn:
         yield Listed("page chart", frozenset(one for one in models if one in drawn[0]))
 
