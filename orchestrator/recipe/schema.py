@@ -57,7 +57,7 @@ class Limits(Settings):
     dead_after_s: Amount | None = None
     """Maximum time that a server may be out of reach, or refuse everything as busy or not ready,
     before its requests fail, in seconds. Left out: 30 for a server that was never there, 600 for
-    one that has answered or says that it is not ready."""
+    one that was, or says that it is not ready."""
     silent_after_s: Amount = 30.0
     """Time without an end of any of its requests after which a server is taken for silent, in
     seconds, and never less than three times the longest answer took. Where others of the model

@@ -88,6 +88,7 @@ class ModelState(msgspec.Struct):
         in_flight: Requests that the server has.
         quiet_since: When it last ended one, or got one while it had none.
         down_since: When it went out of reach or began to refuse everything; None while it serves.
+        was_there: There was a connection to it in this call.
         must_connect: It may come back as another one, so the next trial connects anew.
         is_on_trial: The request in flight is a trial.
         is_said: A warning has said that it is down.
@@ -110,6 +111,7 @@ class ModelState(msgspec.Struct):
     in_flight: int = 0
     quiet_since: float = 0.0
     down_since: float | None = None
+    was_there: bool = False
     must_connect: bool = False
     is_on_trial: bool = False
     is_said: bool = False
@@ -351,7 +353,7 @@ class Core:
         if state.limits.dead_after_s is not None:
             return state.limits.dead_after_s
         will_be = failure.status and Core._is_refusal(failure)
-        return _RETURNS_S if state.n_done or will_be else _NEVER_THERE_S
+        return _RETURNS_S if state.was_there or will_be else _NEVER_THERE_S
 
     def _settle_dead(self, state: ModelState, request: Request) -> Settled:
         state.n_failed += 1
@@ -370,6 +372,10 @@ class Core:
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]
+
+    def connected(self, model: str) -> None:
+        """Note that there is a connection to a model: where it goes away, it may come back."""
+        self.models[model].was_there = True
 
     def restarted(self, model: str, now: float) -> None:
         """Note that a model's server was started: from now on it counts as out of reach.

@@ -374,6 +374,7 @@ class Scheduler:
                 return found
             if found is not None:
                 link.use(found)
+                self._core.connected(link.model)
             return None
 
     async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:

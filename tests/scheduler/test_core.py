@@ -371,3 +371,17 @@ def test_a_model_has_answered_once_a_request_was():
     assert not c.has_answered("m")
     c.done(c.take("m", 0.0), generation("x"), 0.0)
     assert c.has_answered("m")
+
+
+@pytest.mark.parametrize(("was_there", "refusal", "waits_s"), [
+    (False, REFUSED, 30.0), (True, REFUSED, 600.0), (False, BUSY, 600.0), (True, BUSY, 600.0),
+])  # fmt: skip
+def test_a_server_is_waited_for_by_what_is_known_of_it(was_there, refusal, waits_s):
+    c = core()
+    c.submit(request(), 0.0)
+    if was_there:
+        c.connected("m")
+    now = 0.0
+    while isinstance(c.done(c.take("m", now), refusal, now)[-1], Retried):
+        now = c.wake_at("m")
+    assert waits_s <= now <= waits_s + 5.0
