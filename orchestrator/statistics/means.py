@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.statistics.averages import scaled
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
 from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.statistics.jackknife import (
@@ -48,10 +49,13 @@ def clustered_mean(
     codes, (kept,), _ = complete_rows(prompts, (values,))
     if not codes.size:
         return Estimate(math.nan, None, 0, METHOD, "no values")
-    n = int(codes.max()) + 1
+    n, exponent = int(codes.max()) + 1, 0
     if not np.isfinite(kept).all():
         with np.errstate(invalid="ignore"):
             return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
+    if ends is None:
+        # Sums and squares of the greatest numbers there are would be infinite, of the least ones 0.
+        kept, exponent = scaled(kept)
     parts = sums_by_prompt(codes, (np.ones(codes.size), kept))
     found = jackknife_sums(parts, mean_of_sums)
     if ends is not None and n > 1:
@@ -64,6 +68,9 @@ def clustered_mean(
     interval = student_interval(
         found.value, found.standard_error, n, confidence_level, sizes=parts[:, 0]
     )
+    value = float(np.ldexp(found.value, exponent))
     if isinstance(interval, str):
-        return Estimate(found.value, None, n, METHOD, interval)
-    return Estimate(found.value, interval, n, METHOD)
+        return Estimate(value, None, n, METHOD, interval)
+    with np.errstate(over="ignore"):
+        low, high = (float(np.ldexp(end, exponent)) for end in (interval.low, interval.high))
+    return Estimate(value, Interval(low, high, confidence_level), n, METHOD)

@@ -188,3 +188,14 @@ class Hostile:
 @pytest.mark.parametrize("type_", COLUMN_TYPES)
 def test_a_value_that_breaks_while_it_is_shown_is_refused(type_):
     assert "can't hold a value that can't be shown" in refused(of(type_), {"x": Hostile(), **OK})
+
+
+@pytest.mark.parametrize(
+    "known", [{"item": 1, "models": "m"}, {"item": "i", "models": "m", "other": "x"}]
+)
+def test_a_failed_unit_s_row_is_held_to_the_contract_too(known):
+    made = contract(identify=lambda self, unit: known)
+    with pytest.raises(MethodError):
+        made.failed(UNIT, Failure("timeout", "too slow"))
+    good = contract().failed(UNIT, Failure("timeout", "too slow"))
+    assert (good["status"], good["cause"]) == ("failed", "timeout")

@@ -85,9 +85,20 @@ def test_the_distribution_is_read_at_the_label(file):
     assert row["prefer_a"] == pytest.approx(0.5)
 
 
-def test_missing_wordings_are_named(tmp_path):
+@pytest.mark.parametrize("mode", ["pointwise", "pairwise"])
+@pytest.mark.parametrize("reference", [None, True, False])
+@pytest.mark.parametrize("given", [(), (True,), (False,), (True, False)])
+def test_a_wording_that_may_be_needed_and_is_missing_is_named(tmp_path, mode, reference, given):
+    names = {based: method.name_of(mode, based=based) for based in (True, False)}
+    other = "pairwise" if mode == "pointwise" else "pointwise"
+    kept = {names[based]: WORDINGS[names[based]] for based in given}
+    kept |= {name: text for name, text in WORDINGS.items() if name.startswith(other)}
     path = tmp_path / "prompts.json"
-    path.write_text(json.dumps({"pointwise_reference_free": "{response}"}))
-    with pytest.raises(ValidationError, match="has no pointwise_reference_based"):
-        config(str(path))
-    assert config(str(path), reference=False).mode == "pointwise"
+    path.write_text(json.dumps(kept))
+    wanted = {True, False} if reference is None else {reference}
+    lacking = [names[based] for based in sorted(wanted - {*given})]
+    if lacking:
+        with pytest.raises(ValidationError, match=f"has no {', '.join(lacking)};"):
+            config(str(path), mode=mode, reference=reference)
+    else:
+        assert config(str(path), mode=mode, reference=reference).mode == mode
