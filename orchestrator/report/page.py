@@ -5,6 +5,7 @@ and what its encoding can show are known. Text is `rich.text.Text` throughout, s
 model's name or message is ever read as markup.
 """
 
+import errno
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -240,6 +241,14 @@ def paged(
     return made
 
 
+class _Console(Console):
+    """A console that leaves it to the caller what a reader means that is gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error; rich would end the program with exit code 1."""
+        raise BrokenPipeError(errno.EPIPE, "the reader is gone")
+
+
 def make_console(stream: TextIO, width: int | None = None) -> Console:
     """A console that interprets nothing in what it is given.
 
@@ -249,7 +258,7 @@ def make_console(stream: TextIO, width: int | None = None) -> Console:
     """
     if width is None and not stream.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         width = _FILE_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def print_to(
