@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,8 +97,13 @@ def bodies(folder: Path) -> dict[str, Path]:
     reply = copy.deepcopy(words)
     content = reply["choices"][0]["logprobs"]["content"]
     for position in content:
-        for entry in (position, *position["top_logprobs"]):
-            entry["token"] = f"token_id:{_id(entry)}"
+        position["token"] = f"token_id:{_id(position)}"
+        # Several tokens of one place may have one text; the drawn one is the first of them.
+        n_before: Counter[str] = Counter()
+        for entry in position["top_logprobs"]:
+            text = entry["token"]
+            entry["token"] = f"token_id:{_id(entry, n_before[text])}"
+            n_before[text] += 1
     found = {"judge": judge, "reply": reply, "words": words}
     paths = {name: folder / f"{name}.json" for name in found}
     for name, body in found.items():
@@ -106,8 +112,8 @@ def bodies(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def _id(entry: dict[str, Any]) -> int:
-    said = json.dumps([entry["token"], entry["bytes"]]).encode()
+def _id(entry: dict[str, Any], n_before: int = 0) -> int:
+    said = json.dumps([entry["token"], entry["bytes"], *[n_before] * bool(n_before)]).encode()
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest()) % _VOCABULARY
 
 

@@ -244,8 +244,8 @@ def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | Fai
             said = f"{len(answer.token_ids)} token ids but {len(entries)} log-probabilities"
             return Failure("unparseable", said, permanent=True)
         ids = np.array(answer.token_ids, dtype=np.int32)
-        seen = _ids_of(entries[: len(ids)])
-        if ((seen != ids) & (seen != UNKNOWN_ID)).any():
+        named = bool(entries) and _id(entries[0]) != UNKNOWN_ID
+        if named and (_ids_of(entries[: len(ids)]) != ids).any():
             said = "the reply's token ids are others than those of its log-probabilities"
             return Failure("unparseable", said, permanent=True)
         return ids

@@ -93,11 +93,8 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     found = read_labels(listing.logprobs, listing.bound, tuple(labels))
     if isinstance(found, Failure):
         return found
-    for token in listing.twice:
-        if any(form.encode().startswith(token) for one in labels for form in one.spellings):
-            shown = token.decode("utf-8", "replace")
-            said = f"the reply lists {shown!r} twice with one number: one token, or two"
-            return Failure("unparseable", said, permanent=True)
+    if listing.twice and (fault := _listed_twice(listing.twice, tuple(labels))) is not None:
+        return fault
     usage = reply.usage or NO_USAGE
     return Choice(found[0], found[1], METHOD, usage.n_prompt, usage.n_cached)
 
@@ -131,6 +128,16 @@ def read_labels(
         for label, forms in zip(read, spellings, strict=True)
     )
     return tuple(values), tuple(label.upper for label in read)
+
+
+def _listed_twice(tokens: frozenset[bytes], labels: tuple[Label, ...]) -> Failure | None:
+    """Return the failure of a list in which one number is one label's once or twice."""
+    forms = set[bytes]().union(*(_spellings(labels) or ()))
+    if not (doubled := tokens & forms):
+        return None
+    shown = min(doubled).decode("utf-8", "replace")
+    said = f"the reply lists {shown!r} twice with one number: one token, or two"
+    return Failure("unparseable", said, permanent=True)
 
 
 class _Read(NamedTuple):

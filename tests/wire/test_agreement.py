@@ -43,9 +43,10 @@ def test_a_drawn_token_that_is_listed_twice_is_not_counted_twice():
 
 
 def test_another_token_that_is_listed_twice_costs_nothing():
-    outcome = choose([("A", -0.5), ("x", -3.0), ("x", -3.0), ("B", -2.0)])
-    assert isinstance(outcome, Choice)
-    assert outcome.logprobs == (-0.5, -2.0)
+    for other in ("x", "", " ", "\ufffd"):
+        outcome = choose([("A", -0.5), (other, -3.0), (other, -3.0), ("B", -2.0)])
+        assert isinstance(outcome, Choice)
+        assert outcome.logprobs == (-0.5, -2.0)
 
 
 def test_two_tokens_of_one_text_are_summed():
