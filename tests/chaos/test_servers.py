@@ -58,7 +58,6 @@ MOMENTARY = {
 }
 LASTING = {
     "400": Fault({"fault": "status", "status": 400}, "bad_request"),
-    "404, as for an unknown model": Fault({"fault": "status", "status": 404}, "not_found"),
     "JSON of another shape": Fault({"fault": "wrong_types"}, "unparseable"),
     "Infinity for log-probabilities": Fault({"fault": "infinity"}, "no_logprobs"),
     "log-probabilities above zero": Fault({"fault": "positive"}, "no_logprobs"),
@@ -70,10 +69,18 @@ LASTING = {
         {"fault": "no_logprobs", "after": 2}, "no_logprobs", ANSWERS
     ),
     "an answer cut by a content filter": Fault({"fault": "withheld"}, "no_answer", ANSWERS),
-    "null for a finish reason": Fault({"fault": "unsaid"}, "unparseable", ANSWERS),
     "NaN for log-probabilities": Fault({"fault": "nan"}, "no_logprobs", JUDGMENTS),
     "null for log-probabilities": Fault({"fault": "null"}, "no_logprobs", JUDGMENTS),
 }
+OF_THE_SERVER = {
+    "401": Fault({"fault": "status", "status": 401}, "unauthorised"),
+    "402": Fault({"fault": "status", "status": 402}, "no_credit"),
+    "403": Fault({"fault": "status", "status": 403}, "unauthorised"),
+    "404, as for an unknown model": Fault({"fault": "status", "status": 404}, "not_found"),
+    "308": Fault({"fault": "status", "status": 308}, "redirected"),
+    "null for a finish reason": Fault({"fault": "unsaid"}, "unparseable", ANSWERS),
+}
+"""What lasts until somebody mends the server, or its account."""
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +128,32 @@ def test_what_passes_leaves_no_trace_and_what_lasts_fails_its_own_units(arena, n
         assert arena.run(run_dir).code == EXIT_COMPLETE
     oracle.check()
     note(name, times=struck, exit="3", said=shown(ended), recorded=recorded,
+         lost=len(oracle.lost), asked_again=len(oracle.asked_again),
+         then="same command: frames equal")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [(name, whose) for name, fault in OF_THE_SERVER.items() for whose in fault.whose],
+)
+def test_what_lasts_until_a_server_is_mended_is_asked_once_and_again_by_the_next_call(
+    arena, note, name, whose
+):
+    fault, run_dir = OF_THE_SERVER[name], arena.new_run()
+    oracle = Oracle(arena, run_dir)
+    before = arena.sent()
+    with arena.serving([{"model": fault.whose[whose], **fault.rule}]) as url:
+        ended = bounded(arena, run_dir)
+        struck = sum(stats(url)["faults"].values())
+    assert ended.code == EXIT_PARTIAL, ended
+    assert causes(run_dir) == {fault.cause}
+    assert set((arena.sent() - before).values()) == {1}
+    oracle.look()
+    recorded = oracle.n_recorded
+    with arena.serving():
+        assert arena.run(run_dir).code == EXIT_COMPLETE
+    oracle.check()
+    note(f"{name}: {whose}", times=struck, exit="3", said=shown(ended), recorded=recorded,
          lost=len(oracle.lost), asked_again=len(oracle.asked_again),
          then="same command: frames equal")  # fmt: skip
 

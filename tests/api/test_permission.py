@@ -1,0 +1,15 @@
+"""Permission to run a recipe's code: given with the recipe, or with the call."""
+
+import pytest
+
+from orchestrator.runner.interface.checking import loaded_recipe, prepared_recipe
+from tests.api.made import recipe
+
+
+@pytest.mark.parametrize(
+    ("by_recipe", "by_call", "allowed"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_code_is_allowed_by_the_recipe_or_by_the_call(by_recipe, by_call, allowed):
+    loaded, base, given = loaded_recipe(recipe(allow_code=by_recipe), (), None, allow_code=by_call)
+    assert prepared_recipe(loaded, base, given, allow_code=by_call).allow_code is allowed
