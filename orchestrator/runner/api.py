@@ -305,6 +305,7 @@ async def acheck(
     overrides: Sequence[str] = (),
     limit: int | None = None,
     allow_code: bool = False,
+    online: bool = False,
 ) -> tuple[str, ...]:
     """Check a recipe without blocking the event loop; see `check`.
 
@@ -313,6 +314,7 @@ async def acheck(
         overrides: As in `run`.
         limit: As in `run`.
         allow_code: As in `run`.
+        online: As in `check`.
 
     Returns:
         As `check`.
@@ -323,7 +325,9 @@ async def acheck(
     Example:
         >>> notes = await orchestrator.acheck("pairwise_ranking")  # doctest: +SKIP
     """
-    call = partial(check, recipe, overrides=overrides, limit=limit, allow_code=allow_code)
+    call = partial(
+        check, recipe, overrides=overrides, limit=limit, allow_code=allow_code, online=online
+    )
     return await in_thread(lambda _: call())
 
 

@@ -140,7 +140,7 @@ def test_given_answers_are_found_or_refused(case):
     in_a_file(case, read)
 
 
-@pytest.mark.parametrize("turn", ["9" * 30, "9" * 5000, str(2**63), "²", "-1", "1.0"])
+@pytest.mark.parametrize("turn", ["9" * 30, "9" * 5000, str(2**63), "²", "-1", "1.5"])
 def test_turns_that_no_column_holds_are_refused(tmp_path, turn):
     path = tmp_path / "labels.jsonl"
     path.write_bytes(as_lines([{"item": "a", "label": "1", "turn": turn}]))

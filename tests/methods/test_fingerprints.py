@@ -39,8 +39,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "critique_llm": (
         {"judges": ["j"], "prompts": "compact"},
-        "ab2b8182cc5aef92db8589b4a54a926a",
-        "d7672bffdd27b6318b1753883d8b970b",
+        "2e04141fc0cae7140a0f72f036bc83f3",
+        "46fb33746f5d1669f5abef3c4bfde275",
     ),
     "glass_box": (
         {"scorer": "s", "calibration": True, "illustration": "other", "alternatives": 5},

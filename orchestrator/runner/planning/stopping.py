@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.ranking.analysis import RankingAnalysis, with_decisions
 from orchestrator.recipe.schema import AdaptivePairs, Recipe
 from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks, make_blocks
 from orchestrator.scheduler.blocks import Adaptive, Blocks, Ranking, Slot, StoppingRule
 from orchestrator.statistics.adaptive import AdaptiveTest
+from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
 from orchestrator.summaries._orders import orders_table
@@ -258,7 +258,7 @@ def read_orders(store: Store) -> Orders | None:
     return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, pairs, choices)
 
 
-def tables_of(orders: Orders, analyses: "Sequence[RankingAnalysis]" = ()) -> list[Table]:
+def tables_of(orders: Orders, analyses: Sequence[RankingAnalysis] = ()) -> list[Table]:
     """One table a ranking, with the warning of its analysis where the judge is not trusted."""
     rule = orders.rule
     warnings = {(one.source, one.judge): one.warning for one in analyses}
@@ -308,6 +308,9 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     Its p-values and the intervals of its differences are those of a sample of a size that was fixed
     beforehand, and would not say what the orders say.
     """
+    # Only results need it: it imports polars, which no request waits for.
+    from orchestrator.ranking.analysis import with_decisions  # noqa: PLC0415
+
     known = _declared(analysis, orders)
     pairs = tuple(
         replace(
