@@ -171,11 +171,11 @@ def test_nothing_that_a_terminal_obeys_comes_through(command, recipe, lines, her
     assert EVIL in frame["prompt"].to_list()
 
 
-def test_duplicate_items_are_items_of_their_own(command, recipe, lines):
+def test_items_that_ask_the_same_are_one_prompt(command, recipe, lines):
     path = recipe(dataset=lines("same.jsonl", *({"prompt": "same"} for _ in range(3))))
     code, out, _ = run(command, path)
     assert code == 0
-    assert "3 prompts, 3 judgments" in out
+    assert "1 prompt, 3 judgments" in out
 
 
 def test_one_item_gives_no_interval(command, recipe, lines):
