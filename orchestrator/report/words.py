@@ -108,8 +108,7 @@ def _none_apart(pairs: Sequence[Tested], level: float) -> str:
     many = numbers.counted(len(pairs), "pair")
     return (
         f"Not resolvable: {models} be told apart when all {many} are tested together (Holm, "
-        f"{numbers.level(level)}); taken alone, {numbers.count(alone)} would be. More prompts can "
-        "settle the order."
+        f"{numbers.level(level)}); taken alone, {numbers.count(alone)} would be."
     )
 
 

@@ -221,15 +221,6 @@ def test_a_name_that_is_also_a_side_is_refused_where_names_are_given(tmp_path):
     assert "'2' is a model's name and also a side; write model_a" in refused(path)[0]
 
 
-def test_semicolons_between_columns_are_explained(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("code;label\nr1;1\n", encoding="utf-8")
-    assert refused(path) == [
-        "labels.csv: no column 'label'; its columns are 'code;label'; save it with commas between "
-        "the columns"
-    ]
-
-
 def test_rows_passed_over_are_noted(sheet):
     """Those are not missing at random: the rows that are hard to decide."""
     spreadsheet(sheet, lambda rows: [r | {"label": "1" if r["code"] != "r2" else ""} for r in rows])

@@ -88,9 +88,9 @@ def test_repair_leaves_views_and_triggers_behind(command, here):
     run = changed(hostile_run(here / "runs" / "other"), *TRIGGER)
     assert command("repair", "runs/other")[0] == 0
     assert (run / "store.damaged-1.sqlite").exists()
-    code, _, err = command("report", "runs/other")
+    code, out, err = command("report", "runs/other")
     assert code == 0, err
-    assert "repaired" in err
+    assert "repaired" in out
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_separate_ratings_that_holm_cannot_tell_apart_are_explained(clear):
     said = verdict(replace(clear, pairs=tuple(pairs)))
     assert said == (
         "Not resolvable: no two models can be told apart when all 3 pairs are tested together "
-        "(Holm, 5 %); taken alone, 3 would be. More prompts can settle the order."
+        "(Holm, 5 %); taken alone, 3 would be."
     )
 
 
