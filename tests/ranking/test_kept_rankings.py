@@ -1,6 +1,5 @@
 """Rankings are computed once, and again when anything that they rest on changes."""
 
-import json
 from dataclasses import replace
 from importlib import resources
 from typing import Any
@@ -116,12 +115,14 @@ def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judg
     assert not (folder / NAME).exists()
 
 
-def test_what_is_damaged_is_computed(folder, calls):
+@pytest.mark.parametrize("has_checksum", [False, True], ids=["a changed value", "a wrong type"])
+def test_what_is_damaged_is_computed(folder, calls, has_checksum):
     expected = repr(found_in(folder))
-    kept = json.loads((folder / NAME).read_text())
-    (key,) = kept
-    kept[key]["of"][0]["ratings"][0]["rank"] = "first"
-    (folder / NAME).write_text(json.dumps(kept))
+    content = (folder / NAME).read_bytes().replace(b'"rank": 1', b'"rank": "first"')
+    if has_checksum:
+        body = content.partition(b"\n")[2]
+        content = cache.checksum(body) + b"\n" + body
+    (folder / NAME).write_bytes(content)
     assert repr(found_in(folder)) == expected
     assert len(calls) == 2
 
