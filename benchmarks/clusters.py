@@ -2,10 +2,12 @@
 
     python -m benchmarks.clusters --tables coverage --simulations 1000
     python -m benchmarks.clusters --tables orders --simulations 1000
+    python -m benchmarks.clusters --tables copies --simulations 1000
 
 Items of one cluster (questions on one passage) are of like quality: model by model, the noise of
 two of them is correlated. "By item" is what the same statistics say that take items for
-independent, as they did before there were clusters.
+independent, as they did before there were clusters. "Copies" are items in clusters that the
+dataset does not name: what their texts alone make of them.
 """
 
 import argparse
@@ -18,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.interval_coverage import LEVEL, MODELS, Tally, add_ratings
+from orchestrator.dataset import from_items
+from orchestrator.datasets._near_copies import near_copies, text_of
+from orchestrator.records import Item, Message
 from orchestrator.scheduler.blocks import StoppingRule
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean
@@ -193,7 +198,87 @@ def orders(n_simulations: int) -> Iterator[str]:
         yield f"| {n_models} | {size or '1 to 9'} | {by_item:.1f} | {by_cluster:.1f} |"
 
 
-TABLES = {"coverage": coverage, "orders": orders}
+def items_of(rng: np.random.Generator, cell: Cell, *, equal: bool) -> list[Item]:
+    """Items without named clusters: those of one are equal, or questions on one passage."""
+    words = rng.integers(26**4, size=(cell.n_clusters, 60))
+    passages = [" ".join(np.base_repr(word, 36) for word in row) for row in words]
+    return [
+        Item(key=f"{at}-{copy}", messages=(Message("user", f"{text} {'' if equal else copy}?"),))
+        for at, text in enumerate(passages)
+        for copy in range(cell.size)
+    ]
+
+
+def copied_ratings(cell: Cell, n_simulations: int, seed: int = 0) -> tuple[float, float]:
+    """Coverage in percent of ratings from copied items: as independent, and as they are found."""
+    rng = np.random.default_rng([seed, 2, cell.n_models, cell.size])
+    qualities = MODELS[cell.n_models]
+    alone = np.arange(POPULATION)
+    everyone = summed(preferences(rng, alone, qualities), alone, cell.n_models)
+    truth = to_elo(fit_bradley_terry(everyone.win_matrix[None]).strengths[0])
+    found = from_items("copies", items_of(rng, cell, equal=True)).with_copies(lambda _: None)
+    codes = np.arange(len(found))
+    ways = codes, codes if found.clusters is None else found.clusters.codes.astype(np.int64)
+    tallies = Tally(), Tally()
+    for _ in range(n_simulations):
+        p = preferences(rng, np.arange(cell.n_clusters), qualities).repeat(cell.size, axis=0)
+        for clusters, tally in zip(ways, tallies, strict=True):
+            rated = rate(summed(p, clusters, cell.n_models), names_of(cell), confidence_level=LEVEL)
+            tally.add(rated.low, rated.high, truth)
+    return 100 * tallies[0].coverage, 100 * tallies[1].coverage
+
+
+def copied_orders(
+    cell: Cell, n_simulations: int, *, equal: bool, seed: int = 0
+) -> tuple[float, float, float]:
+    """Percent of studies with a wrong order from items without named clusters.
+
+    Returns:
+        As independent; as they are found, of the studies that are not refused; and refused.
+    """
+    rng = np.random.default_rng([seed, 3, cell.n_models, cell.size])
+    alone, found, refused = 0, 0, 0
+    clusters = np.repeat(np.arange(cell.n_clusters), cell.size)
+    for _ in range(n_simulations):
+        dataset = from_items("copies", items_of(rng, cell, equal=equal))
+        dataset = dataset.with_copies(lambda _: None)
+        every = np.ones(len(dataset), np.bool_)
+        first = every if dataset.copies is None else dataset.copies.is_first()
+        asked = (dataset.item(at) for at in np.flatnonzero(first).tolist())
+        if equal:
+            x = differences(rng, np.arange(cell.n_clusters), cell.n_models)[clusters]
+        else:
+            x = differences(rng, clusters, cell.n_models)
+        in_any_order = rng.permutation(x)
+        alone += is_wrong(in_any_order, None, cell.n_models)
+        if near_copies((item.key, text_of(item)) for item in asked) is not None:
+            refused += 1
+        elif dataset.clusters is None:
+            found += is_wrong(in_any_order, None, cell.n_models)
+        else:
+            found += is_wrong(x, np.bincount(dataset.clusters.codes), cell.n_models)
+    n_open = n_simulations - refused
+    share = 100 * found / n_open if n_open else math.nan
+    return 100 * alone / n_simulations, share, 100 * refused / n_simulations
+
+
+def copies(n_simulations: int) -> Iterator[str]:
+    """The table of items that ask the same, or nearly, line by line."""
+    yield "| what | models | items | as independent, % | as found, % | refused, % |"
+    yield "|---|---|---|---|---|---|"
+    for n_models, size in itertools.product((2, 5), (1, 3, 15)):
+        one, two = copied_ratings(Cell(n_models, 20, size), n_simulations)
+        items = f"20 prompts x {size}"
+        yield f"| ratings held | {n_models} | {items} | {one:.1f} | {two:.1f} | |"
+    for n_models, equal in itertools.product((2, 5), (True, False)):
+        cell = Cell(n_models, N_ITEMS // 10, 10)
+        one, two, refused = copied_orders(cell, n_simulations // 5, equal=equal)
+        items = f"40 {'prompts x 10' if equal else 'passages x 10 questions'}"
+        shown = "" if math.isnan(two) else f"{two:.1f}"
+        yield f"| wrong orders | {n_models} | {items} | {one:.1f} | {shown} | {refused:.0f} |"
+
+
+TABLES = {"coverage": coverage, "orders": orders, "copies": copies}
 
 
 def main() -> None:

@@ -25,6 +25,19 @@ def test_intervals_over_clusters_cover_where_those_over_items_do_not():
     assert found["rating, by item"].coverage < 0.75
 
 
+def test_copies_that_no_cluster_names_add_no_certainty():
+    as_independent, as_found = clusters.copied_ratings(clusters.Cell(2, 20, 3), 60)
+    assert as_independent < 90 <= as_found
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_orders_of_unnamed_clusters_are_by_cluster_or_refused(equal):
+    cell = clusters.Cell(5, 40, 10)
+    as_independent, as_found, refused = clusters.copied_orders(cell, 8, equal=equal)
+    assert as_independent >= 50
+    assert (as_found, refused) == (0, 0) if equal else refused == 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n_models", [2, 5])
 @pytest.mark.parametrize("n_clusters", [6, 20])
