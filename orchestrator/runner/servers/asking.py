@@ -65,6 +65,7 @@ class Asking:
         counted: Told how many servers are in use, when a suspect comes or goes.
         asked_again: Told of each request of a run that is sent to another server after the first.
         errand: Runs a coroutine function somewhere; may cancel it.
+        doubted: Told of each connection that broke, where another server has its request.
 
     Attributes:
         broken: Numbers of servers with a connection that broke.
@@ -82,6 +83,7 @@ class Asking:
         counted: Callable[[int], None],
         asked_again: Callable[[], None],
         errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+        doubted: Callable[[], None] = lambda: None,
     ) -> None:
         self.backends = backends
         self.copies = Copies(len(backends), silent_after_s)
@@ -96,6 +98,7 @@ class Asking:
         self._counted = counted
         self._asked_again = asked_again
         self._errand = errand
+        self._doubted = doubted
         self._open: set[_Open] = set()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -157,6 +160,8 @@ class Asking:
                     if n_broken == _MOST_BROKEN:
                         # The request may break them: it is not sent to further servers at once.
                         return outcome
+                    # Its answer comes from elsewhere, and says nothing of who comes back here.
+                    self._doubted()
                 copy.n_owed += 1
                 owing.append(copy)
             return None

@@ -86,7 +86,8 @@ class Fleet:
         restarted: Told of a model whose server was started.
         lost: Told of a node of a cluster that is out of reach.
         has_answered: Tells whether a request to a model was answered in this call.
-        renamed: Told of a model whose replies say that another one answers.
+        doubted: Told of a model whose replies say that another one answers, or that lost a
+            connection to one of its servers while others went on.
         quiet_s: Tells for how long a model has ended none of the requests that it has.
     """
 
@@ -129,7 +130,7 @@ class Fleet:
         self.asked_again: Callable[[], None] = lambda: None
         self.restarted: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[str], bool] = lambda _: False
-        self.renamed: Callable[[str], None] = lambda _: None
+        self.doubted: Callable[[str], None] = lambda _: None
         self.quiet_s: Callable[[str], float] = lambda _: 0.0
         self.lost: Callable[[str], None] = lambda _: None
         for server in _each(self._servers.values()):
@@ -201,6 +202,7 @@ class Fleet:
             lambda n_there: self.counted(spec.name, n_there),
             lambda: self.asked_again(),
             spec.limits.silent_after_s,
+            lambda: self.doubted(spec.name),
         )
         self._replicas[spec.name] = found
         failure = await found.begin(None if self._waits_for_all else spec.min_servers)
@@ -293,7 +295,7 @@ class Fleet:
         several = self._replicas.get(model)
         if several is not None:
             several.note_broken(number)
-        self.renamed(model)
+        self.doubted(model)
 
     def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
         several = self._replicas.get(spec.name)

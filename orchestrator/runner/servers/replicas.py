@@ -47,6 +47,7 @@ class Replicas(Client):
         asked_again: Told of each request of a run that is sent to another server because the one
             that had it was lost, failed it or is silent.
         silent_after_s: How long a server that has requests may end none, while others answer.
+        doubted: Told of each connection that broke, where another server has its request.
     """
 
     def __init__(  # noqa: PLR0913 (its neighbours)
@@ -58,6 +59,7 @@ class Replicas(Client):
         counted: Callable[[int], None] = lambda _: None,
         asked_again: Callable[[], None] = lambda: None,
         silent_after_s: float = SILENT_AFTER_S,
+        doubted: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
         self._errand = errand
@@ -65,7 +67,7 @@ class Replicas(Client):
         self._counted = counted
         self._backends = list(backends)
         self._asking = Asking(
-            model, self._backends, silent_after_s, self._lose, counted, asked_again, errand
+            model, self._backends, silent_after_s, self._lose, counted, asked_again, errand, doubted
         )
         self._copies = self._asking.copies
         self._failures: dict[int, Failure] = {}

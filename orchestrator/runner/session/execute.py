@@ -203,7 +203,7 @@ def _listen(fleet: Fleet, session: Session, core: Core) -> None:
     fleet.has_answered = core.has_answered
     fleet.quiet_s = lambda model: core.quiet_s(model, now())
     fleet.lost = session.lose
-    fleet.renamed = session.doubt
+    fleet.doubted = session.doubt
     fleet.restarted = lambda model: core.restarted(model, now())
 
 

@@ -90,12 +90,14 @@ async def connected(path, *specs):
             mending.cancel()
 
 
-async def broken(judge):
-    """Ask until a connection broke."""
-    for _ in range(4):
-        outcome = await judge.generate(ASK, 0)
-        if isinstance(outcome, Failure):
-            assert outcome.cause == "connection"
+async def broken(fleet, judge):
+    """Ask until a connection broke, which costs no request its answer."""
+    doubted: list[str] = []
+    fleet.doubted = doubted.append
+    for seed in range(4):
+        assert isinstance(await judge.generate(ASK, seed), Generation)
+        if doubted:
+            assert doubted == ["judge"]
             return
     raise AssertionError("no connection broke")
 
@@ -107,7 +109,7 @@ async def test_a_bad_replica_is_compared_while_its_model_goes_on(tmp_path):
         connected(tmp_path, spec("judge", bad, good), spec("m", bad), spec("n", good)) as found,
     ):
         fleet, judge, told = found
-        await broken(judge)
+        await broken(fleet, judge)
         fleet.doubt("judge", told.hold)
         # Who has but this server waits; the judge does not.
         assert told.held == [("m", True)]
@@ -122,7 +124,7 @@ async def test_a_replica_that_comes_back_as_another_is_refused_and_ends_the_run(
     async with serving(models=["fake:0.5"]) as (good, _), AsyncExitStack() as stack:
         bad, _ = await stack.enter_async_context(serving(RESETS, models=["fake:0.5"]))
         async with connected(tmp_path, spec("judge", bad, good)) as (fleet, judge, told):
-            await broken(judge)
+            await broken(fleet, judge)
             await stack.aclose()
             port = int(bad.rpartition(":")[2])
             async with serving(models=["fake:0.9"], port=port):
