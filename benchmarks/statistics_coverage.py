@@ -1,6 +1,7 @@
 """Simulate the coverage of intervals of means, shares, correlations, kappas, alphas and Elo.
 
-    python benchmarks/statistics_coverage.py --simulations 2000 > coverage.md
+    python benchmarks/statistics_coverage.py --tables coverage --simulations 2000 > coverage.md
+    python benchmarks/statistics_coverage.py --tables skewed --simulations 2000
 
 Points of one prompt share half of their variance where a prompt has several. The truth is the same
 world with 200,000 prompts, or for Elo the mean rating over the simulated studies.
@@ -11,6 +12,8 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +43,7 @@ PROMPTS = (20, 50, 200)
 SIZES = (1, 5)
 POPULATION = 200_000
 CATEGORIES = 4
+TABLES = ("coverage", "skewed")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -230,25 +234,67 @@ def simulate_elo(n_prompts: int, n_models: int, n_simulations: int, *, seed: int
     return tally
 
 
+QUANTITIES: Final[dict[str, tuple[Callable[[Floats], Floats], float]]] = {
+    "normal": (lambda z: z, 0.0),
+    "absolute normal": (np.abs, math.sqrt(2.0 / math.pi)),
+    "squared normal": (np.square, 1.0),
+    "log-normal": (np.exp, math.exp(0.5)),
+}
+"""Quantities of a normal one, and their means."""
+
+
+def in_doubt(quantity: str, n_prompts: int, n_simulations: int) -> tuple[float, Tally, Tally]:
+    """Share of means in doubt; tallies of the intervals of these, and of the others."""
+    rng = np.random.default_rng([n_prompts, *quantity.encode()])
+    form, truth = QUANTITIES[quantity]
+    tallies = Tally(), Tally()
+    for _ in range(n_simulations):
+        values = form(rng.normal(size=n_prompts))
+        found = clustered_mean(values, np.arange(n_prompts), LEVEL).interval
+        tallies[0 if found is not None and found.doubt else 1].add(found, truth)
+    return tallies[0].asked / n_simulations, *tallies
+
+
+def skewed(n_simulations: int) -> Iterator[str]:
+    """The table of means in doubt, line by line."""
+    yield "| quantity | prompts | in doubt, % | covered, % | of those in doubt | of the others |"
+    yield "|---|---|---|---|---|---|"
+    for quantity, n in itertools.product(QUANTITIES, (8, 20, 50, 200, 1000)):
+        share, doubted, others = in_doubt(quantity, n, n_simulations)
+        every = (doubted.covered + others.covered) / n_simulations
+        shown = [
+            f"{100 * one.coverage:.1f}" if one.asked >= 50 else "" for one in (doubted, others)
+        ]
+        yield f"| {quantity} | {n} | {100 * share:.1f} | {100 * every:.1f} | {' | '.join(shown)} |"
+
+
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if "skewed" in options.tables:
+        print("\n".join(skewed(options.simulations)))
+    if "coverage" in options.tables:
+        _coverage(options.simulations, options.seed)
+
+
+def _coverage(n_simulations: int, seed: int) -> None:
     columns = list(itertools.product(PROMPTS, SIZES))
-    found = {cell: simulate(*cell, options.simulations, seed=options.seed) for cell in columns}
+    found = {cell: simulate(*cell, n_simulations, seed=seed) for cell in columns}
     print("| prompts x points | " + " | ".join(f"{n} x {k}" for n, k in columns) + " |")
     print("|---" * (1 + len(columns)) + "|")
     for name in found[columns[0]]:
         cells = [f"{100 * found[cell][name].coverage:.1f}" for cell in columns]
         print(f"| {name} | {' | '.join(cells)} |")
-    alarms = [false_alarms(*cell, options.simulations, seed=options.seed) for cell in columns]
+    alarms = [false_alarms(*cell, n_simulations, seed=seed) for cell in columns]
     print("| false alarms at 5 % | " + " | ".join(f"{100 * share:.1f}" for share in alarms) + " |")
     print("\n| Elo: models | " + " | ".join(f"{n} prompts" for n in PROMPTS) + " |")
     print("|---" * (1 + len(PROMPTS)) + "|")
     for n_models in (3, 6):
-        runs = [simulate_elo(n, n_models, options.simulations // 5) for n in PROMPTS]
+        runs = [simulate_elo(n, n_models, n_simulations // 5) for n in PROMPTS]
         print(f"| {n_models} | " + " | ".join(f"{100 * run.coverage:.1f}" for run in runs) + " |")
 
 

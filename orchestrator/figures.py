@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from orchestrator.statistics.results import Estimate
-from orchestrator.tables import Column, Measured, Table, cell_text, measured
+from orchestrator.tables import Column, Measured, Table, cell_text, make_table, measured
 
 Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
 
@@ -147,4 +147,4 @@ def as_table(
     figure_key: str, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]
 ) -> Table:
     """The table of a figure."""
-    return Table(figure_key, title, tuple(columns), tuple(tuple(row) for row in rows))
+    return make_table(figure_key, title, columns, rows)

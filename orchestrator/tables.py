@@ -4,7 +4,7 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -25,7 +25,7 @@ class Measured(msgspec.Struct, frozen=True):
         low: Lower end of the interval; None without one, -inf where it is open.
         high: Upper end, likewise.
         n: What it rests on, mostly prompts; None where that is the same for a whole table.
-        why: Why there is no value or no interval; empty where there are both.
+        why: Why there is no value or no interval, or why the interval may not hold; else empty.
         n_clusters: Clusters of prompts that depend on each other; None where each stands alone, or
             where that is the same for a whole table.
     """
@@ -37,6 +37,9 @@ class Measured(msgspec.Struct, frozen=True):
     why: str = ""
     n_clusters: int | None = None
 
+
+DOUBT: Final = "!"
+"""Mark of an interval that may not hold, behind it."""
 
 Cell = str | int | float | Measured | None
 
@@ -165,11 +168,17 @@ def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
         tuple(columns),
         tuple(map(tuple, rows)),
         basis,
-        tuple(notes),
+        (*notes, *(f"{DOUBT} {why}" for why in doubts(cell for row in rows for cell in row))),
         judge=judge,
         comparisons=tuple(comparisons),
         curves=curves,
     )
+
+
+def doubts(cells: Iterable[Cell]) -> list[str]:
+    """Return why intervals of cells may not hold, each reason once."""
+    found = (cell for cell in cells if isinstance(cell, Measured) and cell.low is not None)
+    return list(dict.fromkeys(cell.why for cell in found if cell.why))
 
 
 def measured(estimate: Estimate) -> Measured:
@@ -231,7 +240,7 @@ def with_interval(
     """A value and its interval as a cell; why one of them is missing by `why`, or in its place."""
     if interval is None or isinstance(interval, str):
         return Measured(value, n=n, why=why or interval or "")
-    return Measured(value, float(interval.low), float(interval.high), n, why or "")
+    return Measured(value, float(interval.low), float(interval.high), n, why or interval.doubt)
 
 
 def as_chance(log_odds: float, interval: Interval | None) -> Measured:
@@ -288,7 +297,7 @@ def cell_parts(column: Column, cell: Cell) -> Parts:
         if cell.low is not None and cell.high is not None:
             low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
             high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
-            interval = f"{low}, {high}"
+            interval = f"{low}, {high}{DOUBT if cell.why else ''}"
         return Parts(_form(column)(cell.value), interval, _rests_on(cell))
     return Parts(numbers.UNDEFINED if cell is None else _form(column)(float(cell)))
 

@@ -14,7 +14,7 @@ from orchestrator.report.questions import Check, Question, Standing, State
 from orchestrator.report.words import Tested, pairs_apart
 from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
-from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text
+from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text, doubts
 
 _MODEL = "model"
 _JUDGE = "judge"
@@ -67,12 +67,14 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
         ]
         # Several rows a model are about several measures.
         if len(known) == len(rows) == len({row.model for row in known}) > 1:
-            pairs = _pairs(known, compared.get(judge if judged else ""))
+            tested = compared.get(judge if judged else "")
+            pairs = _pairs(known, tested)
             found = _question(table, table.columns[place], judge, known, pairs)
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
             checks = tuple(check for one in mine for check in of_judge(one))
-            checks += tuple(_few(row.cell for row in known))
+            differences = () if tested is None else (pair.difference for pair in tested.pairs)
+            checks += tuple(_doubtful([*(row.cell for row in known), *differences]))
             found = msgspec.structs.replace(found, checks=checks)
             yield _undecided(found, mine) if not_known_yet(mine) else found
 
@@ -86,13 +88,15 @@ def _limited(found: Question, level: float | None) -> Question:
     return msgspec.structs.replace(found, interval=f"{words} interval", basis=basis)
 
 
-def _few(cells: Iterable[Measured]) -> Iterator[Check]:
-    """Yield that a value rests on few prompts, or clusters of them."""
+def _doubtful(cells: Sequence[Measured]) -> Iterator[Check]:
+    """Yield that intervals rest on few prompts, or clusters of them, or on too skewed values."""
     sizes = [cell.n if cell.n_clusters is None else cell.n_clusters for cell in cells]
     least = min((n for n in sizes if n is not None), default=APPROXIMATE_BELOW)
     if least < APPROXIMATE_BELOW:
         text = f"intervals are approximate: fewer than {APPROXIMATE_BELOW} prompts; {MISSED}."
         yield Check("sample", phrase(text), is_doubtful=True)
+    for why in doubts(cells):
+        yield Check("values", phrase(why, "."), is_doubtful=True)
 
 
 def _undecided(found: Question, trusts: Sequence[Trust]) -> Question:

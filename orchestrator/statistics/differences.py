@@ -18,6 +18,7 @@ from orchestrator.statistics.jackknife import (
     student_interval,
     sums_by_prompt,
 )
+from orchestrator.statistics.means import with_doubt
 from orchestrator.statistics.results import Interval, checked_level
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,8 @@ class PairedDifference:
     def interval(self, confidence_level: float) -> Interval | str:
         """Return the interval, or the reason why there is none.
 
-        It is that of a bounded mean where the ends are known, else Student's.
+        It is that of a bounded mean where the ends are known, else Student's, in doubt where the
+        differences are too skewed for it.
 
         Args:
             confidence_level: In (0, 1).
@@ -88,7 +90,8 @@ class PairedDifference:
             least, most = (low + (high - low) * float(bound[0]) for bound in bounds)
             return Interval(least, most, confidence_level)
         error = 0.0 if self._has_no_spread else self.standard_error
-        return student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
+        found = student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
+        return found if isinstance(found, str) else with_doubt(found, self.totals, self.sizes)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference.

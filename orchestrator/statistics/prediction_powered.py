@@ -196,8 +196,8 @@ class Corrected:
     def share_interval(self, confidence_level: float = 0.95) -> Interval | str:
         """Return an interval in [0, 1] for labels and scores in [0, 1], or why there is none.
 
-        It is Wilson's for as many yes-or-no prompts as would have the variance, as in
-        `clustered_shares`, and the variance counts a prompt not seen yet as there.
+        It is Wilson's for as many yes-or-no prompts as would have the variance, which counts a
+        prompt not seen yet (`unseen_variance`).
 
         Raises:
             StatisticsError: If the level is not in (0, 1).

@@ -23,14 +23,25 @@ APPROXIMATE_BELOW: Final = 20
 MISSED: Final = "so few could have missed rare large wins"
 """What a small sample cannot rule out, and why small differences stay open there."""
 
+SKEWED: Final = "skewed: the interval may cover less than it says"
+"""Said of a mean whose values are too skewed for Student's interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval; an infinite bound is open: the data do not bound it there."""
+    """A confidence interval; an infinite bound is open: the data do not bound it there.
+
+    Attributes:
+        low: Lower bound.
+        high: Upper bound.
+        confidence_level: In (0, 1).
+        doubt: Why it may hold the truth less often than that; empty for no reason.
+    """
 
     low: float
     high: float
     confidence_level: float
+    doubt: str = ""
 
     @property
     def low_open(self) -> bool:

@@ -3,11 +3,13 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.statistics.averages import levelled
+from orchestrator.statistics.differences import paired_difference
 from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.results import SKEWED, Interval
 
 
 def mean_of(*values, **options):
@@ -78,3 +80,32 @@ def test_a_mean_is_the_same_at_any_size_of_its_values(values, exponent):
 
 def test_the_mean_of_the_greatest_numbers_is_finite():
     assert clustered_mean(np.full(3, 1e308), np.arange(3)).value == pytest.approx(1e308)
+
+
+# Few values, so that many draws are symmetric, or have one rare large value.
+_LISTS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 50.0]), min_size=3, max_size=60)
+
+
+@given(_LISTS, st.integers(-1000, 900), st.integers(1, 3), st.sampled_from([1.0, -1.0]))
+def test_a_mean_is_in_doubt_by_cochrans_rule_in_any_unit(values, exponent, copies, sign):
+    x = sign * np.array(values)
+    prompts = np.repeat(np.arange(x.size), copies)
+    interval = clustered_mean(np.ldexp(x.repeat(copies), exponent), prompts).interval
+    gap = paired_difference(np.zeros(x.size), x, np.arange(x.size)).interval(0.95)
+    if np.ptp(x) == 0.0:
+        assert interval is None
+        return
+    needed = 25 * scipy.stats.skew(x) ** 2
+    assume(abs(needed - x.size) > 1e-6)
+    doubt = SKEWED if needed > x.size else ""
+    assert isinstance(interval, Interval)
+    assert isinstance(gap, Interval)
+    assert interval.doubt == gap.doubt == doubt
+
+
+def test_an_interval_between_known_ends_is_never_in_doubt():
+    rare = np.r_[np.zeros(30), 1.0]
+    for ends, doubt in ((None, SKEWED), ((0.0, 1.0), "")):
+        found = clustered_mean(rare, np.arange(31), ends=ends).interval
+        assert found is not None
+        assert found.doubt == doubt

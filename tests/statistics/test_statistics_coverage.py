@@ -36,6 +36,14 @@ def test_equally_good_evaluators_are_seldom_told_apart():
     assert BENCHMARK["false_alarms"](20, 1, 200) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
 
 
+def test_means_are_in_doubt_where_students_interval_is_short():
+    usual, _, held = BENCHMARK["in_doubt"]("normal", 20, 400)
+    assert usual <= 0.12
+    assert shortfall(held, 0.015) <= 0
+    rare, _, _ = BENCHMARK["in_doubt"]("log-normal", 20, 400)
+    assert rare >= 0.8
+
+
 def test_elo_intervals_cover_over_prompts():
     assert shortfall(BENCHMARK["simulate_elo"](20, 3, 60), 0.015) <= 0
 

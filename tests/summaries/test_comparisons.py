@@ -10,9 +10,10 @@ from scipy import stats
 import orchestrator
 from orchestrator.report.brief import brief
 from orchestrator.runner.interface.html_report import material
+from orchestrator.statistics.results import SKEWED
 from orchestrator.summaries._comparisons import comparisons
-from orchestrator.tables import Column, Measured, make_table
-from tests.api.made import recipe
+from orchestrator.tables import DOUBT, Column, Measured, cell_text, make_table
+from tests.api.made import MODELS, recipe
 
 VALUE = pl.col("value")
 
@@ -158,6 +159,29 @@ def test_models_that_are_alike_have_no_winner():
     assert found.state == "open"
     assert "; not clearly above " in found.answer.text()
     assert found.apart.text().startswith("Not resolvable: no two models can be told apart")
+
+
+def test_means_of_skewed_values_are_in_doubt_wherever_they_are_shown():
+    rows = [{"question": f"Question {n}?", "answer": str(n)} for n in range(6)]
+    methods = [{"kind": "probdiff", "answer": {"max_tokens": 8}}]
+    models = {name: MODELS[name] for name in ("weak", "strong")}
+    run = orchestrator.run(recipe(rows, models=models, methods=methods))
+    (table,) = (one for one in run.tables if one.key == "probdiff")
+    kept = run.frames["probdiff"]
+    of_model = {name: kept.filter(pl.col("model") == name)["d"].to_numpy() for name in models}
+    cells = {str(row[0]): cell for row in table.rows if isinstance(cell := row[1], Measured)}
+    told = {name: cell.why == SKEWED for name, cell in cells.items()}
+    assert told == {name: 25 * stats.skew(x) ** 2 > 6 for name, x in of_model.items()}
+    assert any(told.values())
+    assert f"{DOUBT} {SKEWED}" in table.notes
+    for name, cell in cells.items():
+        assert cell_text(table.columns[1], cell).endswith(f"]{DOUBT}") == told[name]
+    (asked,) = material(run).brief.questions
+    assert [one.says.text() for one in asked.checks if one.about == "values"] == [f"{SKEWED}."]
+    pair = table.comparisons[0].pairs[0].difference
+    assert pair.why == orchestrator.compare(run, by="model").differences[0].why
+    gates = orchestrator.gate(run, [f"score({name}) > -9" for name in told]).requirements
+    assert {one.requirement[6:].partition(")")[0]: one.why == SKEWED for one in gates} == told
 
 
 def test_the_first_screen_says_what_compare_says():

@@ -89,8 +89,9 @@ class _Deciding:
         verdict, why = _verdict(one, found)
         if reason:
             verdict, why = "not known yet", reason
-        why = "; ".join(part for part in (why, found.aside) if part)
         interval = None if isinstance(found.interval, str) else found.interval
+        doubt = "" if interval is None else interval.doubt
+        why = "; ".join(part for part in (why, doubt, found.aside) if part)
         return Checked(
             requirement=one.text,
             verdict=verdict,

@@ -42,7 +42,7 @@ class Difference(msgspec.Struct, frozen=True):
         n: Items with both values.
         n_clusters: Clusters of these items; None where each stands alone.
         orientation: 1 where more is better, -1 where less is.
-        why: Why there is no value or no interval; empty for both.
+        why: Why there is no value or no interval, or why the interval may not hold; else empty.
         level: Of the interval: that at which it excludes 0 exactly where the difference is resolved
             among all; None without a test.
         method: Of the interval.
@@ -253,7 +253,7 @@ def _difference(
         n=n_items,
         n_clusters=n_clusters,
         orientation=contrast.orientation,
-        why=interval if isinstance(interval, str) else "",
+        why=interval if isinstance(interval, str) else interval.doubt,
         level=_number(level),
         method=found.method,
     )
