@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-from orchestrator.store import compression, reading
+from orchestrator.store import compression, reading, values
 from orchestrator.store.entries import (
     FailureEntry,
     MetaEntry,
@@ -80,6 +80,7 @@ class Batch:
         """Write entries; those of one unit in their order."""
         outcomes: list[OutcomeEntry] = []
         units: list[UnitEntry] = []
+        changed: dict[str, str] = {}
         for entry in entries:
             match entry:
                 case OutcomeEntry():
@@ -91,8 +92,7 @@ class Batch:
                 case NameEntry():
                     self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
                 case MetaEntry():
-                    meta = (entry.key, entry.value)
-                    self._execute("INSERT OR REPLACE INTO meta VALUES (?,?)", meta)
+                    changed[entry.key] = entry.value
                 case ServerEntry():
                     row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
                     self._execute(_SERVER, row)
@@ -105,6 +105,8 @@ class Batch:
             self._add_outcomes(outcomes)
         if units:
             self._add_units(units)
+        if changed:
+            values.put(self._connection, changed)
 
     def _add_failure(self, entry: FailureEntry) -> None:
         group = (entry.permanent, entry.model, entry.cause, entry.status)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from orchestrator.disk import files
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import reading, schema
+from orchestrator.store import reading, schema, values
 from orchestrator.store.entries import StoredServer
 from orchestrator.store.rundir import RunDirectory
 
@@ -35,7 +35,7 @@ class EndedStore:
     def __init__(self, run: Path, uri: str, query: reading.Query) -> None:
         self.run = run
         self.uri = uri
-        self.meta = reading.meta(query)
+        self.meta = values.read(query)
         self.servers: dict[int, StoredServer] = reading.servers(query)
         found = query("SELECT hash FROM plan WHERE current", ())
         self.plan: bytes | None = found[0][0] if found else None

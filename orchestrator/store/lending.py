@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import blobs, codec, compression, held, lookup, reading
+from orchestrator.store import blobs, codec, compression, held, lookup, reading, values
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, StoredServer, spent_on
@@ -70,7 +70,7 @@ class Lender:
         self._unsorted: dict[bytes, int] = {}
         self._servers: dict[int, StoredServer] = {}
         try:
-            self._meta = reading.meta(self._reader.query)
+            self._meta = values.read(self._reader.query)
         except OrchestratorError:
             self._reader.close()
             raise

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from orchestrator.store.values import put
+
 UNITS_AT_ONCE: Final = 20_000
 
 _CURRENT: Final = "SELECT adopted FROM plan WHERE current AND hash=?"
@@ -42,7 +44,7 @@ def open_plan(
     adopted = found[0] if found is not None else not has_units(connection)
     connection.execute("UPDATE plan SET current=0 WHERE current")
     connection.execute(_OPEN, (plan_hash, n_units, adopted))
-    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", values.items())
+    put(connection, values)
     (number,) = connection.execute("SELECT id FROM plan WHERE hash=?", (plan_hash,)).fetchone()
     _reopen(connection, number)
     return int(number)

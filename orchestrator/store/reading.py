@@ -113,11 +113,6 @@ def servers_used(query: Query, model: str) -> list[ServerUse]:
     ]
 
 
-def meta(query: Query) -> dict[str, str]:
-    """All values of the run."""
-    return dict(query("SELECT key, value FROM meta", ()))
-
-
 def current_plan(query: Query) -> int | None:
     """Number of the plan that was opened last."""
     found = query("SELECT id FROM plan WHERE current", ())

@@ -22,7 +22,7 @@ from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Failure
 from orchestrator.roles import decoded
 from orchestrator.schemas import schema_fault
-from orchestrator.store import codec, first_page, reading, schema, vocabulary
+from orchestrator.store import codec, first_page, reading, schema, values, vocabulary
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -84,12 +84,14 @@ class Salvaged(msgspec.Struct, frozen=True):
         lost: Outcomes that can't be read, the same, as far as the store still says whose they were.
         n_lost: How many in all; at most so many where the store's own count can't be read.
         damaged: Where the damaged file is now; None where nothing was damaged.
+        values_lost: Keys of the values of the run that are not as they were written.
     """
 
     kept: dict[Group, int]
     lost: dict[Group, int]
     n_lost: int
     damaged: Path | None
+    values_lost: tuple[str, ...] = ()
 
 
 def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
@@ -111,7 +113,8 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
         opened, was_restored = _open_copy(path, copy)
         with contextlib.closing(opened) as source:
             found = _Source(source, copy)
-            kept, n_lost = _copy(found, target, advance)
+            of_run, values_lost = _right_values(found.meta())
+            kept, n_lost = _copy(found, of_run, target, advance)
             counted = found.counted()
             is_whole = (
                 not was_restored and not found.n_lost and counted == kept and found.is_sound()
@@ -124,7 +127,7 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
         _remove(target)
         return Salvaged(dict(kept), {}, 0, None)
     aside = _put_in_place(path, target)
-    return Salvaged(dict(kept), lost, n_lost, aside)
+    return Salvaged(dict(kept), lost, n_lost, aside, values_lost)
 
 
 def damaged_files(path: Path) -> list[Path]:
@@ -208,9 +211,7 @@ class _Source:
             schema.check_objects(self._connection, self._path)
             reading.check(self._query, self._path)
             meta = self.meta()
-            if not all(_is_meta(key, value) for key, value in meta.items()):
-                return False
-            if not _has_right_roles(meta):
+            if values.faulty(meta) or _right_values(meta)[1]:
                 return False
             if FRAMES in meta:
                 reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
@@ -225,8 +226,8 @@ class _Source:
             return False
         return True
 
-    def _query(self, sql: str, values: Sequence[object]) -> list[tuple[object, ...]]:
-        return self._connection.execute(sql, values).fetchall()
+    def _query(self, sql: str, given: Sequence[object]) -> list[tuple[object, ...]]:
+        return self._connection.execute(sql, given).fetchall()
 
     def _last(self, table: str) -> int:
         """The highest number that a row of a table may have."""
@@ -275,7 +276,9 @@ def _remove(path: Path) -> None:
         path.with_name(name).unlink(missing_ok=True)
 
 
-def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Group], int]:
+def _copy(
+    source: _Source, of_run: Mapping[str, str], target: Path, advance: Advance
+) -> tuple[Counter[Group], int]:
     """Outcomes kept by model and kind, and how many can't be read."""
     _remove(target)
     recent = Recent()
@@ -286,11 +289,7 @@ def _copy(source: _Source, target: Path, advance: Advance) -> tuple[Counter[Grou
             # Numbers without a gap: the next name is given the next one.
             names.setdefault(number, f"lost name {number}")
         tables.write([NameEntry(number, text) for number, text in names.items()])
-        meta = {key: value for key, value in source.meta().items() if _is_meta(key, value)}
-        if not _has_right_roles(meta):
-            # The next run of the recipe writes them again.
-            del meta[ROLES]
-        tables.write([MetaEntry(key, value) for key, value in meta.items()])
+        tables.write([MetaEntry(key, value) for key, value in of_run.items()])
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
         tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
         tables.write(_tokens(source))
@@ -371,6 +370,17 @@ def _is_server(value: str) -> bool:
     except StoreError:
         return False
     return True
+
+
+def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The values of a run that are as they were written, and the keys of the others."""
+    faulty = set(values.faulty(found)) - {values.CHECKSUMS}
+    faulty |= {key for key, value in found.items() if not _is_meta(key, value)}
+    right = {key: found[key] for key in found.keys() - faulty - {values.CHECKSUMS}}
+    if not _has_right_roles(right):
+        del right[ROLES]
+        faulty.add(ROLES)
+    return right, tuple(sorted(faulty))
 
 
 def _is_meta(key: str, value: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, compression, lookup, plans, reading
+from orchestrator.store import codec, compression, lookup, plans, reading, values
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import (
@@ -63,7 +63,7 @@ class Store:
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
         self._vocabulary = Vocabulary(self._query, self._submit)
-        self._meta = reading.meta(self._query)
+        self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, recent)
         self._writer = None if tables is None else Writer(tables)
@@ -300,8 +300,7 @@ class Store:
 
     def get_meta(self, key: str) -> str | None:
         """A value of the run; None where it was never set."""
-        values = reading.meta(self._query) if self._writer is None else self._meta
-        return values.get(key)
+        return self._meta.get(key)
 
     # -- plans and units ---------------------------------------------------------------------------
 

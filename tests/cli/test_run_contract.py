@@ -26,7 +26,7 @@ from orchestrator.frames import write_parquet
 from orchestrator.report.progress import Progress
 from orchestrator.runner.planning.revisions import REVISION, read_revision, revision_text
 from orchestrator.runner.results import frames, readable
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, values
 from orchestrator.view.library import Library
 from tests.launched import recipe_data
 
@@ -278,7 +278,9 @@ VALUES = (
 
 
 def stored(path: Path, statement: str) -> None:
+    """Change a store that has no checksums of its values, as those of earlier versions."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
+        store.execute("DELETE FROM meta WHERE key=?", (values.CHECKSUMS,))
         store.execute(statement)
 
 
@@ -302,6 +304,36 @@ def test_values_of_a_store_are_those_that_were_written(command, run, anew, part)
         elif statement not in AS_IF_LEFT:
             assert results_of(out) == expected or "has no rows" in out, statement
             assert json.loads(out)["left"] in {0, None} or "has no rows" in out, statement
+
+
+def test_a_value_that_is_not_as_it_was_written_is_named_and_repaired(command, run, anew):
+    def read() -> dict[str, str]:
+        with contextlib.closing(sqlite3.connect(run / "store.sqlite")) as store:
+            return dict(store.execute("SELECT key, value FROM meta"))
+
+    held_by_key = read()
+    assert {"spent", "frames", "roles", values.CHECKSUMS} <= held_by_key.keys()
+    for key, value in held_by_key.items():
+        anew()
+        digit = next((at for at, character in enumerate(value) if character.isdigit()), 0)
+        other = value[:digit] + ("7" if value[digit] != "7" else "3") + value[digit + 1 :]
+        with contextlib.closing(sqlite3.connect(run / "store.sqlite")) as store, store:
+            store.execute("UPDATE meta SET value=? WHERE key=?", (other, key))
+        for arguments in (REPORT, ("run", "made.yaml", "--display", "none")):
+            code, _, err = command(*arguments)
+            assert code == 1, key
+            assert repr(key) in err, err
+            assert "orchestrator repair" in err, err
+        code, out, err = command("repair", "made")
+        assert code == 0, err
+        if key != values.CHECKSUMS:
+            assert f"left out: {key}" in out + err, out + err
+        assert ("count from 0" in out + err) == (key == "spent")
+        left = read()
+        assert left.get(key, value) != other
+        # Roles are those of the columns of frames.
+        assert held_by_key.keys() - left.keys() <= {key, "roles"}
+        assert command("run", "made.yaml", "--display", "none")[0] == 0
 
 
 # -- values of a recipe ----------------------------------------------------------------------------
@@ -342,9 +374,9 @@ def test_values_of_a_recipe_are_held_to_what_a_recipe_may_say(command, run, anew
         file.write_text(text, encoding="utf-8")
         with contextlib.closing(sqlite3.connect(run / "store.sqlite")) as store:
             if is_stored:
-                store.execute("UPDATE meta SET value=? WHERE key=?", (text, REVISION))
+                values.put(store, {REVISION: text})
             else:
-                store.execute("DELETE FROM meta WHERE key=?", (REVISION,))
+                store.execute("DELETE FROM meta WHERE key IN (?,?)", (REVISION, values.CHECKSUMS))
             store.commit()
         code, out, err = command(*REPORT)
         assert code == 1, (section, key, value, out)
@@ -364,7 +396,7 @@ def test_settings_of_another_version_are_read(command, run):
     record["recipe"]["unheard_of"] = {"x": 1}
     with contextlib.closing(sqlite3.connect(run / "store.sqlite")) as store:
         text = revision_text(record)
-        store.execute("UPDATE meta SET value=? WHERE key=?", (text, REVISION))
+        values.put(store, {REVISION: text})
         store.commit()
     assert command(*REPORT)[0] == 0
 

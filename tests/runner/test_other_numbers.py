@@ -12,6 +12,7 @@ from orchestrator.records import Failure
 from orchestrator.runner import api
 from orchestrator.runner.servers import comparison as doubts
 from orchestrator.runner.servers import fleet
+from orchestrator.store import values
 from tests.e2e.runs import MODELS, fake_server, write_recipe
 from tests.matrix.served import kept_server
 
@@ -41,9 +42,8 @@ def records(run_dir):
         asked = "SELECT key, value FROM meta WHERE key LIKE 'probe %'"
         found = {key: msgspec.json.decode(text) for key, text in connection.execute(asked)}
         yield found
-        for key, table in found.items():
-            text = msgspec.json.encode(table).decode()
-            connection.execute("UPDATE meta SET value=? WHERE key=?", (text, key))
+        texts = {key: msgspec.json.encode(table).decode() for key, table in found.items()}
+        values.put(connection, texts)
 
 
 def read_record(run_dir):

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure
-from orchestrator.store import Store, salvage
+from orchestrator.store import Store, salvage, values
 from tests.store.helpers import choice, key, put
 
 N = 600
@@ -170,6 +170,6 @@ def test_a_server_whose_field_has_another_name_is_damage_although_it_is_json(pat
 def test_frames_that_are_no_mapping_are_damage(path: Path, value) -> None:
     fill(path)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('frames', ?)", (value,))
-    assert salvage(path).damaged is not None
+        values.put(connection, {"frames": value})
+    assert salvage(path).values_lost == ("frames",)
     assert held(path) == N

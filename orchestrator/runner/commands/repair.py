@@ -9,6 +9,7 @@ from orchestrator.report.streams import confirm
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.revisions import REVISION, last_revision
+from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.stored import missing_notes
 from orchestrator.schemas import ITEMS
@@ -78,6 +79,10 @@ def _said(found: Salvaged) -> list[str]:
     bound = "at most " if found.n_lost and not found.lost else ""
     lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
     lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
+    if found.values_lost:
+        lines.append(f"damaged values of the run left out: {', '.join(found.values_lost)}")
+    if SPENT in found.values_lost:
+        lines.append("what was spent is not known any more: bounds of `budget` count from 0")
     lines.append(f"the damaged file is kept as {found.damaged.name}")
     lines.append("`orchestrator run` with the same recipe requests only what was lost")
     return lines

@@ -12,6 +12,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.probing.verdicts import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
 from orchestrator.runner.commands.probe import Wanted, probe, probe_url
+from orchestrator.store import values
 from tests.e2e.runs import MODELS, fake_server, run, stats, write_recipe
 
 
@@ -163,7 +164,8 @@ def claim_another_behaviour(run_dir):
     """Let the store believe that no texts came before."""
     with contextlib.closing(sqlite3.connect(run_dir / "store.sqlite")) as connection, connection:
         old, new = (f'"generate","value":"{word}"' for word in ("yes", "no"))
-        connection.execute("UPDATE meta SET value=replace(value, ?, ?)", (old, new))
+        found = connection.execute("SELECT key, value FROM meta WHERE key<>?", (values.CHECKSUMS,))
+        values.put(connection, {key: text.replace(old, new) for key, text in found.fetchall()})
 
 
 def test_a_server_that_does_otherwise_than_before_stops_the_run(compatible, tmp_path):
