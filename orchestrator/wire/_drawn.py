@@ -36,6 +36,7 @@ from orchestrator.wire._parsing import (
     Usage,
     cleaned,
     logprob_array,
+    no_logprobs,
     text_of,
     wide_array,
 )
@@ -286,7 +287,7 @@ def _top(
         return _TOO_MANY
     listed = listed or _columns(entries)
     if listed is None:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        return no_logprobs("the reply lists no alternatives")
     values, ids = cleaned(listed.logprobs), listed.ids
     if isinstance(values, Failure):
         return values

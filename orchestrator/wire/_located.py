@@ -8,7 +8,7 @@ from orchestrator.wire._agreement import misspelled
 from orchestrator.wire._answers import Alternative, Answer, ListedEntry, Logprobs, Message
 from orchestrator.wire._ends import LENGTH, STOP, end_of
 from orchestrator.wire._names import bytes_of
-from orchestrator.wire._parsing import MAX_TEXT_BYTES, MAX_TOKENS
+from orchestrator.wire._parsing import MAX_TEXT_BYTES, MAX_TOKENS, no_logprobs
 from orchestrator.wire._placeholders import id_in
 from orchestrator.wire.spelling import Way, spells, way_of
 
@@ -55,7 +55,7 @@ def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Token
         return entries
     # An answer of no tokens has no log-probabilities to give.
     if not entries and (text or end_of(answer.finish_reason) != STOP):
-        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+        return no_logprobs("the reply has no log-probabilities")
     if len(entries) > MAX_TOKENS:
         return TOO_LONG
     way: Way = bytes_of

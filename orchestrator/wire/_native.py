@@ -24,6 +24,7 @@ from orchestrator.wire._parsing import (
     error_in,
     logprob,
     logprob_array,
+    no_logprobs,
 )
 
 
@@ -128,7 +129,7 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
         return Failure("unparseable", said, permanent=True)
     values = tuple(map(logprob, reply.logprobs))
     if all(value != value for value in values):
-        return Failure("no_logprobs", "the reply gives no label a probability", permanent=True)
+        return no_logprobs("the reply gives no label a probability")
     # Where the server knows nothing, the only bound is that of any probability: ln 1.
     upper = tuple(0.0 if value != value else value for value in values)
     usage = reply.usage or NO_USAGE
@@ -187,7 +188,7 @@ def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | No
         return None
     ids, rows = reply.top_token_ids, reply.top_logprobs
     if ids is None or rows is None:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        return no_logprobs("the reply lists no alternatives")
     widths = {*map(len, ids), *map(len, rows)}
     if not len(ids) == len(rows) == n_tokens or widths - {k}:
         said = f"the server does not list {k} alternatives at each of {n_tokens} positions"

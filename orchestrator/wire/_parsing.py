@@ -184,6 +184,16 @@ def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
     return Failure("unparseable", said, permanent=True)
 
 
+def no_logprobs(said: str) -> Failure:
+    """The failure of a reply without the log-probabilities that were asked for.
+
+    Most often it is the server's state: a setting, or a proxy that drops them, until somebody acts.
+    That others are answered shows that it was this reply's alone. Either way the next call asks
+    again.
+    """
+    return Failure("no_logprobs", said, status=200, scope=UNCLEAR)
+
+
 def logprob_array(values: list[float | None]) -> FloatArray | Failure:
     """Log-probabilities as float32: sentinels are -inf, null is nan; positive ones are refused."""
     return cleaned(wide_array(values))
@@ -198,11 +208,7 @@ def cleaned(wide: NDArray[np.float64]) -> FloatArray | Failure:
     """The same as `logprob_array` of numbers as they are written, which are changed in place."""
     wide[wide <= SENTINEL] = -np.inf
     if wide.size and np.fmax.reduce(wide, axis=None) > ROUNDING:
-        return Failure(
-            "no_logprobs",
-            "the server returns log-probabilities above 0; they may be logits",
-            permanent=True,
-        )
+        return no_logprobs("the server returns log-probabilities above 0; they may be logits")
     return wide.astype(np.float32)
 
 

@@ -25,6 +25,7 @@ from orchestrator.wire._parsing import (
     Usage,
     error_in,
     logprob,
+    no_logprobs,
 )
 from orchestrator.wire._placeholders import id_in
 from orchestrator.wire.spelling import Way, is_in, way_of
@@ -85,9 +86,7 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     entry = answer.logprobs and _first(answer.logprobs)
     listing = _listing(entry, message.text) if entry else None
     if listing is None:
-        return Failure(
-            "no_logprobs", "the reply lists no alternatives with log-probabilities", permanent=True
-        )
+        return no_logprobs("the reply lists no alternatives with log-probabilities")
     if isinstance(listing, Failure):
         return listing
     found = read_labels(listing.logprobs, listing.bound, tuple(labels))

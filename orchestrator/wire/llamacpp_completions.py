@@ -23,7 +23,16 @@ from orchestrator.wire._answers import (
     withheld,
 )
 from orchestrator.wire._drawn import Reading, drawn
-from orchestrator.wire._parsing import ROUNDING, Decoder, TokenId, Usage, count, error_in, logprob
+from orchestrator.wire._parsing import (
+    ROUNDING,
+    Decoder,
+    TokenId,
+    Usage,
+    count,
+    error_in,
+    logprob,
+    no_logprobs,
+)
 from orchestrator.wire.llamacpp import CONTROL
 from orchestrator.wire.trie import Path
 from orchestrator.wire.trie import Reading as NodeReading
@@ -112,7 +121,7 @@ def looked(
     if isinstance(found, Failure):
         return found
     if not found.listed[0]:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        return no_logprobs("the reply lists no alternatives")
     known = {one: value for one, value in found.listed[0] if value == value}
     # Where the list goes down to what float32 can't hold, all that is not on it lies there.
     bound = min(known.values(), default=0.0) if len(known) == len(found.listed[0]) else _FLOOR
@@ -127,7 +136,7 @@ def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs
     values = np.full((len(listed), k), np.nan, dtype=np.float32)
     for place, row in enumerate(listed):
         if not row:
-            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+            return no_logprobs("the reply lists no alternatives")
         for column, (token, value) in enumerate(row[:k]):
             ids[place, column], values[place, column] = token, value
     return overfull(values) or TopLogprobs(ids, values)

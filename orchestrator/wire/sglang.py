@@ -34,6 +34,7 @@ from orchestrator.wire._parsing import (
     error_in,
     logprob,
     logprob_array,
+    no_logprobs,
     text_of,
     too_large,
 )
@@ -352,7 +353,7 @@ def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
 
 def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
     if not found:
-        return Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+        return no_logprobs("the reply has no log-probabilities")
     said = f"{len(found)} log-probabilities for {n_wanted} tokens"
     return Failure("unparseable", said, permanent=True)
 
@@ -362,7 +363,7 @@ def _top(
 ) -> TopLogprobs | Failure:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     if rows is None or len(rows) != n_tokens + 1:
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        return no_logprobs("the reply lists no alternatives")
     ids = np.full((n_tokens, k), -1, dtype=np.int32)
     values = np.full((n_tokens, k), np.nan, dtype=np.float32)
     for place, row in enumerate(rows[1:]):

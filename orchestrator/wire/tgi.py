@@ -31,6 +31,7 @@ from orchestrator.wire._parsing import (
     error_in,
     logprob,
     logprob_array,
+    no_logprobs,
     text_of,
 )
 from orchestrator.wire.replies import Reading
@@ -46,7 +47,7 @@ NO_PREFILL: Final = Failure(
 )
 
 _MOST_SPELLED: Final = 2**20
-_NO_LOGPROBS: Final = Failure("no_logprobs", "the reply has no log-probabilities", permanent=True)
+_NO_LOGPROBS: Final = no_logprobs("the reply has no log-probabilities")
 
 
 class _Token(msgspec.Struct, gc=False):
@@ -314,8 +315,7 @@ def listed(body: bytes, secret: str) -> Listed | Failure:
     found = {one.id: logprob(one.logprob) for one in (rows[0] if rows else ())}
     found = {token: value for token, value in found.items() if not math.isnan(value)}
     if not found:
-        said = "the reply lists no alternatives with log-probabilities"
-        return Failure("no_logprobs", said, permanent=True)
+        return no_logprobs("the reply lists no alternatives with log-probabilities")
     if (mass := math.fsum(map(math.exp, found.values()))) > MOST_MASS:
         return too_much(mass)
     return Listed(found, min(found.values()))

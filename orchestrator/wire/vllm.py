@@ -25,6 +25,7 @@ from orchestrator.wire._parsing import (
     error_in,
     logprob,
     logprob_array,
+    no_logprobs,
 )
 from orchestrator.wire.requests import encode
 from orchestrator.wire.trie import Path, Reading
@@ -178,7 +179,7 @@ def forced(
     rows = choice.prompt_logprobs
     if rows is None or len(rows) != len(ids):
         said = f"{0 if rows is None else len(rows)} log-probabilities for {len(ids)} prompt tokens"
-        return Failure("no_logprobs", said, permanent=True)
+        return no_logprobs(said)
     scored = rows[n_prompt:]
     own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
     if None in own:
@@ -333,7 +334,7 @@ def _listings(
     for choice in choices:
         listed = choice.logprobs and choice.logprobs.top_logprobs
         if not listed or not listed[0]:
-            return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+            return no_logprobs("the reply lists no alternatives")
         read = _by_id(listed[0])
         if read is None:
             said = "the server does not return log-probabilities of token ids"
@@ -380,5 +381,5 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
         for column, (token, known) in enumerate(pairs[:k]):
             ids[place, column], values[place, column] = token, known
     if len(rows) and np.isnan(values[:, 0]).any():
-        return Failure("no_logprobs", "the reply lists no alternatives", permanent=True)
+        return no_logprobs("the reply lists no alternatives")
     return overfull(values) or TopLogprobs(ids, values)

@@ -102,7 +102,7 @@ async def test_log_probabilities_dropped_in_silence_are_refused_with_the_setting
         await backend.choose(ChooseAsk("x", PAIR, labels("A", "B"))),
     ):
         assert isinstance(outcome, Failure)
-        assert (outcome.cause, outcome.permanent) == ("no_logprobs", True)
+        assert (outcome.cause, outcome.scope) == ("no_logprobs", UNCLEAR)
         assert "`logprobs: false`" in outcome.message
 
 

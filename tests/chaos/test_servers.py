@@ -59,18 +59,10 @@ MOMENTARY = {
 LASTING = {
     "400": Fault({"fault": "status", "status": 400}, "bad_request"),
     "JSON of another shape": Fault({"fault": "wrong_types"}, "unparseable"),
-    "Infinity for log-probabilities": Fault({"fault": "infinity"}, "no_logprobs"),
-    "log-probabilities above zero": Fault({"fault": "positive"}, "no_logprobs"),
     "too few log-probabilities": Fault({"fault": "fewer_logprobs"}, "unparseable"),
     "too many log-probabilities": Fault({"fault": "more_logprobs"}, "unparseable"),
     "a body declared as one terabyte": Fault({"fault": "huge"}, "unparseable"),
-    "no log-probabilities": Fault({"fault": "no_logprobs"}, "no_logprobs", ANSWERS),
-    "no log-probabilities after two replies": Fault(
-        {"fault": "no_logprobs", "after": 2}, "no_logprobs", ANSWERS
-    ),
     "an answer cut by a content filter": Fault({"fault": "withheld"}, "no_answer", ANSWERS),
-    "NaN for log-probabilities": Fault({"fault": "nan"}, "no_logprobs", JUDGMENTS),
-    "null for log-probabilities": Fault({"fault": "null"}, "no_logprobs", JUDGMENTS),
 }
 OF_THE_SERVER = {
     "401": Fault({"fault": "status", "status": 401}, "unauthorised"),
@@ -79,6 +71,14 @@ OF_THE_SERVER = {
     "404, as for an unknown model": Fault({"fault": "status", "status": 404}, "not_found"),
     "308": Fault({"fault": "status", "status": 308}, "redirected"),
     "null for a finish reason": Fault({"fault": "unsaid"}, "unparseable", ANSWERS),
+    "Infinity for log-probabilities": Fault({"fault": "infinity"}, "no_logprobs"),
+    "log-probabilities above zero": Fault({"fault": "positive"}, "no_logprobs"),
+    "no log-probabilities": Fault({"fault": "no_logprobs"}, "no_logprobs", ANSWERS),
+    "no log-probabilities after two replies": Fault(
+        {"fault": "no_logprobs", "after": 2}, "no_logprobs", ANSWERS
+    ),
+    "NaN for log-probabilities": Fault({"fault": "nan"}, "no_logprobs", JUDGMENTS),
+    "null for log-probabilities": Fault({"fault": "null"}, "no_logprobs", JUDGMENTS),
 }
 """What lasts until somebody mends the server, or its account."""
 

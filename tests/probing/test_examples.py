@@ -10,6 +10,7 @@ from orchestrator.probing import examples
 from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, Finding, ProbeRecord
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure, Generation, Message, Prefix, Sampling, labels
+from orchestrator.wire._parsing import no_logprobs
 from orchestrator.wire.labels import ADVICE
 
 PROMPT = (Message("user", "Which is better?"),)
@@ -60,7 +61,7 @@ def test_what_would_help_fits_what_is_missing():
         (Generation("x", "stop", logprobs=np.array([-1.0], np.float32)), GOOD),
         (Generation("x", "stop", logprobs=np.array([-1.0], np.float32), raw=False), BAD),
         (Generation("x", "stop"), BAD),
-        (Failure("no_logprobs", "none come", permanent=True), BAD),
+        (no_logprobs("none come"), BAD),
         (Failure("timeout", "no reply"), UNKNOWN),
     ],
 )

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.records import Failure, Generation
+from orchestrator.records import UNCLEAR, Failure, Generation
 from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading
 from tests.wire.bodies import chat, entry
@@ -185,7 +185,7 @@ def test_logits_are_not_taken_for_log_probabilities():
 
 def test_missing_logprobs_are_a_failure():
     failure = fail(chat("x", None))
-    assert (failure.cause, failure.permanent) == ("no_logprobs", True)
+    assert (failure.cause, failure.permanent, failure.scope) == ("no_logprobs", False, UNCLEAR)
 
 
 def test_missing_logprobs_are_fine_where_not_asked_for():

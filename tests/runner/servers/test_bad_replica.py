@@ -16,6 +16,7 @@ from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.wire._parsing import no_logprobs
 from orchestrator.wire.failures import classify
 
 pytestmark = pytest.mark.looptime
@@ -24,7 +25,7 @@ ASK = GenerateAsk("m", (Message("user", "x"),), Sampling())
 HANG = Failure("hang", "")
 STATUSES = (302, 400, 401, 402, 403, 404, 408, 413, 422, 424, 429, 500, 501, 502, 503, 504, 529)
 KINDS = {str(status): classify(status, b"{}", {}) for status in STATUSES} | {
-    "NaN": Failure("no_logprobs", "NaN", permanent=True, status=200),
+    "NaN": no_logprobs("NaN"),
     "wrong shape": Failure("unparseable", "no choices", permanent=True, status=200),
     "429, wait": classify(429, b"{}", {"retry-after": "4"}),
     "malformed": Failure("unparseable", "no JSON", status=200),

@@ -15,7 +15,9 @@ import pytest
 from orchestrator.records import DONE, FAILED, Failure
 from orchestrator.report.progress import faults_of
 from orchestrator.scheduler.core import Limits
+from orchestrator.wire import replies
 from orchestrator.wire.failures import classify
+from orchestrator.wire.replies import Reading
 from tests.core.fakes import REFUSED, generation
 from tests.runner.session.test_session import MemoryStore, make
 
@@ -55,6 +57,7 @@ SAID = [
     Said(206, "", "unclear", "bad_request"),
     Said(403, "forbidden", "unclear", "unauthorised"),
     Said(403, "not allowed to request logprobs", "unclear", "no_logprobs"),
+    Said(200, "no log-probabilities", "unclear", "no_logprobs"),
     Said(404, "Not Found", "unclear", "not_found"),
     Said(422, "body.seed: Extra inputs are not permitted", "unclear", "unsupported"),
     Said(451, "for legal reasons", "unclear", "bad_request"),
@@ -65,6 +68,8 @@ ITEMS = {
     "many": lambda index: index % 5 == 1,
     "all": lambda index: True,
 }
+# An ordinary answer without what was asked for beside it.
+BARE = {"choices": [{"message": {"content": "an answer"}, "finish_reason": "stop"}]}
 MOMENT_S = 8.0
 WHEN = ("first contact", "mid-run", "reconnect")
 
@@ -85,8 +90,11 @@ class Provider:
     """Refuses some items from some time on, until it is mended; or is away for a while before."""
 
     def __init__(self, said, refused, when):
-        self.failure = classify(
-            said.status, json.dumps({"error": {"message": said.message}}).encode(), {}
+        body = json.dumps(BARE if said.status == 200 else {"error": {"message": said.message}})
+        self.failure = (
+            replies.generation(body.encode(), Reading())
+            if said.status == 200
+            else classify(said.status, body.encode(), {})
         )
         self.refused = refused
         self.when = when
