@@ -237,13 +237,15 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
         return reply
     meta, ids = reply.meta_info or _NOTHING, reply.output_ids
     finish = (meta.finish_reason or _Finish()).type
+    absent = withheld(
+        Answer[ListedEntry](Message(reply.text), finish_reason=finish), reading.secret
+    )
     if reply.text is None or ids is None:
-        ended = Answer[ListedEntry](finish_reason=finish)
-        return withheld(ended, reading.secret) or error_in(body, reading.secret)
-    listed = meta.output_token_logprobs
+        return absent or error_in(body, reading.secret)
+    listed = meta.output_token_logprobs or []
     rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
-    if listed is None or not len(listed) == len(rows) == len(ids):
-        return _no_logprobs(len(ids), listed)
+    if not len(listed) == len(rows) == len(ids):
+        return absent or _no_logprobs(len(ids), listed)
     entries = []
     for own, (value, _, said), row in zip(ids, listed, rows, strict=True):
         top = [Alternative(text or "", p, token) for p, token, text in row or () if token >= 0]

@@ -261,7 +261,8 @@ def generation(
         ends = [stop for stop in ask.sampling.stop if stop and text.endswith(stop)]
         text = text[: len(text) - max(map(len, ends), default=0)]
     if found.tokens and all(one.logprob is None for one in found.tokens):
-        return _NO_LOGPROBS
+        ended = Answer[ListedEntry](Message(text), finish_reason=found.finish_reason)
+        return withheld(ended, reading.secret) or _NO_LOGPROBS
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
     if len(rows) != len(found.tokens):
         said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"

@@ -230,6 +230,33 @@ def test_what_counts_nothing_costs_no_answer(usage):
     assert (made.text, made.n_prompt_tokens) == ("four", 0)
 
 
+HELD_IN = {"logprobs", "output_token_logprobs", "completion_probabilities", "logprob"}
+
+
+def without_logprobs(body):
+    if isinstance(body, dict):
+        return {
+            key: None if key in HELD_IN else without_logprobs(value) for key, value in body.items()
+        }
+    return [without_logprobs(one) for one in body] if isinstance(body, list) else body
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+@pytest.mark.parametrize("dialect", ["chat", *OTHER_DIALECTS])
+def test_log_probabilities_that_are_missing_are_the_servers_state(monkeypatch, dialect, reason):
+    encode = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda body: encode(without_logprobs(body)))
+    made = {"chat": chat, **OTHER_DIALECTS}[dialect]("It is four", reason)
+    assert isinstance(made, Failure)
+    assert (made.cause, made.permanent, made.scope) == ("no_logprobs", False, UNCLEAR)
+    assert not made.retriable
+    # What was withheld is the request's own, whatever else is missing.
+    for text in ("It is four", ""):
+        withheld = {"chat": chat, **OTHER_DIALECTS}[dialect](text, "content_filter")
+        assert isinstance(withheld, Failure)
+        assert (withheld.cause, withheld.permanent) == ("no_answer", True)
+
+
 @pytest.mark.parametrize("start", [b"", b": ping\n\n", b"event: message\n", b"\n"])
 def test_a_stream_that_nobody_asked_for_is_the_servers_state(start):
     body = start + b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n'
