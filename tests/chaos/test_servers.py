@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
+from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL, EXIT_USAGE
 from tests.chaos.arena import FULL, Arena, Oracle, end_of, same_frames, until_sent
 from tests.e2e.runs import MODELS, frames, stats
 
@@ -234,14 +234,15 @@ def test_another_model_is_served_there(arena, note):
     oracle = Oracle(arena, run_dir)
     oracle.look()
     recorded = oracle.n_recorded
-    assert ended.code == EXIT_PARTIAL, ended
+    # Before anything is paid for: who has to act is the user.
+    assert ended.code == EXIT_USAGE, ended
     assert "has no model" in ended.words
     with arena.serving():
         assert arena.run(run_dir).code == EXIT_COMPLETE
     oracle.check()
-    note("another model is served there", times=1, exit="3", said="the server has no model …; it "
-         "has …", recorded=recorded, lost=len(oracle.lost), asked_again=len(oracle.asked_again),
-         then="same command: frames equal")  # fmt: skip
+    note("another model is served there", times=1, exit="2", said="the server has no model …; "
+         "did you mean …", recorded=recorded, lost=len(oracle.lost),
+         asked_again=len(oracle.asked_again), then="same command: frames equal")  # fmt: skip
 
 
 def test_restarts_in_mid_run(arena, note):
