@@ -396,5 +396,5 @@ def test_the_answer_is_on_the_first_screen_of_a_telephone(browser, links):
         assert answer["y"] + answer["height"] < 844
         assert first["y"] + first["height"] < 844
         assert page.locator(".forest circle").count() == page.locator(".forest tbody tr").count()
-        assert page.locator("h3", has_text="How far to trust it").count() == 1
+        assert page.locator(".first h3", has_text="How far to trust it").count() == 1
         assert said == []
