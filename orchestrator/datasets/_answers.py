@@ -30,11 +30,19 @@ from orchestrator.records import GIVEN, Failure, Generation, Item
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
-# What FastChat and its like write where a model's server failed.
+# What FastChat and its like write where a model's server failed, what clients raise, and what
+# pandas makes of nothing. An answer may begin with "Error:", so that alone tells nothing.
 _ERROR: Final = re.compile(
     r"\s*(\$(?:[A-Z_]*ERROR[A-Z_]*|MODERATION)\$"
     r"|\**NETWORK ERROR DUE TO HIGH TRAFFIC"
-    r"|[\[<]?(?:API|SERVER|REQUEST|NETWORK|MODEL|GENERATION|INFERENCE)_ERROR[\]>]?(?=\s*\Z))"
+    r"|[\[<]?(?:API|SERVER|REQUEST|NETWORK|MODEL|GENERATION|INFERENCE)_ERROR[\]>]?(?=\s*\Z)"
+    r"|(?:nan|<NA>)(?=\s*\Z)"
+    r"|(?:[a-z_]+\.)*(?:RateLimit|API(?:Connection|Timeout|Status|Response)?|BadRequest|"
+    r"Authentication|PermissionDenied|InternalServer|ServiceUnavailable|ContentPolicyViolation|"
+    r"ContextWindowExceeded|ReadTimeout|ConnectTimeout)Error\b"
+    r"|(?i:[\[<*]*error\b[^\n]{0,60}?(?:code: ?[45]\d\d\b|http|\b[45]\d\d\b|rate.?limit|"
+    r"time[ds]?[ -]?out|quota|overloaded|(?:api|model|server|service|connection|request) "
+    r"(?:error|failed|unavailable|reset|refused)|content (?:filter|policy)|moderation)))"
 )
 # Stands for the row of a prompt that rows of different keys answer differently.
 _SEVERAL: Final = -1
@@ -125,7 +133,10 @@ class AnswerFile:
         if number >= len(turns):
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
             return _no_answer(said)
-        return _answer(turns[number], f"{self._file}, item {item.key!r}, turn {ask.turn}")
+        text, where = turns[number], f"{self._file}, item {item.key!r}, turn {ask.turn}"
+        # Nothing tells that a model ended there by itself; in a field, who labelled it has seen it.
+        is_blank = text is not None and not text.strip()
+        return _no_answer(f"{where}: empty, no answer") if is_blank else _answer(text, where)
 
 
 _UNSUPPORTED: Final = Failure(
@@ -177,11 +188,13 @@ def _read(
             continue
         generators[row.generator] = generators.get(row.generator, 0) + 1
         if generator is None or row.generator == generator:
-            n_answered += any(text is not None for turns in row.samples for text in turns)
+            n_answered += any(text and text.strip() for turns in row.samples for text in turns)
             found.append((index, row._replace(samples=())))
     faults.check()
     if found and not n_answered:
-        raise DatasetError(f"{rows.where(found[0][0])}: null for an answer, as in all other rows")
+        raise DatasetError(
+            f"{rows.where(found[0][0])}: no text for an answer, as in all other rows"
+        )
     return found, generators
 
 

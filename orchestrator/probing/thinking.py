@@ -9,7 +9,7 @@ from typing import Final
 _TAGS: Final = ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")
 OPENING: Final = (
     *(f"<{tag}>" for tag in _TAGS), "[THINK]", "◁think▷", "<|START_THINKING|>",
-    "<|begin_of_thought|>", "<|channel|>",
+    "<|begin_of_thought|>", "<|channel|>", "<unused94>thought",
 )  # fmt: skip
 """Marks that begin a text of which the first part is thinking."""
 CLOSING: Final = (

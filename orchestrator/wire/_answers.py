@@ -14,6 +14,8 @@ from orchestrator.wire._parsing import TokenId, Usage
 
 _DEEPEST: Final = 4
 _SHOWN: Final = 200
+_MOST_UNSEEN: Final = 8
+"""Tokens of an empty answer at most: what ends it, or a stop string that it begins with."""
 
 _Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
@@ -74,6 +76,10 @@ class Message(msgspec.Struct, gc=False):
     refusal: str | None = None
     reasoning: Any = None
     reasoning_content: Any = None
+    reasoning_text: Any = None
+    reasoning_details: Any = None
+    thinking: Any = None
+    thinking_blocks: Any = None
     tool_calls: Any = None
     function_call: Any = None
 
@@ -84,9 +90,8 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def thought(self) -> str:
-        """What was set aside; empty where nothing was."""
-        said = self.reasoning or self.reasoning_content
-        return said if isinstance(said, str) else ""
+        """What was set aside, once it is settled; empty where nothing was."""
+        return self.reasoning if isinstance(self.reasoning, str) else ""
 
     def settle(self) -> None:
         """Put the parts of a message together, and its reasoning into one text."""
@@ -97,9 +102,11 @@ class Message(msgspec.Struct, gc=False):
             self.content = "".join(texts) if texts else None
             self.reasoning = self.reasoning or "".join(thoughts)
             self.refusal = self.refusal or "".join(one.refusal or "" for one in parts)
-        said = self.reasoning or self.reasoning_content
-        if said is not None and not isinstance(said, str):
-            self.reasoning = _words(said)
+        said = (
+            self.reasoning, self.reasoning_content, self.reasoning_text, self.thinking,
+            self.reasoning_details, self.thinking_blocks,
+        )  # fmt: skip
+        self.reasoning = next(filter(None, map(_words, said)), "")
 
 
 class Answer(msgspec.Struct, Generic[E], gc=False):
@@ -132,6 +139,8 @@ def missing(answer: "Answer[Any]", usage: Usage, secret: str) -> Failure | None:
     if not text and end != STOP:
         reason = failures.clean(repr(answer.finish_reason), secret)
         return no_answer(f"no text came{within}: finish_reason {reason}")
+    if not text and usage.n_completion > _MOST_UNSEEN:
+        return no_answer(f"no text came, though the server counts {usage.n_completion:,} tokens")
     return None
 
 

@@ -35,7 +35,8 @@ LONG_SECRET: Final = 12
 """Characters from which on a key in a model's text is taken for the key; EMPTY may be a word."""
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
-_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
+_STATUS: Final = re.compile(r"[345][0-9]{2}")
+_STATUS_NAMES: Final = ("code", "status", "status_code", "http_status", "http_code")
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
 # Levels of an error body whose words are read.
 _DEEPEST: Final = 6
@@ -59,13 +60,20 @@ def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str =
 
 def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:
     """Return the failure for an error inside a reply with status 200."""
-    error = parsed.get("error")
-    code = error.get("code") if isinstance(error, dict) else parsed.get("code")
-    stated = _STATUS.fullmatch(_shown(code)) if isinstance(code, int | str) else None
     said = clean(_message(parsed), secret)
-    # Where no status is said, a server's own error is the usual one.
-    found = _failure(int(stated[0]) if stated else 500, parsed, said, "the reply is an error", {})
+    found = _failure(_stated(parsed), parsed, said, "the reply is an error", {})
     return msgspec.structs.replace(found, status=200)
+
+
+def _stated(parsed: Mapping[str, Any]) -> int:
+    """The status that an error body states, by its error before by itself; 0 where it has none."""
+    error = parsed.get("error")
+    for place in (error, parsed) if isinstance(error, dict) else (parsed,):
+        for name in _STATUS_NAMES:
+            said = place.get(name)
+            if isinstance(said, int | str) and _STATUS.fullmatch(_shown(said)):
+                return int(said)
+    return 0
 
 
 def _failure(

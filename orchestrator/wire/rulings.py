@@ -45,6 +45,7 @@ _TOO_LONG: Final = Ruling("too_long", permanent=True)
 _NO_LOGPROBS: Final = Ruling("no_logprobs", UNCLEAR)
 _SETTING: Final = Ruling("unsupported", UNCLEAR)
 _OVERLOADED: Final = Ruling("rate_limited")
+_BROKEN: Final = Ruling("server_error")
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -153,7 +154,10 @@ _OVERFLOW: Final = _words(
 )
 
 _NEEDS_A_KEY: Final = frozenset({401, 402, 403, 407})
-_OF_A_REQUEST: Final = frozenset({400, 413, 422})
+_UNSTATED: Final = 0
+_OF_A_REQUEST: Final = frozenset({_UNSTATED, 400, 413, 422})
+# They mean several things, of which a limit for some time passes by itself.
+_OF_MANY: Final = frozenset({_UNSTATED, 403, 429})
 _BUSY: Final = frozenset({408, 409, 424, 425, 429, 529})
 _TABLE: Final = (
     _Row(_ACCOUNT_CLOSED, _KEY, _BUSY | {404}),
@@ -171,6 +175,8 @@ _TABLE: Final = (
 those of a prompt that is too long."""
 
 _BY_STATUS: Final[Mapping[int, Ruling]] = {
+    # What no words tell of is a server's own error.
+    _UNSTATED: _BROKEN,
     400: Ruling("bad_request", permanent=True),
     401: _KEY,
     402: _CREDIT,
@@ -187,12 +193,13 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     424: Ruling("server_error"),
     425: Ruling("server_error"),
     429: _OVERLOADED,
+    # A gateway's own words for a request that it gave up.
+    499: Ruling("server_error"),
     501: _SETTING,
     529: _OVERLOADED,
 }
 _REDIRECTED: Final = Ruling("redirected", SERVER)
 _ODD: Final = Ruling("bad_request", UNCLEAR)
-_BROKEN: Final = Ruling("server_error")
 # llama.cpp and gateways say with status 500 that a prompt is too long.
 _TOO_LARGE_TO_PROCESS: Final = _words(
     r"(?:prompts?|inputs?|requests?|tokens?)\b.{0,60}(?:too (?:large|long)|exceed\w*|longer than)"
@@ -204,7 +211,7 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     """Return what a reply with an error status is.
 
     Args:
-        status: HTTP status, or the code inside of an error body.
+        status: HTTP status, or the code inside of an error body; 0 where that has none.
         words: All that the body says, its type and code included.
         may_wait: Whether the reply says after which time to ask again.
     """
@@ -213,8 +220,8 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     if status >= 500 and status not in _BY_STATUS:
         return _TOO_LONG if _TOO_LARGE_TO_PROCESS.search(words) else _BROKEN
     by_status = _BY_STATUS.get(status, _ODD)
-    if status == 429 and (may_wait or _OF_A_MINUTE.search(words)):
-        return by_status
+    if (status == 429 and may_wait) or (status in _OF_MANY and _OF_A_MINUTE.search(words)):
+        return _OVERLOADED
     found = next(
         (row.ruling for row in _TABLE if status not in row.but and row.words.search(words)),
         by_status,

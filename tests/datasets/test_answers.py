@@ -232,7 +232,8 @@ def test_what_was_given_has_no_tokens_and_no_logprobs(file):
     [
         ({"text": "a"}, "neither a key"),
         ({"key": "1"}, "no answer: none of text"),
-        ({"key": "1", "text": None}, "null for an answer, as in all other rows"),
+        ({"key": "1", "text": None}, "no text for an answer, as in all other rows"),
+        ({"key": "1", "text": ""}, "no text for an answer, as in all other rows"),
         ({"key": "1", "text": 7}, "'text' must be a text"),
         ({"key": "1", "turn": 0, "text": "a"}, "'turn' must be a number from 1"),
         ({"question_id": 1, "choices": []}, "'choices' must be a list"),
@@ -248,9 +249,18 @@ def test_a_row_that_holds_no_answer_is_named_with_its_line(file, row, said):
 NETWORK = "**NETWORK ERROR DUE TO HIGH TRAFFIC. PLEASE REGENERATE OR REFRESH THIS PAGE.**"
 
 
+CALL = "Error code: 429 - {'error': {'message': 'Rate limit reached'}}"
+
+
 @pytest.mark.parametrize(
-    "empty", [None, "$ERROR$", " $API_ERROR$ ", "$MODERATION$ Your input …", NETWORK, "API_ERROR"]
-)
+    "empty",
+    [
+        None, "nan", "$ERROR$", " $API_ERROR$ ", "$MODERATION$ Your input …", NETWORK,
+        "API_ERROR", CALL, f"openai.RateLimitError: {CALL}", "ERROR: rate limit exceeded",
+        "Error: Request timed out.", "[ERROR] 500 Internal Server Error",
+        "APIConnectionError: Connection error.", "Error: HTTP 502",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("form", ["text", "turns", "resps", "field"])
 def test_what_stands_for_an_answer_that_failed_is_no_answer(file, form, empty):
     """One item without an answer costs that item, and no other."""
@@ -275,7 +285,34 @@ def test_what_stands_for_an_answer_that_failed_is_no_answer(file, form, empty):
     assert (found.cause, found.permanent) == ("no_answer", True)
 
 
-@given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=20))
+@pytest.mark.parametrize("blank", ["", " \n"])
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.json", "answers.parquet"])
+def test_an_empty_text_of_a_file_is_no_answer_and_one_that_was_labelled_is(file, blank, name):
+    answers = file({"key": "1", "text": "a"}, {"key": "2", "text": blank}, name=name)
+    assert failure(answers, item("2")).cause == "no_answer"
+    find, _ = given_answers(GivenAnswers(field="gold"))
+    of = item("2", gold=blank)
+    found = find(of, ask(of))
+    assert isinstance(found, Generation)
+    assert found.text == blank
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: list index out of range", "TypeError: unsupported operand", "Errors are human.",
+        "None", "NaN", "ERROR is what the log says.", "NaN is not a number.",
+        "Error bars show 95 %.",
+    ],
+)  # fmt: skip
+def test_an_answer_about_errors_is_an_answer(file, said):
+    assert text(file({"key": "1", "text": said}), item("1")) == said
+
+
+TEXTS = st.text(min_size=1, max_size=8).filter(lambda said: said.strip() not in {"", "nan"})
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), TEXTS, max_size=20))
 def test_every_key_finds_its_own_answer(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("answers") / "a.jsonl"
     rows = [{"key": key, "text": value} for key, value in texts.items()]

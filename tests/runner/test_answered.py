@@ -1,4 +1,4 @@
-"""The first screen says which answers were cut, may not be whole, or hold thinking."""
+"""The first screen says which answers were cut, may not be whole, are empty, or hold thinking."""
 
 import polars as pl
 import pytest
@@ -17,7 +17,12 @@ def notes(*rows):
 
 
 def test_answers_that_are_whole_need_no_word():
-    assert notes(("a", "x", "stop"), ("a", "", "stop"), ("b", "y", GIVEN)) == []
+    assert notes(("a", "x", "stop"), ("b", "y", GIVEN)) == []
+
+
+def test_those_without_a_text_are_counted():
+    (said,) = notes(("a", "x", "stop"), ("a", "", "stop"), ("b", "\n", "stop"), ("c", "y", "stop"))
+    assert said == "answers without a text, and judged as such: a 1 of 2, b 1 of 1"
 
 
 def test_those_cut_by_their_length_are_counted_by_model():
@@ -53,5 +58,5 @@ MARK = st.sampled_from([*OPENING, *CLOSING])
 
 @given(st.text("ab <>/\n", max_size=6), st.just("") | MARK, st.text("ab <>/\n", max_size=6))
 def test_a_column_is_read_as_single_texts_are(before, mark, after):
-    text = before + mark + after
+    text = f"4{before}{after}" if not mark else before + mark + after
     assert bool(notes(("a", text, "stop"))) == bool(mark_in(text))

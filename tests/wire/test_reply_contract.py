@@ -22,11 +22,23 @@ N_PROMPT = 3
 
 STOPPED = (
     "stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "STOP", "completed",
+    "FinishReason.STOP", "FINISH_REASON_STOP", "endTurn", "eosFound",
 )  # fmt: skip
-CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens")
-WITHHELD = ("content_filter", "safety", "SAFETY", "RECITATION", "refusal", "guardrail_intervened")
-CALLED = ("tool_calls", "function_call", "tool_use")
-BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource")
+CUT = (
+    "length",
+    "max_tokens",
+    "MAX_TOKENS",
+    "model_length",
+    "max_output_tokens",
+    "maxTokens",
+    "FINISH_REASON_MAX_TOKENS",
+)
+WITHHELD = (
+    "content_filter", "safety", "SAFETY", "RECITATION", "refusal", "guardrail_intervened",
+    "contentFilter", "ContentFiltered", "FinishReason.SAFETY", "IMAGE_SAFETY", "policy_violation",
+)  # fmt: skip
+CALLED = ("tool_calls", "function_call", "tool_use", "toolUse", "MALFORMED_FUNCTION_CALL")
+BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource", "USER_CANCEL", "failed")
 OTHERS = ("something_new", "CLOUDY")
 REASONS = (*STOPPED, *CUT, *WITHHELD, *CALLED, *BROKEN, *OTHERS, None, "")
 
@@ -34,6 +46,10 @@ BESIDE = {
     "nothing": {},
     "reasoning": {"reasoning": "hm"},
     "reasoning_content": {"reasoning_content": "hm"},
+    "reasoning_text": {"reasoning_text": "hm"},
+    "reasoning_details": {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+    "reasoning by thinking": {"thinking": "hm"},
+    "reasoning in blocks": {"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]},
     "reasoning in parts": {"reasoning": [{"type": "text", "text": "hm"}]},
     "empty fields": {"reasoning": "", "tool_calls": [], "refusal": None, "function_call": None},
     "tool_calls": {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
@@ -53,7 +69,7 @@ def entries_of(tokens):
 
 
 def chat(text, reason, beside=None):
-    thought = "hm" if any(value for key, value in (beside or {}).items() if "reas" in key) else ""
+    thought = "hm" if "hm" in json.dumps(beside or {}) else ""
     tokens = ([thought, "</think>"] if thought else []) + tokens_of(text, reason)
     message = {"role": "assistant", "content": text, **(beside or {})}
     choice = {"message": message, "finish_reason": reason}
@@ -190,6 +206,17 @@ def test_an_answer_in_parts_is_its_texts_without_its_thinking():
     made = replies.generation(json.dumps(body).encode(), Reading(logprobs=False))
     assert isinstance(made, Generation), made
     assert (made.text, made.thinking) == ("It is four", "hm")
+
+
+@pytest.mark.parametrize(("n_tokens", "is_answer"), [(0, True), (1, True), (500, False)])
+def test_tokens_that_are_counted_and_not_seen_are_no_empty_answer(n_tokens, is_answer):
+    usage = {"prompt_tokens": 10, "completion_tokens": n_tokens}
+    choice = {"message": {"content": ""}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    made = replies.generation(body, Reading(logprobs=False))
+    assert ("answer" if isinstance(made, Generation) else made.cause) == (
+        "answer" if is_answer else "no_answer"
+    )
 
 
 @pytest.mark.parametrize("parts", [PARTS[:1], [], [{"type": "refusal", "refusal": "No."}]])

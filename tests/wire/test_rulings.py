@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR
 from orchestrator.wire.failures import classify, in_reply
 
+KEY = ("unauthorised", UNCLEAR)
+CREDIT = ("no_credit", UNCLEAR)
+
 
 def said(message, status=400, **more):
     return classify(status, json.dumps({"error": {"message": message, **more}}).encode(), {})
@@ -192,3 +195,34 @@ def test_an_error_inside_of_a_reply_is_told_by_its_code(code, cause, permanent):
     words = "flagged by the provider: violence" if code == 403 else "slow"
     failure = in_reply({"error": {"code": code, "message": words}})
     assert (failure.cause, failure.permanent, failure.status) == (cause, permanent, 200)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "scope"),
+    [
+        ({"message": "Incorrect API key provided", "code": "invalid_api_key"}, *KEY),
+        ({"message": "You exceeded your current quota", "type": "insufficient_quota"}, *CREDIT),
+        ({"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limited", REQUEST),
+        ({"message": "blocked", "code": "content_filter"}, "moderation", REQUEST),
+        ({"message": "The model m does not exist", "code": "oops"}, "not_found", UNCLEAR),
+        ({"message": "no reason", "code": 1301}, "server_error", REQUEST),
+        ("Incorrect API key provided", *KEY),
+    ],
+)
+def test_an_error_inside_of_a_reply_that_states_no_status_is_told_by_its_words(error, cause, scope):
+    failure = in_reply({"error": error})
+    assert (failure.cause, failure.scope, failure.status) == (cause, scope, 200)
+
+
+@pytest.mark.parametrize("name", ["code", "status", "status_code", "http_status"])
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_status_is_read_under_each_of_its_names(name, is_inside):
+    own = {name: 402, "message": "pay"}
+    failure = in_reply({"error": own} if is_inside else {"error": True, **own})
+    assert (failure.cause, failure.scope) == ("no_credit", ACCOUNT)
+
+
+@pytest.mark.parametrize("status", [403, 429])
+def test_a_quota_for_some_time_passes_by_itself(status):
+    failure = said("Quota exceeded for requests per minute and project.", status)
+    assert (failure.cause, failure.scope, failure.permanent) == ("rate_limited", REQUEST, False)
