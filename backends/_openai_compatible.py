@@ -31,6 +31,7 @@ from orchestrator.wire import completions, failures, labels, metrics, replies, r
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
+A = TypeVar("A", ScoreAsk, ChooseAsk)
 Decode: TypeAlias = Callable[[bytes], T | Failure]
 """Makes something of a reply's body."""
 CONTROL_TIMEOUT_S: Final = 10.0
@@ -112,6 +113,10 @@ class OpenaiCompatible:
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
         """Return the dialect of the server for this ask."""
         return self._dialect
+
+    def _taken(self, ask: A) -> A:
+        """Return what is asked in the roles that the server takes."""
+        return msgspec.structs.replace(ask, messages=self._dialect.taken(ask.messages))
 
     def _turns(self, messages: Messages) -> Failure | None:
         """Return the reason why a base model can't be asked this; None if it can."""
@@ -266,12 +271,12 @@ class Native(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
-        method, plain = f"{self.kind}.score", self._endpoint.plain
+        method, plain, sent = f"{self.kind}.score", self._endpoint.plain, self._taken(ask)
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(method, ask)
         return await self._post(
             "/score",
-            lambda: requests.score(self._endpoint.model, ask, plain=plain),
+            lambda: requests.score(self._endpoint.model, sent, plain=plain),
             lambda body: replies.scored(body, ask, method, self._endpoint.api_key),
         )
 
@@ -279,11 +284,11 @@ class Native(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         if (refused := self._turns(ask.messages)) is not None:
             return refused
-        model, plain = self._endpoint.model, self._endpoint.plain
+        model, plain, sent = self._endpoint.model, self._endpoint.plain, self._taken(ask)
         method, secret = f"{self.kind}.choose", self._endpoint.api_key
         return await self._post(
             "/choose",
-            lambda: requests.choose(model, ask, plain=plain),
+            lambda: requests.choose(model, sent, plain=plain),
             lambda body: replies.choice(body, len(ask.labels), method, secret),
         )
 
@@ -302,15 +307,20 @@ class Native(OpenaiCompatible):
         return await self._metrics()
 
 
-class NativeConfig(Settings):
-    """Settings of a connection to a server with our own routes."""
+class ChatConfig(Settings):
+    """Settings of a connection to a server of chat models."""
 
+    system_role: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="False for a model whose template refuses the role system: a system prompt is "
+        "then put before the user's first message.",
+    )
     keepalive_s: float = Field(
         KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
 
-class NativeKind(BackendKind[NativeConfig]):
+class NativeKind(BackendKind[ChatConfig]):
     """Connections to models of servers with our own routes."""
 
     capabilities = Capabilities(
@@ -323,10 +333,12 @@ class NativeKind(BackendKind[NativeConfig]):
     )
 
 
-NATIVE_DIALECT: Final = Dialect(token_ids=True, top_k_off=0)
+def native_dialect(config: ChatConfig) -> Dialect:
+    """Return the form of chat requests for servers with our own routes."""
+    return Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
 
 
-def native_transport(endpoint: Endpoint, config: NativeConfig) -> Transport:
+def native_transport(endpoint: Endpoint, config: ChatConfig) -> Transport:
     """The lean transport, for servers on this network."""
     return lean_transport(endpoint, config.keepalive_s)
 

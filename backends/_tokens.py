@@ -178,13 +178,21 @@ class Contexts:
     Args:
         server: Tokenises.
         plain: Whether prompts are single texts without a chat template.
+        taken: Gives messages in the roles that the server takes.
 
     Attributes:
         server: Tokenises.
     """
 
-    def __init__(self, server: Tokenizer, *, plain: bool) -> None:
+    def __init__(
+        self,
+        server: Tokenizer,
+        *,
+        plain: bool,
+        taken: Callable[[Messages], Messages] = lambda messages: messages,
+    ) -> None:
         self.server = server
+        self._taken = taken
         self._is_plain = plain
         self._prompts: Cache[bytes, Ids] = Cache(_MOST_CACHED_IDS)
         self._texts: Cache[str, Ids] = Cache(_MOST_CACHED_CHARACTERS)
@@ -204,7 +212,7 @@ class Contexts:
         def ask() -> Awaitable[Ids]:
             if self._is_plain:
                 return self.server.plain(messages[-1].content, special=True)
-            return self.server.chat(messages, opens=True, goes_on=False)
+            return self.server.chat(self._taken(messages), opens=True, goes_on=False)
 
         return await self._prompts.learn(messages_digest(messages), ask, len)
 

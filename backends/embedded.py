@@ -5,7 +5,7 @@ Its routes are described in `docs/embedded-server.md`.
 
 from collections.abc import Mapping, Sequence
 
-from backends._openai_compatible import NATIVE_DIALECT, Native, NativeKind, native_transport
+from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport
 from backends._spelling import Separated
 from backends._tokens import as_outcome
 from backends._vllm_tokenizer import VllmTokenizer
@@ -37,4 +37,4 @@ class EmbeddedKind(NativeKind):
             UsageError: If the base URL or the key can't be used.
         """
         transport = native_transport(endpoint, self.config)
-        return _Embedded(endpoint, transport, NATIVE_DIALECT, raw=True)
+        return _Embedded(endpoint, transport, native_dialect(self.config), raw=True)

@@ -3,7 +3,7 @@
 Its rules are described in `docs/fake-server.md`.
 """
 
-from backends._openai_compatible import NATIVE_DIALECT, Native, NativeKind, native_transport
+from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport
 from orchestrator.backend import Backend, Endpoint
 
 
@@ -21,4 +21,4 @@ class FakeKind(NativeKind):
             UsageError: If the base URL or the key can't be used.
         """
         transport = native_transport(endpoint, self.config)
-        return _Fake(endpoint, transport, NATIVE_DIALECT, raw=True)
+        return _Fake(endpoint, transport, native_dialect(self.config), raw=True)

@@ -20,9 +20,14 @@ from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
 from backends._llamacpp_forcing import Forcer
 from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
-from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
+from backends._openai_compatible import (
+    CONTROL_TIMEOUT_S,
+    ChatConfig,
+    OpenaiCompatible,
+    without_version,
+)
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
-from backends._transport import KEEPALIVE_S, Transport
+from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -33,7 +38,6 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Scored
-from orchestrator.settings import Settings
 from orchestrator.wire import failures, replies, trie
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
@@ -59,7 +63,7 @@ _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
 logger = logging.getLogger(__name__)
 
 
-class Config(Settings):
+class Config(ChatConfig):
     """Settings of the connection."""
 
     choose_top_logprobs: int | None = Field(
@@ -94,9 +98,6 @@ class Config(Settings):
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
         description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
-    )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
     )
 
     @field_validator("extra_body")
@@ -138,11 +139,12 @@ class Llamacpp(ByIds):
             top_logprobs=max(config.choose_top_logprobs or 0, _ALTERNATIVES),
             top_k_off=0,
             extra=_PYTHON_EXPLICIT,
+            system_role=config.system_role,
         )
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
         self._tokenizer = LlamacppTokenizer(self._ask, config.chat_template_kwargs)
-        self._contexts = Contexts(self._tokenizer, plain=endpoint.plain)
+        self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
         self._is_python = False
         self._finding = asyncio.Lock()

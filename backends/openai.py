@@ -18,12 +18,17 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import NO_LOGPROBS, Decode, OpenaiCompatible, without_version
+from backends._openai_compatible import (
+    NO_LOGPROBS,
+    ChatConfig,
+    Decode,
+    OpenaiCompatible,
+    without_version,
+)
 from backends._transport import KEEPALIVE_S, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
-from orchestrator.settings import Settings
 from orchestrator.wire import rulings
 from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
@@ -32,7 +37,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Config(Settings):
+class Config(ChatConfig):
     """Settings of the connection."""
 
     transport: Literal["auto", "openai", "aiohttp"] = Field(
@@ -67,10 +72,8 @@ class Config(Settings):
     extra_body: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to every request."
     )
-    system_role: bool = Field(
-        True,  # noqa: FBT003 (a pydantic default)
-        description="False for a model whose template refuses the role system: a system prompt is "
-        "then put before the user's first message.",
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept (not openai)."
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -83,9 +86,6 @@ class Config(Settings):
         None,
         description="True if log-probabilities are those before temperature and top-p; by default "
         "only where these change nothing.",
-    )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept (not openai)."
     )
 
     @field_validator("extra_body")
@@ -222,7 +222,6 @@ _ADVICE: Final = (
         re.compile(r"unrecognized request argument supplied: (?:top_k|min_p)", re.IGNORECASE),
         "name the field under `omit` in its settings, or leave it at its default",
     ),
-    (rulings.SYSTEM_REFUSED, "say `system_role: false` in its settings"),
 )
 _WITHOUT: Final = (
     "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "

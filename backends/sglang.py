@@ -13,11 +13,11 @@ from pydantic import Field
 from backends._by_ids import ByIds, Labels
 from backends._chat_template import rendered
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, without_version
+from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, without_version
 from backends._rewards import unratable, without_route
 from backends._sglang_tokenizer import GENERATE, SglangTokenizer
 from backends._tokens import Contexts, Failed, as_outcome, known
-from backends._transport import KEEPALIVE_S, Transport
+from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -29,7 +29,6 @@ from orchestrator.backend import (
 )
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
-from orchestrator.settings import Settings
 from orchestrator.wire import replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire import sglang as wire
@@ -49,7 +48,7 @@ _NO_TEMPLATE: Final = Failure(
 )
 
 
-class Config(Settings):
+class Config(ChatConfig):
     """Settings of the connection."""
 
     choose_negligible: float = Field(
@@ -90,9 +89,6 @@ class Config(Settings):
     score_new_tokens: int = Field(
         0, ge=0, le=1, description="Tokens drawn in a scoring pass; 1 for builds that refuse 0."
     )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
 
 
 class Sglang(ByIds):
@@ -103,10 +99,11 @@ class Sglang(ByIds):
     score_method = "input_token_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        super().__init__(endpoint, transport, Dialect())
+        dialect = Dialect(system_role=config.system_role)
+        super().__init__(endpoint, transport, dialect)
         self._config = config
         tokenizer = SglangTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
-        self._contexts = Contexts(tokenizer, plain=endpoint.plain)
+        self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
 
     # -- what is asked ----------------------------------------------------------------------------
 

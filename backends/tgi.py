@@ -13,9 +13,14 @@ import numpy as np
 from pydantic import Field
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible, without_version
+from backends._openai_compatible import (
+    CONTROL_TIMEOUT_S,
+    ChatConfig,
+    OpenaiCompatible,
+    without_version,
+)
 from backends._tokens import Cache, Failed, as_outcome
-from backends._transport import KEEPALIVE_S, Transport
+from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import (
     Backend,
@@ -26,7 +31,6 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
-from orchestrator.settings import Settings
 from orchestrator.wire import replies, trie
 from orchestrator.wire import tgi as wire
 from orchestrator.wire.requests import Dialect
@@ -38,7 +42,7 @@ _TAIL: Final = 24
 """Characters before a label that can change how it is cut; checked, not trusted."""
 
 
-class Config(Settings):
+class Config(ChatConfig):
     """Settings of the connection."""
 
     top_n_tokens: int = Field(
@@ -50,9 +54,6 @@ class Config(Settings):
     extra_parameters: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to `parameters` of every generation."
     )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
 
 
 class Tgi(OpenaiCompatible):
@@ -61,7 +62,7 @@ class Tgi(OpenaiCompatible):
     kind = "tgi"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        super().__init__(endpoint, transport, Dialect())
+        super().__init__(endpoint, transport, Dialect(system_role=config.system_role))
         self._config = config
         self._spelled = wire.Spelled()
         self._prompts: Cache[bytes, Templated] = Cache(_MOST_CACHED_CHARACTERS)
@@ -225,7 +226,9 @@ class Tgi(OpenaiCompatible):
                 text = messages[-1].content
                 return Templated(text, await self._tokens(text, special=True))
             return await self._ask(
-                "/chat_tokenize", lambda: wire.template(messages), wire.templated
+                "/chat_tokenize",
+                lambda: wire.template(self._dialect.taken(messages)),
+                wire.templated,
             )
 
         return await self._prompts.learn(

@@ -17,10 +17,10 @@ from pydantic import Field
 from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
 from backends._gate import Gate, gate_of
-from backends._openai_compatible import without_version
+from backends._openai_compatible import ChatConfig, without_version
 from backends._rewards import TRIED, RatedBy, rated
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import KEEPALIVE_S, Transport
+from backends._transport import Transport
 from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -32,7 +32,6 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
-from orchestrator.settings import Settings
 from orchestrator.wire import vllm as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk
@@ -57,7 +56,7 @@ _EXPLICIT: Final = {
 }
 
 
-class Config(Settings):
+class Config(ChatConfig):
     """Settings of the connection."""
 
     choose_top_logprobs: int = Field(
@@ -96,9 +95,6 @@ class Config(Settings):
         "beside requests for given ids: then labels that are not listed are drawn by force, and "
         "with raw_logprobs: false such requests are kept apart. false (V2): asked for by id.",
     )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
 
 
 class Vllm(ByIds):
@@ -112,11 +108,17 @@ class Vllm(ByIds):
         extra = {**_EXPLICIT, **config.extra_body}
         if config.chat_template_kwargs and not endpoint.plain:
             extra["chat_template_kwargs"] = config.chat_template_kwargs
-        dialect = Dialect(token_ids=True, top_k_off=0, top_logprobs=wire.ABSURD, extra=extra)
+        dialect = Dialect(
+            token_ids=True,
+            top_k_off=0,
+            top_logprobs=wire.ABSURD,
+            extra=extra,
+            system_role=config.system_role,
+        )
         super().__init__(endpoint, transport, dialect, prefill=True, raw=_is_raw(config))
         self._config = config
         tokenizer = VllmTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
-        self._contexts = Contexts(tokenizer, plain=endpoint.plain)
+        self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
         # What is drawn by force has no number of its own once others are ruled out before it.

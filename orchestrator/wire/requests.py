@@ -51,13 +51,17 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     plain: bool = False
     system_role: bool = True
 
-    def turns(self, messages: Messages) -> list[dict[str, str]]:
+    def taken(self, messages: Messages) -> Messages:
         """Return messages in the roles that the server takes."""
         if self.system_role or messages[0].role != "system":
-            return messages_of(messages)
+            return messages
         system, *others = messages
         first = f"{system.content}\n\n{others[0].content}" if others else system.content
-        return messages_of((Message("user", first), *others[1:]))
+        return (Message("user", first), *others[1:])
+
+    def turns(self, messages: Messages) -> list[dict[str, str]]:
+        """Return the same as they are sent."""
+        return messages_of(self.taken(messages))
 
     def listed(self, wanted: int) -> int:
         """Return the number of alternatives to request so that the `wanted` best are among them.

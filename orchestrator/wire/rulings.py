@@ -44,6 +44,7 @@ _FLAGGED: Final = Ruling("moderation", permanent=True)
 _TOO_LONG: Final = Ruling("too_long", permanent=True)
 _NO_LOGPROBS: Final = Ruling("no_logprobs", UNCLEAR)
 _SETTING: Final = Ruling("unsupported", UNCLEAR)
+_NO_SYSTEM: Final = _SETTING._replace(advice="say `system_role: false` in its settings")
 _OVERLOADED: Final = Ruling("rate_limited")
 _BROKEN: Final = Ruling("server_error")
 
@@ -69,7 +70,7 @@ FIELD_REFUSED: Final = _words(
     rf"{_REFUSED}.{{0,40}}[\"'`:. ]" + _FIELDS.format(n=2),
 )
 """A field of the request is refused, its name in group `field1` or `field2`."""
-SYSTEM_REFUSED: Final = _words(
+_SYSTEM_REFUSED: Final = _words(
     r"system[_ ](?:role|messages?|prompts?|instructions?)\b.{0,40}" + _REFUSED,
     _REFUSED + r".{0,40}\b(?:system|developer)[_ ](?:role|messages?|prompts?|instructions?)\b",
     r"(?:developer|system)[_ ]instructions? (?:is|are) not",
@@ -78,7 +79,6 @@ SYSTEM_REFUSED: Final = _words(
     r"only [\"'`]?user[\"'`]?.{0,40}assistant[\"'`]?.{0,40}roles?",
     r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
 )
-"""The model's template takes no system message."""
 CAP: Final = _words(
     r"log_?probs?\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|between|exceed|\brange\b|"
     r"smaller than|too (?:large|many|high))",
@@ -168,7 +168,7 @@ _TABLE: Final = (
     _Row(_WRONG_KEY, _KEY, _BUSY),
     _Row(_MISSING_MODEL, _NO_MODEL, _BUSY | {401, 402}),
     _Row(_OVERFLOW, _TOO_LONG, _BUSY | _NEEDS_A_KEY | {404}),
-    _Row(SYSTEM_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(_SYSTEM_REFUSED, _NO_SYSTEM, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(FIELD_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
 )  # fmt: skip
 """The first row whose words are found decides; a server's own errors (5xx) have no words here but

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backends import embedded, fake, openai
-from backends._openai_compatible import NativeConfig
+from backends._openai_compatible import ChatConfig
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
@@ -93,7 +93,7 @@ async def test_label_probabilities_after_plain_text_are_the_embedded_servers(con
 
 async def test_thinking_is_set_aside_by_the_marker_of_the_endpoint(connect):
     backend, _ = await connect(fake)
-    backend = fake.FakeKind(NativeConfig()).connect(
+    backend = fake.FakeKind(ChatConfig()).connect(
         Endpoint(base_url=backend._endpoint.base_url, model="m", thinking_end=" ")
     )
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from backends._openai_compatible import NATIVE_DIALECT
+from backends._openai_compatible import ChatConfig, native_dialect
 from orchestrator.ask import ChooseAsk, seed_of
 from orchestrator.driver import Driver
 from orchestrator.recipe.load import load
@@ -130,5 +130,8 @@ def _hash(model: str, ask: Any, key: bytes, seed: int) -> str:
     if isinstance(ask, ChooseAsk):
         body, route = requests.choose(model, ask), b"choose"
     else:
-        body, route = requests.chat(model, ask, seed_of(key, seed), NATIVE_DIALECT), b"chat"
+        body, route = (
+            requests.chat(model, ask, seed_of(key, seed), native_dialect(ChatConfig())),
+            b"chat",
+        )
     return blake2b(body, digest_size=12, key=route).hexdigest()
