@@ -69,14 +69,15 @@ def write(folder: Path, url: str, kind: str) -> Path:
 
 @contextmanager
 def damaging(kind: str, seed: int, *, at_once: bool) -> Iterator[tuple[str, Mangler]]:
-    """A server three of ten of whose replies go wrong, from the first question about an item on."""
+    """A server three of ten of whose replies go wrong: of those about items, or of all.
+
+    One that says something else when it is compared with what it was is another server.
+    """
     rng = random.Random(zlib.crc32(f"{kind} {seed}".encode()))
-    has_begun = at_once
 
     def change(request: HttpRequest, body: bytes) -> bytes:
-        nonlocal has_begun
-        has_begun = has_begun or ITEM.encode() in request.body
-        return mangled(body, rng) if has_begun and rng.random() < 0.3 else body
+        is_meant = at_once or ITEM.encode() in request.body
+        return mangled(body, rng) if is_meant and rng.random() < 0.3 else body
 
     with mangling(KINDS[kind][1], list(MODELS.values())) as (url, server):
         server.change = change
