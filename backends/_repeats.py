@@ -25,19 +25,22 @@ class Repeats:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[int, int] = {}
-        self._last_id = b""
-        self._numbers = False
+        self._seen: dict[bytes, tuple[int, int]] = {}
+        self._n_replies = self._n_numbers = 0
 
     def is_repeat(self, request: bytes, body: bytes) -> bool:
         """Return True if a reply answered another request before."""
         found = _ID.search(body, 0, _HEAD)
         if found is None:
             return False
-        self._numbers |= self._last_id not in (b"", found[1])
-        self._last_id = found[1]
-        asked = hash(request)
-        before = self._asked.setdefault(hash(body), asked)
-        if len(self._asked) > _MOST_KEPT:
-            del self._asked[next(iter(self._asked))]
-        return self._numbers and before != asked
+        number, seen = found[1], (hash(body), hash(request))
+        self._n_replies += 1
+        before = self._seen.setdefault(number, seen)
+        if before is seen:
+            self._n_numbers += 1
+            if len(self._seen) > _MOST_KEPT:
+                del self._seen[next(iter(self._seen))]
+            return False
+        # Gateways may write one of a few names for a number.
+        is_numbering = 2 * self._n_numbers > self._n_replies
+        return is_numbering and before[0] == seen[0] and before[1] != seen[1]

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.records import REQUEST, UNCLEAR, UNREACHED, Failure, Outcome
+from orchestrator.records import ACCOUNT, REQUEST, UNCLEAR, UNREACHED, Failure, Outcome
 from orchestrator.scheduler.ready import Ready
 from orchestrator.scheduler.retry import RetryPolicy
 
@@ -242,7 +242,8 @@ class Core:
 
     def _is_refused(self, state: ModelState, failure: Failure) -> bool:
         """Return whether a failure shows that a model answers nobody."""
-        if failure.scope != UNCLEAR:
+        # Where others were answered, an account's state may be this request's: too dear a one.
+        if failure.scope != UNCLEAR and not (failure.scope == ACCOUNT and state.n_done):
             return failure.scope != REQUEST
         if state.n_trials is None:
             state.n_trials = 0

@@ -28,6 +28,7 @@ ROUNDING: Final = 1e-2
 
 _PAGE: Final = re.compile(rb"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
+_ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -172,7 +173,7 @@ def error_in(body: bytes, secret: str) -> Failure:
         parsed = loads(body)
     except ValueError:
         parsed = None
-    if isinstance(parsed, dict) and (parsed.get("error") or parsed.get("object") == "error"):
+    if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)
     return Failure("unparseable", f"the reply has no answer: {_start(body, secret)}")
 

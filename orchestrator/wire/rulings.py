@@ -63,7 +63,10 @@ _FIELDS: Final = (
     r"max_completion_tokens|return_token_ids|continue_final_message|add_generation_prompt)\b"
 )
 _OF_A_MINUTE: Final = _words(
-    r"per[ _-](?:second|minute|hour|day|min)\b", r"rate[ _-]?limit", r"\b[RT]P[MDS]\b"
+    r"per[ _-](?:second|minute|hour|day|min)\b",
+    r"rate[ _-]?limit",
+    r"\b[RT]P[MDS]\b",
+    r"resource has been exhausted",
 )
 FIELD_REFUSED: Final = _words(
     _FIELDS.format(n=1) + rf"[\"'`]?.{{0,40}}{_REFUSED}",

@@ -122,6 +122,20 @@ def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
     assert {end.outcome.cause for end in ends} == {"unauthorised"}
 
 
+def test_where_others_are_answered_one_that_is_too_dear_ends_no_model():
+    c = core()
+    for position in range(9):
+        c.submit(request(position=position), 0.0)
+    dear = Failure("no_credit", "needs more credits", status=402, scope=ACCOUNT)
+    c.done(c.take("m", 0.0), generation("x"), 0.0)
+    (end,) = c.done(c.take("m", 0.0), dear, 0.0)
+    assert (end.outcome.cause, c.models["m"].dead) == ("no_credit", None)
+    c.done(c.take("m", 0.0), generation("x"), 0.0)
+    while c.models["m"].dead is None:
+        c.done(c.take("m", 0.0), dear, 0.0)
+    assert c.models["m"].dead.cause == "no_credit"
+
+
 @pytest.mark.parametrize("in_flight", [1, 2, 64])
 def test_refusals_that_may_be_the_accounts_end_a_model_after_a_few_trials(in_flight):
     c = core(max_in_flight=in_flight)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR
+from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, Failure
 from orchestrator.wire.failures import classify, in_reply
+from orchestrator.wire.replies import Reading, generation
 
 KEY = ("unauthorised", UNCLEAR)
 CREDIT = ("no_credit", UNCLEAR)
@@ -212,6 +213,27 @@ def test_an_error_inside_of_a_reply_is_told_by_its_code(code, cause, permanent):
 def test_an_error_inside_of_a_reply_that_states_no_status_is_told_by_its_words(error, cause, scope):
     failure = in_reply({"error": error})
     assert (failure.cause, failure.scope, failure.status) == (cause, scope, 200)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"code": 402, "message": "pay"},
+        {"detail": "Insufficient balance"},
+        {"errors": [{"message": "Insufficient balance"}], "success": False},
+        {"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
+    ],
+    ids=str,
+)
+def test_a_reply_without_an_answer_is_told_by_what_it_says_instead(body):
+    failure = generation(json.dumps(body).encode(), Reading())
+    assert isinstance(failure, Failure)
+    assert failure.cause == "no_credit"
+
+
+def test_a_limit_of_requests_is_no_lack_of_money():
+    words = "Resource has been exhausted (e.g. check quota)."
+    assert said(words, 429).cause == "rate_limited"
 
 
 @pytest.mark.parametrize("name", ["code", "status", "status_code", "http_status"])
