@@ -199,7 +199,7 @@ def test_another_server_stops_the_run_unless_it_is_accepted_and_then_the_result_
         words = " ".join(accepted.stderr.split())
         assert "weak: outcomes of this run come from 2 different servers" in words
     loaded = orchestrator.load(tmp_path / "run")
-    of_rows, *of_models = loaded.notes
+    of_rows, *of_models = [note for note in loaded.notes if "max_tokens" not in note]
     assert len(of_models) == 4
     assert of_rows.endswith("answers 0: 9, 1: 9; pairwise_ranking 0: 9, 1: 9")
     for frame in (loaded.frames["answers"], loaded.frames["judgments"]):
@@ -217,7 +217,7 @@ def test_a_changed_model_of_the_same_name_is_no_changed_server(tmp_path):
         again = run(recipe, tmp_path / "run")
         assert again.returncode == EXIT_COMPLETE, again.stderr
         assert stats(url)["total"] > 0
-    assert orchestrator.load(tmp_path / "run").notes == ()
+    assert not any("server" in note for note in orchestrator.load(tmp_path / "run").notes)
 
 
 def test_two_names_for_one_model_share_what_is_asked(tmp_path):
