@@ -122,7 +122,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """Requests still to be sent: at most, or at least where not `is_known`."""
+        """Requests still to be sent, at most; at least where not `is_known`."""
         return sum(stage.left for stage in self.stages)
 
     @property
