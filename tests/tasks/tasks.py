@@ -195,11 +195,11 @@ def compare_runs(reader: Reader) -> None:
     compared = orchestrator.compare(
         *(reader.folder / "runs" / name for name in ("short", "long"))
     ).to_frame()
-    assert set(compared["n"]) == {20}
+    assert set(compared["n"]) == {60}
     resolved = compared.filter(pl.col("resolved") & (pl.col("model") == "expert"))
     assert len(resolved) == 1
     text_of = steps(reader, "orchestrator compare short long")[0].output
-    assert "expert" in text_of.split("20 items in common")[0]
+    assert "expert" in text_of.split("60 items in common")[0]
 
 
 def gate_in_ci(reader: Reader) -> None:
