@@ -112,7 +112,7 @@ class Answers(Method[Config]):
                     "text": answer.text,
                     "reference": reference,
                     "exact_match": equal,
-                    "mean_logprob": None if math.isnan(mean) else mean,
+                    "mean_logprob": mean if math.isfinite(mean) else None,
                     "mean_top_mass": _mean_top_mass(answer),
                     "observed": answer.observed,
                     "n_tokens": _n_tokens(answer),
@@ -131,7 +131,13 @@ def _n_tokens(answer: Generation) -> int | None:
 
 
 def _mean_top_mass(answer: Generation) -> float | None:
-    """Mean over the tokens of the probability that the listed alternatives hold together."""
+    """Mean over the tokens of the probability that the listed alternatives hold together.
+
+    A server may list fewer than were asked for; None where it lists none of a token.
+    """
     if answer.top is None or not answer.top.logprobs.size:
         return None
-    return float(np.exp(answer.top.logprobs.astype(np.float64)).sum(axis=1).mean())
+    logprobs = answer.top.logprobs.astype(np.float64)
+    if np.isnan(logprobs).all(axis=1).any():
+        return None
+    return float(np.nansum(np.exp(logprobs), axis=1).mean())
