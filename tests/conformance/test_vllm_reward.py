@@ -105,4 +105,4 @@ async def test_a_server_that_draws_nothing_is_known_and_says_so(rater):
     assert isinstance(stated, Provenance)
     assert stated.version.startswith("0.")
     assert isinstance(drawn, Failure)
-    assert drawn.permanent
+    assert not drawn.retriable
