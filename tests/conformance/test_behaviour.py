@@ -179,7 +179,7 @@ async def n_drawn(transport):
 
 async def until(backend, is_so, every_s):
     """Wait until the number of running requests is as wanted."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so((await backend.load()).running):  # noqa: ASYNC110 (the server's number)
             await asyncio.sleep(every_s)
 
