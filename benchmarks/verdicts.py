@@ -180,7 +180,7 @@ def alarms(n_studies: int) -> Iterator[list[str]]:
 
 
 def coverage(n_studies: int) -> Iterator[list[str]]:
-    """How often intervals hold a mean that is not one half, and how long they are."""
+    """Measure how often intervals hold a mean other than one half, and their length."""
     yield ["design", "mean", "prompts", *RULES, "length"]
     for design in ("soft judge", "sure judge", "hard wins", "5 % rare wins"):
         for truth in (0.6, 0.9):

@@ -86,7 +86,7 @@ class Clusters:
         )
 
     def counted(self, items: pl.Series) -> tuple[int, int | None]:
-        """What `counted` says of items by key."""
+        """Count prompts and clusters of items by key, as `counted` does."""
         return counted(self.of(items.to_frame(_ITEM)))
 
     def codes(self, items: pl.Series) -> NDArray[np.int64]:

@@ -351,7 +351,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may be answered if it is sent again in this call."""
+        """True if the same request may be answered when it is sent again in this call."""
         return not self.permanent and self.scope == REQUEST
 
 

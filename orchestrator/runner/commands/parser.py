@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
 
     def _hint(self, arguments: Iterable[str]) -> str:
-        """What to say of the first option that was removed, or is like one; "" if there is none."""
+        """Return the message on the first option removed, or like one; "" if there is none."""
         known = list(self._option_string_actions)
         for argument in arguments:
             if argument == "--":
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _gone(name: str) -> str:
-    """What to do instead of a removed option or command; "" if there was none of this name."""
+    """Return the message on a removed option or command; "" if there was none of this name."""
     return f"{name} was removed: {_REMOVED[name]}" if name in _REMOVED else ""
 
 

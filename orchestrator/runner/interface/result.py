@@ -103,7 +103,7 @@ class Result:
 
     @cached_property
     def record(self) -> Record:
-        """What the run says of itself beside its frames, as when these were read.
+        """The run's record of itself beside its frames, as when these were read.
 
         Raises:
             OrchestratorError: If it can't be read.
@@ -117,7 +117,7 @@ class Result:
 
     @property
     def spent(self) -> Spent | None:
-        """What all calls of the run took; None where it kept no account of them."""
+        """Resources that all calls of the run took; None where it kept no account."""
         return self.record.spent
 
     @cached_property

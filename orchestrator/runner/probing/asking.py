@@ -66,7 +66,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_rates(self) -> bool:
-        """Whether it is only asked to rate answers, as reward models are, which draw none."""
+        """True if it is only asked to rate answers, as reward models are, which draw none."""
         return self.wants == {"reward"}
 
 
