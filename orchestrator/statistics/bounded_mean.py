@@ -49,6 +49,43 @@ def least_units(error: float) -> int:
     return math.ceil(math.log2(2.0 / error) - _EQUAL)
 
 
+def difference_ends(
+    first: tuple[float, float] | None, second: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the least and greatest first value minus a second one, of the ends of both."""
+    if first is None or second is None:
+        return None
+    return first[0] - second[1], first[1] - second[0]
+
+
+def interval_of_mean(
+    totals: Floats, sizes: Floats, ends: tuple[float, float], error: float
+) -> tuple[float, float]:
+    """Return the interval of one mean of values between any ends.
+
+    Args:
+        totals: Shape (n,): totals of the units.
+        sizes: Shape (n,), as for `p_values`.
+        ends: Least and greatest value there can be.
+        error: One minus the confidence level, in (0, 1).
+    """
+    low, high = ends
+    least, most = intervals(*_scaled(totals, sizes, ends), error)
+    return low + (high - low) * float(least[0]), low + (high - low) * float(most[0])
+
+
+def p_value_of_zero(totals: Floats, sizes: Floats, ends: tuple[float, float]) -> float:
+    """Return the two-sided p-value of a mean of 0, between the ends of `interval_of_mean`."""
+    low, high = ends
+    return float(p_values(*_scaled(totals, sizes, ends), -low / (high - low))[0])
+
+
+def _scaled(totals: Floats, sizes: Floats, ends: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Totals on a scale on which the least value is 0 and the greatest 1, and sizes: (1, n)."""
+    low, high = ends
+    return np.clip((totals - low * sizes) / (high - low), 0.0, sizes)[None], sizes[None]
+
+
 def p_values(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
     """Two-sided p-values of R means, shape (R,); nan where no unit has a size.
 

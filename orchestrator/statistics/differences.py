@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
-from orchestrator.statistics.bounded_mean import intervals, p_values
+from orchestrator.statistics.bounded_mean import interval_of_mean, p_value_of_zero
 from orchestrator.statistics.degrees import degrees_of_freedom
 from orchestrator.statistics.jackknife import (
     complete_rows,
@@ -85,10 +85,9 @@ class PairedDifference:
         if self.ends is not None:
             if self.n < 2:
                 return "one prompt: no interval"
-            low, high = self.ends
-            bounds = intervals(*self._shares(low, high), 1.0 - confidence_level)
-            least, most = (low + (high - low) * float(bound[0]) for bound in bounds)
-            return Interval(least, most, confidence_level)
+            error = 1.0 - confidence_level
+            bounds = interval_of_mean(self.totals, self.sizes, self.ends, error)
+            return Interval(*bounds, confidence_level)
         error = 0.0 if self._has_no_spread else self.standard_error
         found = student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
         return found if isinstance(found, str) else with_doubt(found, self.totals, self.sizes)
@@ -103,15 +102,9 @@ class PairedDifference:
         if isinstance(self.interval(0.5), str):
             return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
         if self.ends is not None:
-            low, high = self.ends
-            return float(p_values(*self._shares(low, high), -low / (high - low))[0])
+            return p_value_of_zero(self.totals, self.sizes, self.ends)
         dof = float(degrees_of_freedom(self.sizes[:, None])[0])
         return student.p_value(self.value, self.standard_error, dof)
-
-    def _shares(self, low: float, high: float) -> tuple[Floats, Floats]:
-        """Totals on a scale on which the least difference is 0 and the greatest 1; and sizes."""
-        shares = (self.totals - low * self.sizes) / (high - low)
-        return np.clip(shares, 0.0, self.sizes)[None], self.sizes[None]
 
     @property
     def _nothing(self) -> float:

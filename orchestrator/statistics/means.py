@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics.averages import scaled
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
-from orchestrator.statistics.bounded_mean import intervals
+from orchestrator.statistics.bounded_mean import interval_of_mean
 from orchestrator.statistics.jackknife import (
     complete_rows,
     jackknife_sums,
@@ -82,11 +82,8 @@ def clustered_mean(
     parts = sums_by_prompt(codes, (np.ones(codes.size), kept))
     found = jackknife_sums(parts, mean_of_sums)
     if ends is not None and n > 1:
-        low, high = ends
-        sizes = parts[:, 0][None]
-        shares = np.clip((parts[:, 1] - low * sizes) / (high - low), 0.0, sizes)
-        bounds = intervals(shares, sizes, 1.0 - checked_level(confidence_level))
-        least, most = (low + (high - low) * float(bound[0]) for bound in bounds)
+        error = 1.0 - checked_level(confidence_level)
+        least, most = interval_of_mean(parts[:, 1], parts[:, 0], ends, error)
         return Estimate(found.value, Interval(least, most, confidence_level), n, BOUNDED)
     interval = student_interval(
         found.value, found.standard_error, n, confidence_level, sizes=parts[:, 0]

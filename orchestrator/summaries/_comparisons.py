@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
+from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.differences import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.tables import Comparison, ModelPair, with_interval
@@ -76,7 +77,7 @@ def _pairs(
         level: As for `comparisons`.
         ends: Likewise.
     """
-    reach = None if ends is None else (ends[0] - ends[1], ends[1] - ends[0])
+    reach = difference_ends(ends, ends)
     found = [
         _upwards(means, first, second, clusters, reach)
         for first, second in combinations(range(len(models)), 2)

@@ -14,6 +14,7 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
+from orchestrator.statistics.bounded_mean import difference_ends
 
 KEYS: Final = ("item", "turn", "model")
 _SHAPE: Final = {
@@ -56,11 +57,7 @@ class Score(msgspec.Struct, frozen=True):
     @property
     def ends_of_differences(self) -> tuple[float, float] | None:
         """Least and greatest difference of two values; None where that is not known."""
-        return (
-            None
-            if self.ends is None
-            else (self.ends[0] - self.ends[1], self.ends[1] - self.ends[0])
-        )
+        return difference_ends(self.ends, self.ends)
 
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""

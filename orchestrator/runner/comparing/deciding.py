@@ -18,6 +18,7 @@ from orchestrator.runner.comparing.observed import ends_of_values, observations,
 from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, renamed_points
 from orchestrator.statistics.agreement import cohen_kappa
+from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.differences import PairedDifference, paired_difference
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
@@ -213,7 +214,7 @@ class _Deciding:
         if both.is_empty():
             return _nothing()
         right, left = (both[name].to_numpy().astype(np.float64) for name in ("value", "left"))
-        found = paired_difference(right, left, codes(both[CLUSTER]), _reach(ends))
+        found = paired_difference(right, left, codes(both[CLUSTER]), difference_ends(*ends))
         return self._of_means(found, counted(both))
 
     def _own(self, term: Term) -> Term:
@@ -301,12 +302,6 @@ class _Deciding:
         if name not in table.models:
             return f"{own} was not judged"
         return table.models.index(name)
-
-
-def _reach(ends: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """Least and greatest difference of the first from the second, if both have ends."""
-    first, second = ends
-    return None if first is None or second is None else (first[0] - second[1], first[1] - second[0])
 
 
 def _nothing() -> _Found:
