@@ -154,11 +154,6 @@ class _Seen(msgspec.Struct):
     calls: int = 0
 
 
-class _Reserve(msgspec.Struct, frozen=True):
-    tokens: int
-    money: float
-
-
 class Budget:
     """Counts what is spent and reserved, and says whether a request may be sent.
 
@@ -181,14 +176,17 @@ class Budget:
         self.spent = spent
         self._prices = prices
         self._hours_before = spent.hours
+        self._is_pledging = any(
+            bound is not None for bound in (bounds.requests, bounds.tokens, bounds.money)
+        )
         self._is_reserving = bounds.tokens is not None or bounds.money is not None
-        self._reserves: dict[bytes, _Reserve] = {}
+        self._reserves: dict[bytes, Most] = {}
         self._reserved_tokens = 0
         self._reserved_money = 0.0
         self._seen: dict[str, _Seen] = {}
         self._silent: set[str] = set()
         self._stopped_by = ""
-        self._too_much: _Reserve | None = None
+        self._too_much: Most | None = None
 
     def admit(self, request: Request, elapsed_s: float) -> Admission:
         """Count a request and reserve what it may take at most, if it may be sent.
@@ -214,7 +212,7 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
-        if not self._is_pledged():
+        if self._is_pledging and not self._is_pledged():
             self.pledge()
             self._keep(self.spent)
         return Admission.SEND
@@ -315,8 +313,8 @@ class Budget:
         self.spent.hours = self._hours_before + elapsed_s / 3600.0
 
     @property
-    def _next(self) -> _Reserve:
-        return self._too_much or _Reserve(0, 0.0)
+    def _next(self) -> Most:
+        return self._too_much or Most()
 
     def _reached(self) -> str:
         """The bound that is reached; empty while there is room."""
@@ -329,7 +327,7 @@ class Budget:
         )
         return next((name for name, used, most in pairs if most is not None and used >= most), "")
 
-    def _exceeded_with(self, needed: _Reserve) -> str:
+    def _exceeded_with(self, needed: Most) -> str:
         """The bound that might be exceeded if so much more were in flight; empty for none."""
         bounds = self._bounds
         tokens = self.spent.tokens + self._reserved_tokens + needed.tokens
@@ -349,16 +347,16 @@ class Budget:
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
         unsaid = n_prompt == 0 and most_prompt > 0
-        if unsaid and isinstance(outcome, Choice):
-            n_prompt, n_completion = most_prompt, outcome.n_requests
-        elif unsaid:
-            n_prompt = most_prompt
-        if unsaid and isinstance(outcome, Failure):
-            n_completion = most_completion
-        if isinstance(outcome, Generation) and not n_completion:
-            logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
-            n_written = _n_bytes([text]) if logprobs is None else len(logprobs)
-            n_completion = min(most_completion, n_written)
+        n_prompt = most_prompt if unsaid else n_prompt
+        match outcome:
+            case Choice() if unsaid:
+                n_completion = outcome.n_requests
+            case Failure() if unsaid:
+                n_completion = most_completion
+            case Generation() if not n_completion:
+                logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
+                n_written = _n_bytes([text]) if logprobs is None else len(logprobs)
+                n_completion = min(most_completion, n_written)
         if unsaid and ask.model not in self._silent:
             self._silent.add(ask.model)
             _log.warning(
@@ -369,10 +367,10 @@ class Budget:
             )
         return n_prompt, n_completion
 
-    def _most(self, ask: AnyAsk) -> _Reserve:
+    def _most(self, ask: AnyAsk) -> Most:
         prompt, completion = self._most_tokens(ask)
         price = self._prices.get(ask.model, Price())
-        return _Reserve(prompt + completion, price.of(prompt, completion))
+        return Most(tokens=prompt + completion, money=price.of(prompt, completion))
 
     def _most_tokens(self, ask: AnyAsk) -> tuple[int, int]:
         """Tokens read and written at most: no tokenizer makes more tokens of a text than bytes."""
