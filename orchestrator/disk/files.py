@@ -9,6 +9,7 @@ import errno
 import fcntl
 import itertools
 import os
+import resource
 import shutil
 import stat
 import tempfile
@@ -28,6 +29,12 @@ _STALE_S: Final = 60.0
 # Not on every system; there a link in the last part of a path is followed.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _PLAIN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC
+
+
+def few_files() -> str:
+    """Return how many files this process may open, and how to let it open more."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"this process may open {soft} files at a time: raise the limit (`ulimit -n 4096`)"
 
 
 def read(path: Path, most_bytes: int = MOST_BYTES, *, own: bool = False) -> bytes:

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from orchestrator import cli
+from orchestrator.disk.files import few_files
 from orchestrator.runner.commands import plan
-from orchestrator.runner.servers import machine
 from tests.conftest import ROOT
 
 
@@ -22,7 +22,7 @@ def test_a_command_that_runs_out_of_files_says_the_limit(monkeypatch, capsys):
     assert cli.main(["plan", "r.yaml"]) == 1
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     said = capsys.readouterr().err
-    assert f"may open {soft} at a time" in said.replace("\n", " ")
+    assert f"may open {soft} files at a time" in said.replace("\n", " ")
     assert "ulimit -n" in said
 
 
@@ -41,7 +41,7 @@ def test_a_run_with_few_files_warns_once(limit):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert ("may open 64 files at a time" in done.stderr) == (limit == 64)
-    assert machine.few_files()
+    assert few_files()
 
 
 STREAMS = ["", ">&-", "2>&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"]

@@ -3,9 +3,10 @@
 import contextlib
 import errno
 import os
-import resource
 import sys
 from collections.abc import Sequence
+
+from orchestrator.disk.files import few_files
 
 
 def open_streams() -> None:
@@ -25,8 +26,7 @@ def said_by_system(error: OSError) -> str:
     where = "" if error.filename is None else f"{error.filename}: "
     limit = ""
     if error.errno == errno.EMFILE:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = f"; this process may open {soft} at a time, more after `ulimit -n 4096`"
+        limit = f"; {few_files()}"
     return f"{where}{error.strerror or error}{limit}"
 
 

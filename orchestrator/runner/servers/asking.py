@@ -53,7 +53,7 @@ class Client(ABC):
         return await self.send(lambda backend: reward(backend, ask))
 
 
-class Asking:
+class Failover:
     """Asks servers of one model.
 
     Args:
@@ -291,10 +291,10 @@ class ForRequest(Client):
 
     __slots__ = ("_asking", "_request")
 
-    def __init__(self, asking: Asking, request: Request) -> None:
+    def __init__(self, asking: Failover, request: Request) -> None:
         self._asking = asking
         self._request = request
 
     async def send(self, call: Call[T]) -> T | Failure:
-        """See `Asking.send`."""
+        """See `Failover.send`."""
         return await self._asking.send(call, self._request)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 
+from orchestrator.disk.files import few_files
 from orchestrator.placement import GIB, Gpu, Inventory
 from orchestrator.recipe.schema import Resources
 
@@ -31,12 +32,6 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < _FEW_FILES:
         _log.warning("%s; a run takes some dozens, and one for each request in flight", few_files())
-
-
-def few_files() -> str:
-    """Return how many files this process may open, and how to let it open more."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"this process may open {soft} files at a time: raise the limit (`ulimit -n 4096`)"
 
 
 def inventory(resources: Resources) -> Inventory:

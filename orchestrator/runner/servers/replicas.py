@@ -17,7 +17,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import Failure
-from orchestrator.runner.servers.asking import Asking, Call, Client, ForRequest
+from orchestrator.runner.servers.asking import Call, Client, Failover, ForRequest
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copy
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Replicas(Client):
         self._connect = connect
         self._counted = counted
         self._backends = list(backends)
-        self._asking = Asking(
+        self._asking = Failover(
             model, self._backends, silent_after_s, self._lose, counted, asked_again, errand, doubted
         )
         self._copies = self._asking.copies
