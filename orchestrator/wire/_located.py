@@ -4,12 +4,12 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from orchestrator.records import Failure
-from orchestrator.wire._agreement import misspelled
-from orchestrator.wire._answers import Alternative, Answer, ListedEntry, Logprobs, Message
 from orchestrator.wire._ends import LENGTH, STOP, end_of
 from orchestrator.wire._names import bytes_of
-from orchestrator.wire._parsing import MAX_TEXT_BYTES, MAX_TOKENS, no_logprobs
 from orchestrator.wire._placeholders import id_in
+from orchestrator.wire.agreement import misspelled
+from orchestrator.wire.answers import Alternative, Answer, ListedEntry, Logprobs, Message
+from orchestrator.wire.parsing import MAX_TEXT_BYTES, MAX_TOKENS, no_logprobs
 from orchestrator.wire.spelling import Way, spells, way_of
 
 TOO_LONG: Final = Failure(

@@ -15,8 +15,8 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.wire._agreement import overfull
-from orchestrator.wire._parsing import (
+from orchestrator.wire.agreement import overfull
+from orchestrator.wire.parsing import (
     NO_USAGE,
     Decoder,
     TokenId,

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.records import Failure, Generation
-from orchestrator.wire._answers import Answer, ListedEntry, Message, withheld
-from orchestrator.wire._drawn import Reading, drawn
-from orchestrator.wire._parsing import NO_USAGE, Decoder, Usage, error_in
+from orchestrator.wire.answers import Answer, ListedEntry, Message, withheld
+from orchestrator.wire.drawn import Reading, drawn
+from orchestrator.wire.parsing import NO_USAGE, Decoder, Usage, error_in
 
 
 class _Choice(Answer[ListedEntry], gc=False):

@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from orchestrator.records import Choice, Failure, Label
-from orchestrator.wire._agreement import MOST_MASS, misspelled, too_much
-from orchestrator.wire._answers import Answer, Entry, Logprobs, Message, withheld
 from orchestrator.wire._names import bytes_of
-from orchestrator.wire._parsing import (
+from orchestrator.wire._placeholders import id_in
+from orchestrator.wire.agreement import misspelled, overfull_list
+from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
+from orchestrator.wire.parsing import (
     NO_USAGE,
     ROUNDING,
     SENTINEL,
@@ -27,7 +28,6 @@ from orchestrator.wire._parsing import (
     logprob,
     no_logprobs,
 )
-from orchestrator.wire._placeholders import id_in
 from orchestrator.wire.spelling import Way, is_in, way_of
 
 METHOD: Final = "top_logprobs"
@@ -69,7 +69,7 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
 
     Failures: "no_logprobs" where nothing is listed, "unsupported" where a label is more than one
     token or shares its first token with another, "unparseable" where the reply contradicts itself,
-    and those of `orchestrator.wire._answers.withheld`.
+    and those of `orchestrator.wire.answers.withheld`.
     """
     reply = _chat(body, secret)
     if isinstance(reply, Failure):
@@ -232,8 +232,8 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
     if own not in found and drawn > -math.inf:
         found[own] = drawn
         values.append(drawn)
-    if (mass := math.fsum(map(math.exp, values))) > MOST_MASS:
-        return too_much(mass)
+    if (fault := overfull_list(values)) is not None:
+        return fault
     found.pop(b"", None)
     return _Listing(found, lowest, frozenset(twice))
 

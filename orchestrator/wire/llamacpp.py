@@ -14,8 +14,8 @@ import msgspec
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
-from orchestrator.wire._parsing import Decoder, TokenId, error_in, text_of
 from orchestrator.wire.metrics import LoadFigures, figure
+from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
 from orchestrator.wire.requests import encode, messages_of
 from orchestrator.wire.trie import Path
 

@@ -13,17 +13,18 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, Generation, TopLogprobs
-from orchestrator.wire._agreement import overfull
-from orchestrator.wire._answers import (
+from orchestrator.wire.agreement import overfull
+from orchestrator.wire.answers import (
     Alternative,
     Answer,
     ListedEntry,
     Logprobs,
     Message,
-    withheld,
+    withheld_at_end,
 )
-from orchestrator.wire._drawn import Reading, drawn
-from orchestrator.wire._parsing import (
+from orchestrator.wire.drawn import Reading, drawn
+from orchestrator.wire.llamacpp import CONTROL
+from orchestrator.wire.parsing import (
     ROUNDING,
     Decoder,
     TokenId,
@@ -33,7 +34,6 @@ from orchestrator.wire._parsing import (
     logprob,
     no_logprobs,
 )
-from orchestrator.wire.llamacpp import CONTROL
 from orchestrator.wire.trie import Path
 from orchestrator.wire.trie import Reading as NodeReading
 
@@ -176,8 +176,7 @@ def draft(body: bytes, n_prompt: int, secret: str) -> Draft | Failure:
         return reply
     tokens, found = reply.tokens, reply.completion_probabilities or []
     if tokens is None or reply.content is None:
-        ended = Answer[ListedEntry](finish_reason=reply.stop_type)
-        return withheld(ended, secret) or error_in(body, secret)
+        return withheld_at_end(reply.stop_type, secret) or error_in(body, secret)
     if [entry.id for entry in found] == tokens:
         return Draft(reply, list(found))
     return Draft(reply, [None] * len(tokens))

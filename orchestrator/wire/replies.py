@@ -5,11 +5,11 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from orchestrator.records import UNKNOWN_ID, Failure, Generation
-from orchestrator.wire._answers import Answer, Entry, ListedEntry, withheld
 from orchestrator.wire._columns import LEAST_BYTES, cut
-from orchestrator.wire._drawn import Reading, drawn
 from orchestrator.wire._native import choice, scored, scored_nothing
-from orchestrator.wire._parsing import (
+from orchestrator.wire.answers import Answer, Entry, ListedEntry, withheld
+from orchestrator.wire.drawn import Reading, drawn
+from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
     MAX_COUNT,
     NO_USAGE,
@@ -60,7 +60,7 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     """A drawn text from a chat completion.
 
     Failures: "unparseable", "no_logprobs", "no_answer" and "server_error" as of
-    `orchestrator.wire._answers.missing`, and what an error in the reply says.
+    `orchestrator.wire.answers.missing`, and what an error in the reply says.
     """
     if reading.top and len(body) >= LEAST_BYTES and (found := _read_at_once(body, reading)):
         return found

@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.ask import RewardAsk
 from orchestrator.records import Failure, Rewards
-from orchestrator.wire._parsing import NO_USAGE, Decoder, Usage, count, error_in
+from orchestrator.wire.parsing import NO_USAGE, Decoder, Usage, count, error_in
 from orchestrator.wire.requests import encode, messages_of
 
 POOLING: Final = "/pooling"

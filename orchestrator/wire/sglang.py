@@ -15,17 +15,17 @@ import numpy as np
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Messages, TopLogprobs
 from orchestrator.wire import failures
-from orchestrator.wire._agreement import overfull
-from orchestrator.wire._answers import (
+from orchestrator.wire.agreement import overfull
+from orchestrator.wire.answers import (
     Alternative,
     Answer,
     ListedEntry,
     Logprobs,
     Message,
-    withheld,
+    withheld_at_end,
 )
-from orchestrator.wire._drawn import drawn
-from orchestrator.wire._parsing import (
+from orchestrator.wire.drawn import drawn
+from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
     Decoder,
     TokenId,
@@ -230,16 +230,14 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
     """A drawn text.
 
     Failures: "unparseable" where the server read another prompt, "no_logprobs", and those of
-    `orchestrator.wire._drawn.drawn`.
+    `orchestrator.wire.drawn.drawn`.
     """
     reply = _one(body, n_prompt, reading.secret)
     if isinstance(reply, Failure):
         return reply
     meta, ids = reply.meta_info or _NOTHING, reply.output_ids
     finish = (meta.finish_reason or _Finish()).type
-    absent = withheld(
-        Answer[ListedEntry](Message(reply.text), finish_reason=finish), reading.secret
-    )
+    absent = withheld_at_end(finish, reading.secret, reply.text)
     if reply.text is None or ids is None:
         return absent or error_in(body, reading.secret)
     listed = meta.output_token_logprobs or []

@@ -14,17 +14,17 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, FloatArray, Generation, Messages
-from orchestrator.wire._agreement import MOST_MASS, too_much
-from orchestrator.wire._answers import (
+from orchestrator.wire.agreement import overfull_list
+from orchestrator.wire.answers import (
     Alternative,
     Answer,
     ListedEntry,
     Logprobs,
     Message,
-    withheld,
+    withheld_at_end,
 )
-from orchestrator.wire._drawn import drawn
-from orchestrator.wire._parsing import (
+from orchestrator.wire.drawn import drawn
+from orchestrator.wire.parsing import (
     Decoder,
     TokenId,
     Usage,
@@ -251,7 +251,7 @@ def generation(
     Texts of its tokens go to `spelled`.
 
     Failures: "no_logprobs" where details are missing, and those of
-    `orchestrator.wire._drawn.drawn`.
+    `orchestrator.wire.drawn.drawn`.
     """
     details = _details(body, reading.secret)
     if isinstance(details, Failure):
@@ -261,8 +261,7 @@ def generation(
         ends = [stop for stop in ask.sampling.stop if stop and text.endswith(stop)]
         text = text[: len(text) - max(map(len, ends), default=0)]
     if found.tokens and all(one.logprob is None for one in found.tokens):
-        ended = Answer[ListedEntry](Message(text), finish_reason=found.finish_reason)
-        return withheld(ended, reading.secret) or _NO_LOGPROBS
+        return withheld_at_end(found.finish_reason, reading.secret, text) or _NO_LOGPROBS
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
     if len(rows) != len(found.tokens):
         said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
@@ -317,9 +316,7 @@ def listed(body: bytes, secret: str) -> Listed | Failure:
     found = {token: value for token, value in found.items() if not math.isnan(value)}
     if not found:
         return no_logprobs("the reply lists no alternatives with log-probabilities")
-    if (mass := math.fsum(map(math.exp, found.values()))) > MOST_MASS:
-        return too_much(mass)
-    return Listed(found, min(found.values()))
+    return overfull_list(found.values()) or Listed(found, min(found.values()))
 
 
 def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
@@ -327,8 +324,8 @@ def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.generated_text is None:
-        ended = Answer[ListedEntry](finish_reason=(reply.details or _Details()).finish_reason)
-        return withheld(ended, secret) or error_in(body, secret)
+        ended = (reply.details or _Details()).finish_reason
+        return withheld_at_end(ended, secret) or error_in(body, secret)
     if reply.details is None:
         return _NO_LOGPROBS
     return text_of(reply.generated_text), reply.details

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, TopLogprobs
-from orchestrator.wire._agreement import MOST_MASS, overfull, too_much
-from orchestrator.wire._answers import gave_up
-from orchestrator.wire._parsing import (
+from orchestrator.wire.agreement import overfull, overfull_list
+from orchestrator.wire.answers import gave_up
+from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
     Decoder,
@@ -339,8 +339,8 @@ def _listings(
         if read is None:
             said = "the server does not return log-probabilities of token ids"
             return Failure("unparseable", said, permanent=True)
-        if (mass := math.fsum(map(math.exp, read.values()))) > MOST_MASS:
-            return too_much(mass)
+        if (fault := overfull_list(read.values())) is not None:
+            return fault
         listings.append(read)
     return listings, usage.n_cached
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.records import Failure, Messages
-from orchestrator.wire._parsing import Decoder, TokenId, error_in
+from orchestrator.wire.parsing import Decoder, TokenId, error_in
 from orchestrator.wire.requests import encode, messages_of
 from orchestrator.wire.trie import Path
 

@@ -10,8 +10,8 @@ from orchestrator.probing import examples
 from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, Finding, ProbeRecord
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure, Generation, Message, Prefix, Sampling, labels
-from orchestrator.wire._parsing import no_logprobs
 from orchestrator.wire.labels import ADVICE
+from orchestrator.wire.parsing import no_logprobs
 
 PROMPT = (Message("user", "Which is better?"),)
 ASK = ChooseAsk("judge", PROMPT, labels("A", "B"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Message, Sampling
 from orchestrator.wire import llamacpp, llamacpp_completions
-from orchestrator.wire._drawn import Reading
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.trie import Reading as NodeReading
 
 PIECES = st.lists(st.binary(min_size=0, max_size=4), max_size=8)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.records import Failure
 from orchestrator.wire import vllm, vllm_tokens
-from orchestrator.wire._agreement import MOST_MASS
-from orchestrator.wire._parsing import logprob
+from orchestrator.wire.agreement import MOST_MASS
+from orchestrator.wire.parsing import logprob
 from orchestrator.wire.trie import Reading
 
 

@@ -16,8 +16,8 @@ from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.retry import RetryPolicy
-from orchestrator.wire._parsing import no_logprobs
 from orchestrator.wire.failures import classify
+from orchestrator.wire.parsing import no_logprobs
 
 pytestmark = pytest.mark.looptime
 

@@ -10,7 +10,7 @@ import msgspec
 from orchestrator.records import UNCLEAR, Failure
 from orchestrator.wire import failures
 from orchestrator.wire._ends import BROKEN, CALLED, LENGTH, STOP, UNSAID, WITHHELD, end_of
-from orchestrator.wire._parsing import TokenId, Usage
+from orchestrator.wire.parsing import TokenId, Usage
 
 _DEEPEST: Final = 4
 _SHOWN: Final = 200
@@ -169,6 +169,13 @@ def withheld(answer: "Answer[Any]", secret: str) -> Failure | None:
     if end == CALLED or message.tool_calls or message.function_call:
         return no_answer(f"the model called a tool instead: finish_reason {reason}")
     return None
+
+
+def withheld_at_end(
+    finish_reason: str | None, secret: str, text: str | None = None
+) -> Failure | None:
+    """The same of an answer of which only its end is known, and perhaps its text."""
+    return withheld(Answer[Entry](Message(text), finish_reason=finish_reason), secret)
 
 
 def gave_up(reason: str | None, secret: str) -> Failure | None:

@@ -18,18 +18,19 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.wire import _names, failures
-from orchestrator.wire._agreement import of_lists
-from orchestrator.wire._answers import (
+from orchestrator.wire._columns import Columns
+from orchestrator.wire._ends import LENGTH, STOP, end_of
+from orchestrator.wire._located import TOO_LONG, tokens_of
+from orchestrator.wire._placeholders import id_in, ids_in
+from orchestrator.wire.agreement import of_lists
+from orchestrator.wire.answers import (
     Alternative,
     Answer,
     Entry,
     Message,
     missing,
 )
-from orchestrator.wire._columns import Columns
-from orchestrator.wire._ends import LENGTH, STOP, end_of
-from orchestrator.wire._located import TOO_LONG, tokens_of
-from orchestrator.wire._parsing import (
+from orchestrator.wire.parsing import (
     MAX_LISTED,
     MAX_TEXT_BYTES,
     MAX_TOKENS,
@@ -40,7 +41,6 @@ from orchestrator.wire._parsing import (
     text_of,
     wide_array,
 )
-from orchestrator.wire._placeholders import id_in, ids_in
 
 _USUAL: Final = (STOP, LENGTH)
 

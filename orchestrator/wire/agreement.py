@@ -1,11 +1,13 @@
 """What a reply says twice must be the same: drawn tokens, their numbers, lists and text."""
 
+import math
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 
 from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray
-from orchestrator.wire._parsing import ROUNDING
+from orchestrator.wire.parsing import ROUNDING
 
 # ln p of what is not listed, or is listed without a number.
 _NOTHING: Final = np.float32(-1e30)
@@ -49,11 +51,17 @@ def of_lists(
 def overfull(logprobs: FloatArray) -> Failure | None:
     """Return the failure of lists, shape (T, k), one of which sums above 1; nan is for none."""
     masses = np.exp(np.fmax(logprobs, _NOTHING)).sum(axis=1)
-    return too_much(float(masses.max())) if masses.size and masses.max() > MOST_MASS else None
+    return _too_much(float(masses.max())) if masses.size else None
 
 
-def too_much(mass: float) -> Failure:
-    """Return the failure of a list whose probabilities exceed 1."""
+def overfull_list(logprobs: Collection[float]) -> Failure | None:
+    """Return the failure of one list of ln p that sums above 1."""
+    return _too_much(math.fsum(map(math.exp, logprobs)))
+
+
+def _too_much(mass: float) -> Failure | None:
+    if not mass > MOST_MASS:
+        return None
     return _fault(f"the probabilities of the alternatives of one token sum to {mass:.3g}")
 
 
