@@ -1,7 +1,8 @@
 """Back-ends that speak to their server in token ids: what their scores and choices have in common.
 
-The server's own tokenizer makes the ids (`_tokens.py`). A score is teacher-forced, a choice the
-chain rule over the trie of the labels' tokens; how a server is asked for them is each kind's own.
+The server's own tokenizer makes the ids (`_tokens.py`) and tells the texts of tokens. A score is
+teacher-forced, a choice the chain rule over the trie of the labels' tokens; how a server is asked
+for them is each kind's own.
 """
 
 import math
@@ -9,15 +10,179 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 import msgspec
+import numpy as np
 
-from backends._label_paths import Cut, LabelPaths
 from backends._openai_compatible import OpenaiCompatible
-from backends._spelling import Separated
-from backends._tokens import Contexts, Ids, as_outcome, outcome
+from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
-from orchestrator.records import Choice, Failure, Scored
-from orchestrator.wire import replies, trie
-from orchestrator.wire.trie import Walk
+from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
+from orchestrator.wire import by_ids, replies, trie
+from orchestrator.wire.trie import Path, Trie, Walk
+
+# Sets of labels in their contexts that are remembered; most judges have one.
+_MOST_REMEMBERED: Final = 256
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Labels as tokens.
+
+    Attributes:
+        paths: By label and spelling, none of which begins another.
+        tree: Of all of them.
+    """
+
+    paths: tuple[tuple[Path, ...], ...]
+    tree: Trie
+
+
+class LabelPaths:
+    """Cuts labels; those that were cut in the same context before are known.
+
+    Args:
+        contexts: Tokenises.
+    """
+
+    def __init__(self, contexts: Contexts) -> None:
+        self._contexts = contexts
+        self._cut: Cache[tuple[Ids, tuple[Label, ...]], Cut] = Cache(_MOST_REMEMBERED)
+
+    async def of(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
+        """Labels after the prompt and the begun answer, of which the last `n_begun` are the answer.
+
+        Raises:
+            Failed: If the labels can't be told apart, or the server does not say.
+        """
+        tail = await self._contexts.deciding_tail(whole, n_begun)
+        if tail is None:
+            return await self._of(whole, n_begun, labels)
+        return await self._cut.learn(
+            (tail, tuple(labels)), lambda: self._of(whole, n_begun, labels), lambda _: 1
+        )
+
+    async def _of(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
+        contexts = self._contexts
+        found = [
+            [(await contexts.continuation(whole, text, n_begun)).ids for text in label.spellings]
+            for label in labels
+        ]
+        try:
+            flat = [path for group in found for path in group]
+            if trie.nested(flat):
+                flat = trie.close(flat, await contexts.end_of_turn())
+            closed = iter(flat)
+            paths = tuple(tuple(next(closed) for _ in group) for group in found)
+            _check_distinct(paths, labels)
+            return Cut(paths, Trie.of(flat))
+        except trie.PathsError as error:
+            raise Failed(Failure("bad_request", str(error), permanent=True)) from None
+
+
+def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) -> None:
+    owner: dict[Path, Label] = {}
+    for group, label in zip(paths, labels, strict=True):
+        for path in group:
+            other = owner.setdefault(path, label)
+            if other is not label:
+                said = f"the labels {other.name!r} and {label.name!r} share a spelling"
+                raise trie.PathsError(said)
+
+
+_SEPARATOR: Final = "7|7"
+_NOT_APART: Final = Failure(
+    "unsupported", "the server's tokenizer does not decode tokens one by one", permanent=True
+)
+
+
+class TokenizerRoutes:
+    """vLLM's `/tokenize` and `/detokenize`, which other servers have too.
+
+    Args:
+        ask: Sends requests.
+        model: The server's name for it.
+    """
+
+    prefix: ClassVar[str] = ""
+    """Of the routes."""
+
+    def __init__(self, ask: AskServer, model: str) -> None:
+        self._ask = ask
+        self._model = model
+
+    async def plain(self, text: str, *, special: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask(
+            f"{self.prefix}/tokenize",
+            lambda: by_ids.tokenize_text(self._model, text, special=special),
+            by_ids.token_ids,
+        )
+
+    async def text(self, ids: Ids) -> str:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask(
+            f"{self.prefix}/detokenize", lambda: by_ids.detokenize(self._model, ids), by_ids.text
+        )
+
+
+class Separated:
+    """Asks a tokenizer for the texts of many tokens at once, put between separators.
+
+    Each could be asked for by itself, but a run meets tens of thousands of tokens. Bytes that are
+    no whole character come back as U+FFFD.
+
+    Args:
+        server: The tokenizer.
+    """
+
+    def __init__(self, server: Tokenizer | TokenizerRoutes) -> None:
+        self._server = server
+        self._ids: Ids = ()
+        self._first = self._between = ""
+
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the texts of tokens; a token that can't be told apart is left out.
+
+        Raises:
+            Failed: If the server does not say.
+        """
+        if not self._ids:
+            await self._learn()
+        found: dict[int, bytes] = {}
+        parts = [list(ids)]
+        while parts:
+            part = parts.pop()
+            pieces = await self._pieces(part)
+            if len(pieces) == len(part):
+                texts = (piece.encode("utf-8", "replace") for piece in pieces)
+                found |= dict(zip(part, texts, strict=True))
+            elif len(part) > 1:
+                # The separator is in the text of a token, or merges with it.
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+        return found
+
+    async def _pieces(self, ids: Sequence[int]) -> list[str]:
+        asked = [*self._ids]
+        for token in ids:
+            asked += (token, *self._ids)
+        text = await self._server.text(tuple(asked))
+        if not text.startswith(self._first):
+            return []
+        return text[len(self._first) :].split(self._between)[:-1]
+
+    async def _learn(self) -> None:
+        """Find the text of the separator at the beginning, and between others.
+
+        They differ where the tokenizer puts a space before each word but the first.
+        """
+        ids = await self._server.plain(_SEPARATOR, special=False)
+        self._first = await self._server.text(ids)
+        twice = await self._server.text((*ids, *ids, *ids))
+        rest = twice.removeprefix(self._first)
+        self._between = rest[: len(rest) // 2]
+        if not self._between or rest != 2 * self._between or rest == twice:
+            raise Failed(_NOT_APART)
+        self._ids = ids
+
 
 _NO_FEATURES: Final = "{} gives no {}; the embedded server does"
 
@@ -119,6 +284,20 @@ class ByIds(OpenaiCompatible):
         if ask.end_of_turn:
             ids = (*ids, await self._contexts.end_of_turn())
         return Given(prompt, ids, boundary)
+
+    def _scored(
+        self, given: Given, logprobs: FloatArray, n_cached: int, top: TopLogprobs | None
+    ) -> Scored:
+        """The score of what was given, by its log-probabilities."""
+        return Scored(
+            np.array(given.ids, dtype=np.int32),
+            logprobs,
+            len(given.prompt),
+            given.boundary,
+            f"{self.kind}.{self.score_method}",
+            n_cached,
+            top,
+        )
 
     async def _labels(self, ask: ChooseAsk, negligible: float) -> Labels:
         """The labels as paths, nothing read yet.

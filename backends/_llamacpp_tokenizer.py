@@ -5,6 +5,7 @@ from typing import Final
 
 from backends._tokens import AskServer, Failed, Ids
 from orchestrator.records import Failure, Message, Messages
+from orchestrator.wire import by_ids
 from orchestrator.wire import llamacpp as wire
 from orchestrator.wire import llamacpp_completions as completions
 
@@ -43,7 +44,7 @@ class LlamacppTokenizer:
     async def plain(self, text: str, *, special: bool) -> Ids:
         """See `backends._tokens.Tokenizer`."""
         return await self._ask(
-            "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
+            "/tokenize", lambda: wire.tokenize(text, special=special), by_ids.token_ids
         )
 
     async def text(self, ids: Ids) -> str:

@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from typing import Final
 
+from backends._by_ids import TokenizerRoutes
 from backends._tokens import AskServer, Ids
 from orchestrator.records import Message, Messages
+from orchestrator.wire import by_ids
 from orchestrator.wire import sglang as wire
-from orchestrator.wire.vllm_tokens import token_ids, tokenize_text
 
-TOKENIZE: Final = "/v1/tokenize"
-DETOKENIZE: Final = "/v1/detokenize"
 GENERATE: Final = "/generate"
 
 
-class SglangTokenizer:
+class SglangTokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
+    prefix = "/v1"
+
     def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
-        self._ask = ask
-        self._model = model
+        super().__init__(ask, model)
         self._template = template
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
@@ -34,19 +34,13 @@ class SglangTokenizer:
         def body() -> bytes:
             return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
 
-        return await self._ask(TOKENIZE, body, token_ids)
-
-    async def plain(self, text: str, *, special: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
-        model = self._model
-        return await self._ask(
-            TOKENIZE, lambda: tokenize_text(model, text, special=special), token_ids
-        )
+        return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
 
     async def text(self, ids: Ids) -> str:
         """See `backends._tokens.Tokenizer`."""
-        model = self._model
-        return await self._ask(DETOKENIZE, lambda: wire.detokenize(model, ids), wire.text)
+        return await self._ask(
+            f"{self.prefix}/detokenize", lambda: wire.detokenize(self._model, ids), wire.text
+        )
 
     async def spells_spaces(self) -> bool:
         """See `backends._tokens.Tokenizer`; told by two words put side by side as ids."""

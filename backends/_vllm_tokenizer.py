@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Final
 
+from backends._by_ids import TokenizerRoutes
 from backends._tokens import AskServer, Ids
 from orchestrator.records import Messages
+from orchestrator.wire import by_ids
 from orchestrator.wire import vllm as wire
-from orchestrator.wire import vllm_tokens as tokens
 
 COMPLETIONS: Final = "/v1/completions"
 
 
-class VllmTokenizer:
+class VllmTokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
-        self._ask = ask
-        self._model = model
+        super().__init__(ask, model)
         self._template = template
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
@@ -24,29 +24,15 @@ class VllmTokenizer:
         model, template = self._model, self._template
 
         def body() -> bytes:
-            return tokens.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
 
-        return await self._ask("/tokenize", body, tokens.token_ids)
-
-    async def plain(self, text: str, *, special: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
-        model = self._model
-        return await self._ask(
-            "/tokenize",
-            lambda: tokens.tokenize_text(model, text, special=special),
-            tokens.token_ids,
-        )
-
-    async def text(self, ids: Ids) -> str:
-        """See `backends._tokens.Tokenizer`."""
-        model = self._model
-        return await self._ask("/detokenize", lambda: tokens.detokenize(model, ids), tokens.text)
+        return await self._ask("/tokenize", body, by_ids.token_ids)
 
     async def spells_spaces(self) -> bool:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
         texts = await self._ask(
-            "/tokenize", lambda: tokens.tokenize_text(model, "a", strings=True), tokens.token_texts
+            "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
         )
         return bool(texts) and texts[0].startswith("▁")
 

@@ -5,10 +5,9 @@ Its routes are described in `docs/embedded-server.md`.
 
 from collections.abc import Mapping, Sequence
 
+from backends._by_ids import Separated, TokenizerRoutes
 from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport
-from backends._spelling import Separated
 from backends._tokens import as_outcome
-from backends._vllm_tokenizer import VllmTokenizer
 from orchestrator.backend import Backend, Endpoint
 
 
@@ -20,8 +19,7 @@ class _Embedded(Native):
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """See `orchestrator.backend.SpellsTokens`."""
         if self._separated is None:
-            # Its tokenizer has vLLM's routes.
-            self._separated = Separated(VllmTokenizer(self._ask, self._endpoint.model, {}))
+            self._separated = Separated(TokenizerRoutes(self._ask, self._endpoint.model))
         return await self._separated.spell(ids)
 
 

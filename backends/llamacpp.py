@@ -234,15 +234,8 @@ class Llamacpp(ByIds):
         async with server.turns:
             step = await server.forcer.force(given.prompt, given.ids, ask.top_logprobs)
         top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
-        return Scored(
-            np.array(given.ids, dtype=np.int32),
-            completions.logprobs_of(step.logprobs),
-            len(given.prompt),
-            given.boundary,
-            f"{self.kind}.{self.score_method}",
-            step.n_cached,
-            top,
-        )
+        logprobs = np.array(step.logprobs, dtype=np.float32)
+        return self._scored(given, logprobs, step.n_cached, top)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         server = await self._server()

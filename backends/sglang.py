@@ -7,7 +7,6 @@ through `/generate`, by the ids of a prompt that the server's own `/v1/tokenize`
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, Labels
@@ -180,15 +179,7 @@ class Sglang(ByIds):
             lambda: wire.score(whole, n_prompt, n_top, n_new, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return Scored(
-            np.array(given.ids, dtype=np.int32),
-            forced.logprobs,
-            n_prompt,
-            given.boundary,
-            f"{self.kind}.{self.score_method}",
-            forced.n_cached,
-            forced.top,
-        )
+        return self._scored(given, forced.logprobs, forced.n_cached, forced.top)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)

@@ -33,6 +33,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import vllm as wire
+from orchestrator.wire.by_ids import Looked
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk
 
@@ -195,15 +196,7 @@ class Vllm(ByIds):
             lambda: wire.score(model, whole, n_top),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return Scored(
-            np.array(given.ids, dtype=np.int32),
-            forced.logprobs,
-            n_prompt,
-            given.boundary,
-            f"{self.kind}.{self.score_method}",
-            forced.n_cached,
-            forced.top,
-        )
+        return self._scored(given, forced.logprobs, forced.n_cached, forced.top)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)
@@ -259,7 +252,7 @@ class Vllm(ByIds):
             walk.add(nodes, known(task.result()).readings)
         return len(nodes_of)
 
-    async def _forced(self, whole: Ids, nodes: Sequence[Path], token: int) -> wire.Looked:
+    async def _forced(self, whole: Ids, nodes: Sequence[Path], token: int) -> Looked:
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
         return await self._ask(
             COMPLETIONS,
@@ -281,7 +274,7 @@ class Vllm(ByIds):
             walk.add(missing, looked.readings)
         return len(firsts)
 
-    async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> wire.Looked:
+    async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
         return await self._ask(
             COMPLETIONS,
             lambda: wire.look_exactly(self._endpoint.model, prompts, ids),

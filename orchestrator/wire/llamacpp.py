@@ -68,11 +68,6 @@ class _Piece(msgspec.Struct, gc=False):
     piece: str | _Bytes
 
 
-class _Tokens(msgspec.Struct, gc=False):
-    tokens: list[TokenId] | None = None
-    error: Any = None
-
-
 class _Pieces(msgspec.Struct, gc=False):
     tokens: list[_Piece] | None = None
     error: Any = None
@@ -120,7 +115,6 @@ class _Models(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_tokens: Final = Decoder(_Tokens)
 _pieces: Final = Decoder(_Pieces)
 _prompt: Final = Decoder(_Prompt)
 _text: Final = Decoder(_Text)
@@ -257,14 +251,6 @@ def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> b
 
 
 # -- replies ---------------------------------------------------------------------------------------
-
-
-def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
-    """The ids in a reply of `/tokenize`."""
-    reply = _tokens(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
 
 
 def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:

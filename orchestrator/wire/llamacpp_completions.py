@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
-from orchestrator.records import Failure, FloatArray, Generation, TopLogprobs
-from orchestrator.wire.agreement import overfull
+from orchestrator.records import Failure, Generation, TopLogprobs
+from orchestrator.wire import by_ids
 from orchestrator.wire.answers import (
     Alternative,
     Answer,
@@ -132,19 +131,9 @@ def looked(
 
 def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each place; nan and -1 where fewer are listed."""
-    ids = np.full((len(listed), k), -1, dtype=np.int32)
-    values = np.full((len(listed), k), np.nan, dtype=np.float32)
-    for place, row in enumerate(listed):
-        if not row:
-            return no_logprobs("the reply lists no alternatives")
-        for column, (token, value) in enumerate(row[:k]):
-            ids[place, column], values[place, column] = token, value
-    return overfull(values) or TopLogprobs(ids, values)
-
-
-def logprobs_of(values: Sequence[float]) -> FloatArray:
-    """Log-probabilities as float32, shape (T,)."""
-    return np.array(values, dtype=np.float32)
+    if not all(listed):
+        return no_logprobs("the reply lists no alternatives")
+    return by_ids.top_of(listed, k)
 
 
 class Draft(msgspec.Struct):

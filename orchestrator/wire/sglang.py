@@ -2,7 +2,7 @@
 
 Written against SGLang 0.5.23, read off its source. Everything is asked by token ids. Ids in replies
 are checked, not trusted: the last one of the vocabulary is shown as 0. Bodies of `/v1/tokenize` for
-a text, and its replies, are those of vLLM's `/tokenize` (`vllm_tokens`).
+a text, and its replies, are those of vLLM's `/tokenize` (`by_ids`).
 """
 
 import math
@@ -15,7 +15,6 @@ import numpy as np
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Messages, TopLogprobs
 from orchestrator.wire import failures
-from orchestrator.wire.agreement import overfull
 from orchestrator.wire.answers import (
     Alternative,
     Answer,
@@ -24,6 +23,7 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
+from orchestrator.wire.by_ids import Forced, Looked, top_of
 from orchestrator.wire.drawn import drawn
 from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
@@ -42,7 +42,6 @@ from orchestrator.wire.replies import Reading
 from orchestrator.wire.requests import encode, messages_of
 from orchestrator.wire.trie import Path
 from orchestrator.wire.trie import Reading as NodeReading
-from orchestrator.wire.vllm import Forced, Looked
 
 _Triple = tuple[float | None, int, str | None]
 
@@ -364,10 +363,8 @@ def _top(
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     if rows is None or len(rows) != n_tokens + 1:
         return no_logprobs("the reply lists no alternatives")
-    ids = np.full((n_tokens, k), -1, dtype=np.int32)
-    values = np.full((n_tokens, k), np.nan, dtype=np.float32)
-    for place, row in enumerate(rows[1:]):
-        pairs = sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
-        for column, (negative, token) in enumerate(pairs[:k]):
-            ids[place, column], values[place, column] = token, -negative
-    return overfull(values) or TopLogprobs(ids, values)
+    listed = (
+        sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
+        for row in rows[1:]
+    )
+    return top_of([[(token, -negative) for negative, token in row] for row in listed], k)

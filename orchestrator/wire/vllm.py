@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
-from orchestrator.records import Failure, FloatArray, TopLogprobs
-from orchestrator.wire.agreement import overfull, overfull_list
+from orchestrator.records import Failure, Messages, TopLogprobs
+from orchestrator.wire.agreement import overfull_list
 from orchestrator.wire.answers import gave_up
+from orchestrator.wire.by_ids import Forced, Looked, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
@@ -27,7 +27,7 @@ from orchestrator.wire.parsing import (
     logprob_array,
     no_logprobs,
 )
-from orchestrator.wire.requests import encode
+from orchestrator.wire.requests import encode, messages_of
 from orchestrator.wire.trie import Path, Reading
 
 MOST_EXACT_IDS: Final = 128
@@ -74,21 +74,6 @@ class _Model(msgspec.Struct, gc=False):
 _completion: Final = Decoder(_Completion)
 
 
-class Forced(msgspec.Struct, frozen=True):
-    """Teacher-forced log-probabilities: arrays of shape (T,) and, where asked for, (T, k)."""
-
-    logprobs: FloatArray
-    top: TopLogprobs | None
-    n_cached: int
-
-
-class Looked(msgspec.Struct, frozen=True):
-    """Distributions at several nodes, in the order they were asked."""
-
-    readings: tuple[Reading, ...]
-    n_cached: int
-
-
 class Trial(msgspec.Struct, frozen=True):
     """Facts about a server, shown by one generated token."""
 
@@ -99,6 +84,37 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 # -- requests --------------------------------------------------------------------------------------
+
+
+def tokenize_chat(
+    model: str,
+    messages: Messages,
+    template: Mapping[str, object],
+    *,
+    opens: bool,
+    goes_on: bool,
+) -> bytes:
+    """Body of `/tokenize` for a chat.
+
+    Args:
+        model: The server's name for it.
+        messages: The chat.
+        template: Arguments of the chat template.
+        opens: Whether the assistant's turn is opened.
+        goes_on: Whether the last message is left open.
+
+    Raises:
+        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages_of(messages),
+        "add_generation_prompt": opens,
+        "continue_final_message": goes_on,
+    }
+    if template:
+        body["chat_template_kwargs"] = template
+    return encode(body)
 
 
 def score(model: str, ids: Path, top_logprobs: int) -> bytes:
@@ -369,17 +385,15 @@ def _id_in(name: str) -> int:
 
 def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
-    ids = np.full((len(rows), k), -1, dtype=np.int32)
-    values = np.full((len(rows), k), np.nan, dtype=np.float32)
-    for place, row in enumerate(rows):
+    ranked = []
+    for row in rows:
         if not all(map(_ID.fullmatch, row or ())):
             said = "the server lists alternatives without their token ids"
             return Failure("unparseable", said, permanent=True)
         # The prompt's own token comes first, whether or not it is among the best.
         pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
         pairs.sort(key=lambda pair: -pair[1])
-        for column, (token, known) in enumerate(pairs[:k]):
-            ids[place, column], values[place, column] = token, known
-    if len(rows) and np.isnan(values[:, 0]).any():
+        ranked.append(pairs)
+    if any(not pairs or math.isnan(pairs[0][1]) for pairs in ranked):
         return no_logprobs("the reply lists no alternatives")
-    return overfull(values) or TopLogprobs(ids, values)
+    return top_of(ranked, k)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.records import Failure
-from orchestrator.wire import vllm, vllm_tokens
+from orchestrator.wire import by_ids, vllm
 from orchestrator.wire.agreement import MOST_MASS
 from orchestrator.wire.parsing import logprob
 from orchestrator.wire.trie import Reading
@@ -242,9 +242,9 @@ def test_another_refusal_says_nothing_of_alternatives():
         lambda body: vllm.forced(body, (1, 2), 1, 0, ""),
         lambda body: vllm.looked(body, [(1,)], 1, ""),
         lambda body: vllm.tried(body, ""),
-        lambda body: vllm_tokens.token_ids(body, ""),
-        lambda body: vllm_tokens.token_texts(body, ""),
-        lambda body: vllm_tokens.text(body, ""),
+        lambda body: by_ids.token_ids(body, ""),
+        lambda body: by_ids.token_texts(body, ""),
+        lambda body: by_ids.text(body, ""),
     ],
     ids=["forced", "looked", "tried", "token_ids", "token_texts", "text"],
 )

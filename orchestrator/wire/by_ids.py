@@ -1,14 +1,50 @@
-"""vLLM's tokenizer as its server offers it: `/tokenize` and `/detokenize` (vLLM 0.32)."""
+"""What servers that are asked by token ids have in common.
 
-from collections.abc import Mapping
+That is how numbers of given ids and distributions are written down, and vLLM's tokenizer routes
+(`/tokenize` and `/detokenize`, vLLM 0.32), which others have too.
+"""
+
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
-from orchestrator.records import Failure, Messages
+from orchestrator.records import Failure, FloatArray, TopLogprobs
+from orchestrator.wire.agreement import overfull
 from orchestrator.wire.parsing import Decoder, TokenId, error_in
-from orchestrator.wire.requests import encode, messages_of
-from orchestrator.wire.trie import Path
+from orchestrator.wire.requests import encode
+from orchestrator.wire.trie import Path, Reading
+
+
+class Forced(msgspec.Struct, frozen=True):
+    """Teacher-forced log-probabilities: arrays of shape (T,) and, where asked for, (T, k)."""
+
+    logprobs: FloatArray
+    top: TopLogprobs | None
+    n_cached: int
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """Distributions at several nodes, in the order they were asked."""
+
+    readings: tuple[Reading, ...]
+    n_cached: int
+
+
+def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs | Failure:
+    """The first k tokens at each place; nan and -1 where fewer are listed.
+
+    Args:
+        rows: At each place id and ln p of tokens, most likely first.
+        k: Width of the result.
+    """
+    ids = np.full((len(rows), k), -1, dtype=np.int32)
+    values = np.full((len(rows), k), np.nan, dtype=np.float32)
+    for place, row in enumerate(rows):
+        for column, (token, value) in enumerate(row[:k]):
+            ids[place, column], values[place, column] = token, value
+    return overfull(values) or TopLogprobs(ids, values)
 
 
 class _Tokenized(msgspec.Struct, gc=False):
@@ -24,41 +60,6 @@ class _Detokenized(msgspec.Struct, gc=False):
 
 _tokenized: Final = Decoder(_Tokenized)
 _detokenized: Final = Decoder(_Detokenized)
-
-
-def tokenize_chat(
-    model: str,
-    messages: Messages,
-    template: Mapping[str, object],
-    *,
-    opens: bool = True,
-    goes_on: bool = False,
-    strings: bool = False,
-) -> bytes:
-    """Body of `/tokenize` for a chat.
-
-    Args:
-        model: The server's name for it.
-        messages: The chat.
-        template: Arguments of the chat template.
-        opens: Whether the assistant's turn is opened.
-        goes_on: Whether the last message is left open.
-        strings: Whether the tokens' texts are wanted too.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": messages_of(messages),
-        "add_generation_prompt": opens,
-        "continue_final_message": goes_on,
-    }
-    if template:
-        body["chat_template_kwargs"] = template
-    if strings:
-        body["return_token_strs"] = True
-    return encode(body)
 
 
 def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
