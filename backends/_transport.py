@@ -1,7 +1,7 @@
 """The seam to the network: bytes out, bytes in, failures as values.
 
 Endpoints we launch or that live on this network are reached by `backends._direct_transport`, those
-that need TLS by `backends._aiohttp_transport`, hosted ones by `backends._openai_transport`.
+that need TLS by `backends._aiohttp_transport`, hosted ones by `backends.openai.transport`.
 Backends know none of them.
 """
 

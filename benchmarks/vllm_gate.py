@@ -26,14 +26,14 @@ import msgspec
 import psutil
 
 from backends import vllm as backend_kind
-from backends._gate import gate_of
+from backends.vllm.gate import gate_of
+from backends.vllm.wire import MIXED_UP
 from launch import vllm as launch_kind
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Endpoint
 from orchestrator.errors import LaunchError
 from orchestrator.records import Choice, Failure, Message, Sampling, labels
 from orchestrator.serving import RunningServer, ServedModel
-from orchestrator.wire.vllm import MIXED_UP
 
 SYMBOLS: Final = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 SETTINGS: Final = launch_kind.Config(

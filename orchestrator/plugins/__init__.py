@@ -1,9 +1,10 @@
 """Discovery of plug-ins by kind.
 
-Kinds are searched in this order: a file of this project (`kind: vllm` in the family "backends" is
-`backends/vllm.py`), an entry point of an installed package, a file beside the recipe
-(`kind: ./my_method.py`), and a module (`kind: package.module` or `package.module:Class`). An
-installed package is trusted; the last two are imported only with `allow_code`.
+Kinds are searched in this order: a file or package of this project (in the family "backends"
+`kind: fake` is `backends/fake.py` and `kind: vllm` is `backends/vllm/__init__.py`), an entry point
+of an installed package, a file beside the recipe (`kind: ./my_method.py`), and a module (`kind:
+package.module` or `package.module:Class`). An installed package is trusted; the last two are
+imported only with `allow_code`.
 """
 
 import contextlib

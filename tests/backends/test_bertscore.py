@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from backends import bertscore
-from backends._matching import best_matches, precision_of
 from orchestrator.ask import SimilarityAsk
 from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
 from orchestrator.errors import UsageError
@@ -22,7 +21,7 @@ ABSENT = "torch and the bundled models are absent"
 torch = pytest.importorskip("torch", reason=ABSENT)
 tokenizers = pytest.importorskip("tokenizers", reason=ABSENT)
 transformers = pytest.importorskip("transformers", reason=ABSENT)
-encoders = pytest.importorskip("backends._encoder", reason=ABSENT)
+encoders = pytest.importorskip("backends.bertscore.encoder", reason=ABSENT)
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 
@@ -187,7 +186,7 @@ def test_many_texts_at_once_equal_one_pair_at_a_time():
     weights = rng.random(sum(lengths))
     weights[starts] = 0.0
     similarities = tokens @ tokens.T
-    found = precision_of(best_matches(similarities, starts), weights, starts)
+    found = encoders.precision_of(encoders.best_matches(similarities, starts), weights, starts)
     parts = [slice(begin, begin + n) for begin, n in zip(starts, lengths, strict=True)]
     for row, one in enumerate(parts):
         for column, other in enumerate(parts):
@@ -200,7 +199,7 @@ def test_many_texts_at_once_equal_one_pair_at_a_time():
 
 def test_a_text_whose_tokens_weigh_nothing_is_undefined():
     best = np.ones((3, 2), np.float32)
-    found = precision_of(best, np.array([0.0, 1.0, 0.0]), np.array([0, 2]))
+    found = encoders.precision_of(best, np.array([0.0, 1.0, 0.0]), np.array([0, 2]))
     assert found[0].tolist() == [1.0, 1.0]
     assert np.isnan(found[1]).all()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends._chat_template import rendered
+from backends.sglang.tokenizer import rendered
 from orchestrator.records import Failure, Message
 from tests.conftest import BUNDLED
 

@@ -11,8 +11,8 @@ import pytest
 
 from backends import _direct_transport as direct
 from backends._aiohttp_transport import AiohttpTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 

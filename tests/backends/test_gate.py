@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends._gate import MOST_WAIT_S, SHARE, Gate, gate_of
+from backends.vllm.gate import MOST_WAIT_S, SHARE, Gate, gate_of
 
 pytestmark = pytest.mark.looptime
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from backends import openai
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply
+from backends.openai.transport import OpenaiTransport
 from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from backends import sglang
+from backends.sglang import wire
 from launch._fake_server import serving
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
@@ -20,7 +21,6 @@ from orchestrator.records import (
     Scored,
     labels,
 )
-from orchestrator.wire import sglang as wire
 from tests.backends.dialects import connecting
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)

@@ -15,8 +15,8 @@ import pytest
 from backends import _silence
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 from tests.nodes import Node, nodes

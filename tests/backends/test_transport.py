@@ -8,8 +8,8 @@ import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, check_base_url, whole
+from backends.openai.transport import OpenaiTransport
 from launch._fake_server import serving
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError

@@ -11,10 +11,10 @@ import pytest
 
 from backends import vllm
 from backends._transport import Read, Reply
+from backends.vllm.wire import MIXED_UP
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Generation, Sampling
-from orchestrator.wire.vllm import MIXED_UP
 from tests.conformance.servers import KINDS
 from tests.conftest import SHARED
 from tests.recorded.asks import CHOICES, DRAWS, FAULTY, PROMPT, SCORES, SEED, SYMBOLS, asked

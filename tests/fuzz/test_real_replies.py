@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from backends import vllm
 from backends._transport import Reply
+from backends.tgi import wire as tgi
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Outcome, Sampling, labels
-from orchestrator.wire import completions, failures, replies, tgi
+from orchestrator.wire import completions, failures, replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from tests.conformance.servers import KINDS

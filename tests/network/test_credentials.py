@@ -10,8 +10,8 @@ import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.network.proxies import proxy_of
 from orchestrator.runner.probing.http import Http

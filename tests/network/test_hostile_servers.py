@@ -9,8 +9,8 @@ import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
-from backends._openai_transport import OpenaiTransport
 from backends._transport import Reply, Transport, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.network import bodies
 from orchestrator.network.bodies import FREE_BYTES

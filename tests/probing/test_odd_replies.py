@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from backends.llamacpp import wire as llamacpp
+from backends.vllm import wire as vllm
 from orchestrator.probing import identify, requests
 from orchestrator.probing.checks import cap
 from orchestrator.probing.replies import HttpReply, chat, ids_in
 from orchestrator.records import Failure
-from orchestrator.wire import llamacpp, vllm
 
 DEEP = "[" * 10_000 + "]" * 10_000
 ENTRY = '{"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": []}'

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.sglang import wire as sglang
 from orchestrator.records import Choice, Failure, Generation, labels
-from orchestrator.wire import replies, sglang
+from orchestrator.wire import replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from orchestrator.wire.spelling import byte_letters, spells

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import yaml
 
+from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.wire import completions, replies, tgi
+from orchestrator.wire import completions, replies
 from orchestrator.wire.replies import Reading
 from tests.conftest import SHARED
 

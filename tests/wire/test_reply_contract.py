@@ -10,9 +10,12 @@ import json
 import numpy as np
 import pytest
 
+from backends.llamacpp import completions as llamacpp_completions
+from backends.sglang import wire as sglang
+from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
-from orchestrator.wire import completions, llamacpp_completions, replies, sglang, tgi
+from orchestrator.wire import completions, replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.vllm import wire
 from orchestrator.records import Failure
-from orchestrator.wire import by_ids, vllm
+from orchestrator.wire import by_ids
 from orchestrator.wire.agreement import MOST_MASS
 from orchestrator.wire.parsing import logprob
 from orchestrator.wire.trie import Reading
@@ -30,7 +31,7 @@ def listed(**values):
 
 
 def forced(body, ids, n_prompt, n_top):
-    found = vllm.forced(body, ids, n_prompt, n_top, "")
+    found = wire.forced(body, ids, n_prompt, n_top, "")
     assert not isinstance(found, Failure), found
     return found
 
@@ -52,16 +53,16 @@ def test_scores_are_read_at_the_places_of_the_continuation():
 def test_a_score_that_the_server_gave_up_is_none(reason):
     rows = [None, prompt_row((7, -1.0))]
     body = completion({"prompt_logprobs": rows, "finish_reason": reason}, n_prompt=2)
-    found = failure(vllm.forced(body, (5, 7), 1, 0, ""), "server_error")
+    found = failure(wire.forced(body, (5, 7), 1, 0, ""), "server_error")
     assert not found.permanent
 
 
 def test_a_list_that_sums_above_one_is_refused():
     body = completion(listed(t1=-0.1, t2=-0.1), n_prompt=1)
-    assert "sum to 1.8" in failure(vllm.looked(body, [(1,)], 1, ""), "unparseable").message
+    assert "sum to 1.8" in failure(wire.looked(body, [(1,)], 1, ""), "unparseable").message
     rows = [None, prompt_row((8, -0.1), (1, -0.1))]
     body = completion({"prompt_logprobs": rows}, n_prompt=2)
-    assert "sum to 1.8" in failure(vllm.forced(body, (5, 8), 1, 2, ""), "unparseable").message
+    assert "sum to 1.8" in failure(wire.forced(body, (5, 8), 1, 2, ""), "unparseable").message
 
 
 def test_the_scored_token_is_found_by_its_id_and_not_by_its_rank():
@@ -83,7 +84,7 @@ def test_alternatives_of_a_score_are_in_order_and_without_a_worse_scored_token()
 def test_a_prompt_that_was_cut_or_got_a_second_bos_is_found_out(n_prompt):
     rows = [None, prompt_row((7, -1.0)), prompt_row((8, -2.0))]
     body = completion({"prompt_logprobs": rows}, n_prompt=n_prompt)
-    found = failure(vllm.forced(body, (5, 7, 8), 1, 0, ""), "unparseable")
+    found = failure(wire.forced(body, (5, 7, 8), 1, 0, ""), "unparseable")
     assert "3 prompt tokens were sent" in found.message
 
 
@@ -98,7 +99,7 @@ def test_a_prompt_that_was_cut_or_got_a_second_bos_is_found_out(n_prompt):
     ],
 )
 def test_scores_that_are_missing_are_no_numbers(rows, cause):
-    failure(vllm.forced(completion({"prompt_logprobs": rows}), (5, 7, 8), 1, 0, ""), cause)
+    failure(wire.forced(completion({"prompt_logprobs": rows}), (5, 7, 8), 1, 0, ""), cause)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_alternatives_are_read_by_id_in_the_order_of_the_prompts():
             "usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}},
         }
     ).encode()
-    found = vllm.looked(body, [(1, 2), (1, 2, 3)], 2, "")
+    found = wire.looked(body, [(1, 2), (1, 2, 3)], 2, "")
     assert not isinstance(found, Failure)
     assert [read.logprobs for read in found.readings] == [{1: -0.5, 2: -1.0}, {3: -0.25, 4: -3.0}]
     assert [read.bound for read in found.readings] == [-1.0, -3.0]
@@ -131,9 +132,9 @@ def test_alternatives_are_read_by_id_in_the_order_of_the_prompts():
 
 def test_a_reply_that_v1_has_mixed_up_is_to_be_asked_again():
     """The reply as seen: the drawn token and id 0 at minus infinity, whatever was asked for."""
-    found = vllm.looked(completion(listed(t7=-0.1, t0=-9999.0)), [(1, 2, 3)], 4, "")
-    assert found is vllm.MIXED_UP
-    assert not vllm.MIXED_UP.permanent
+    found = wire.looked(completion(listed(t7=-0.1, t0=-9999.0)), [(1, 2, 3)], 4, "")
+    assert found is wire.MIXED_UP
+    assert not wire.MIXED_UP.permanent
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_a_reply_that_v1_has_mixed_up_is_to_be_asked_again():
     ],
 )
 def test_a_reply_without_alternatives_is_no_reading(choice):
-    failure(vllm.looked(completion(choice), [(1, 2, 3)], 1, ""), "no_logprobs")
+    failure(wire.looked(completion(choice), [(1, 2, 3)], 1, ""), "no_logprobs")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_reply_without_alternatives_is_no_reading(choice):
 )
 def test_alternatives_without_ids_or_numbers_are_no_reading(names):
     body = completion({"logprobs": {"top_logprobs": [names]}})
-    failure(vllm.looked(body, [(1, 2, 3)], 1, ""), "unparseable")
+    failure(wire.looked(body, [(1, 2, 3)], 1, ""), "unparseable")
 
 
 @given(
@@ -167,28 +168,28 @@ def test_alternatives_without_ids_or_numbers_are_no_reading(names):
 def test_alternatives_that_are_read_together_are_those_read_one_by_one(entries):
     body = completion(listed(**{f"t{token}": value for token, value in entries.items()}))
     alone = {token: logprob(value) for token, value in entries.items()}
-    found = vllm.looked(body, [(1, 2, 3)], 1, "")
+    found = wire.looked(body, [(1, 2, 3)], 1, "")
     if any(map(math.isnan, alone.values())) or sum(map(math.exp, alone.values())) > MOST_MASS:
         failure(found, "unparseable")
         return
     kept = {token: value for token, value in alone.items() if value > -math.inf}
     if not kept:
-        assert found is vllm.MIXED_UP
+        assert found is wire.MIXED_UP
         return
-    assert isinstance(found, vllm.Looked)
+    assert isinstance(found, by_ids.Looked)
     assert found.readings == (Reading(kept, min(kept.values())),)
 
 
 def test_given_ids_are_read_and_no_others_and_zero_is_zero():
     body = completion(listed(t9=-0.1, t5=-20.0, t6=-9999.0))
-    found = vllm.looked_exactly(body, [(1, 2, 3)], [5, 6], "")
+    found = wire.looked_exactly(body, [(1, 2, 3)], [5, 6], "")
     assert not isinstance(found, Failure)
     assert found.readings[0].logprobs == {5: -20.0, 6: -math.inf}
 
 
 def test_a_server_that_ignores_given_ids_is_told_from_one_that_reads_them():
     body = completion(listed(t9=-0.1, t5=-20.0))
-    found = failure(vllm.looked_exactly(body, [(1, 2, 3)], [5, 6], ""), "unsupported")
+    found = failure(wire.looked_exactly(body, [(1, 2, 3)], [5, 6], ""), "unsupported")
     assert "logprob_token_ids" in found.message
 
 
@@ -196,14 +197,14 @@ def test_a_token_that_was_drawn_by_force_has_its_number_after_each_prompt():
     body = json.loads(completion(listed(t5=-20.0)))
     body["choices"].append({"index": 1, **listed(t5=-1.0)})
     body["usage"]["prompt_tokens"] = 5
-    found = vllm.forced_token(json.dumps(body).encode(), [(1, 2, 3), (1, 2)], 5, "")
+    found = wire.forced_token(json.dumps(body).encode(), [(1, 2, 3), (1, 2)], 5, "")
     assert not isinstance(found, Failure)
     assert [read.logprobs for read in found.readings] == [{5: -20.0}, {5: -1.0}]
 
 
 def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced():
     body = completion(listed(t9=-0.7))
-    found = failure(vllm.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    found = failure(wire.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
     assert "allowed_token_ids" in found.message
 
 
@@ -211,12 +212,12 @@ def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced()
 def test_a_token_that_is_likely_only_because_it_is_forced_has_no_number(value):
     """The reply of a server with processed log-probabilities for every such token."""
     body = completion(listed(t5=value))
-    found = failure(vllm.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    found = failure(wire.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
     assert "raw_logprobs: false" in found.message
 
 
 def test_fewer_answers_than_prompts_are_found_out():
-    failure(vllm.looked(completion(listed(t1=-1.0)), [(1,), (1, 2)], 1, ""), "unparseable")
+    failure(wire.looked(completion(listed(t1=-1.0)), [(1,), (1, 2)], 1, ""), "unparseable")
 
 
 @pytest.mark.parametrize(
@@ -228,20 +229,20 @@ def test_fewer_answers_than_prompts_are_found_out():
     ],
 )
 def test_the_most_alternatives_are_learnt_from_a_refusal(said):
-    assert vllm.cap_in(said) == 64
+    assert wire.cap_in(said) == 64
 
 
 def test_another_refusal_says_nothing_of_alternatives():
-    assert vllm.cap_in("HTTP 400: the prompt is too long: 64") is None
+    assert wire.cap_in("HTTP 400: the prompt is too long: 64") is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"error": {"message": "no", "code": 500}}'])
 @pytest.mark.parametrize(
     "read",
     [
-        lambda body: vllm.forced(body, (1, 2), 1, 0, ""),
-        lambda body: vllm.looked(body, [(1,)], 1, ""),
-        lambda body: vllm.tried(body, ""),
+        lambda body: wire.forced(body, (1, 2), 1, 0, ""),
+        lambda body: wire.looked(body, [(1,)], 1, ""),
+        lambda body: wire.tried(body, ""),
         lambda body: by_ids.token_ids(body, ""),
         lambda body: by_ids.token_texts(body, ""),
         lambda body: by_ids.text(body, ""),
@@ -253,7 +254,7 @@ def test_what_is_no_reply_is_a_failure(read, body):
 
 
 def test_every_sampling_field_of_a_reading_is_written_out():
-    body = json.loads(vllm.look("m", [(1, 2)], 5))
+    body = json.loads(wire.look("m", [(1, 2)], 5))
     assert body["temperature"] == 0
     assert body["repetition_penalty"] == body["top_p"] == 1
     assert body["add_special_tokens"] is False
@@ -261,8 +262,8 @@ def test_every_sampling_field_of_a_reading_is_written_out():
 
 
 def test_long_names_of_tokens_are_refused_and_not_remembered():
-    before = vllm._id_in.cache_info().currsize
+    before = wire._id_in.cache_info().currsize
     body = completion({"logprobs": {"top_logprobs": [{"token_id:" + "1" * 5000: -0.5}]}})
-    found = vllm.looked(body, [(1, 2, 3)], 1, "")
+    found = wire.looked(body, [(1, 2, 3)], 1, "")
     assert isinstance(found, Failure)
-    assert vllm._id_in.cache_info().currsize == before
+    assert wire._id_in.cache_info().currsize == before

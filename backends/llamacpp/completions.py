@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from backends.llamacpp.wire import CONTROL
 from orchestrator.records import Failure, Generation, TopLogprobs
 from orchestrator.wire import by_ids
 from orchestrator.wire.answers import (
@@ -22,7 +23,6 @@ from orchestrator.wire.answers import (
     withheld_at_end,
 )
 from orchestrator.wire.drawn import Reading, drawn
-from orchestrator.wire.llamacpp import CONTROL
 from orchestrator.wire.parsing import (
     ROUNDING,
     Decoder,

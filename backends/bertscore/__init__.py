@@ -54,7 +54,7 @@ class _ByEncoder:
         import torch  # noqa: PLC0415
         import transformers  # noqa: PLC0415
 
-        from backends._encoder import Encoder  # noqa: PLC0415
+        from backends.bertscore.encoder import Encoder  # noqa: PLC0415
 
         # Not all: threads that wait for processors that others keep busy are slower than one
         # (measured: 5.2 s an item in place of 0.7).

@@ -10,13 +10,13 @@ from typing import Any, Final
 from pydantic import Field
 
 from backends._by_ids import ByIds, Labels
-from backends._chat_template import rendered
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, without_version
 from backends._rewards import unratable, without_route
-from backends._sglang_tokenizer import GENERATE, SglangTokenizer
 from backends._tokens import Contexts, Failed, as_outcome, known
 from backends._transport import Transport
+from backends.sglang import wire
+from backends.sglang.tokenizer import GENERATE, SglangTokenizer, rendered
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -30,7 +30,6 @@ from orchestrator.prompts.template import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import replies
 from orchestrator.wire import rewards as rating
-from orchestrator.wire import sglang as wire
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path
 

@@ -16,12 +16,13 @@ from pydantic import Field
 
 from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
-from backends._gate import Gate, gate_of
 from backends._openai_compatible import ChatConfig, without_version
 from backends._rewards import TRIED, RatedBy, rated
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
-from backends._vllm_tokenizer import COMPLETIONS, VllmTokenizer
+from backends.vllm import wire
+from backends.vllm.gate import Gate, gate_of
+from backends.vllm.tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -32,7 +33,6 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
-from orchestrator.wire import vllm as wire
 from orchestrator.wire.by_ids import Looked
 from orchestrator.wire.requests import Dialect
 from orchestrator.wire.trie import Path, Walk

@@ -21,6 +21,8 @@ from backends._openai_compatible import (
 )
 from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import Transport
+from backends.tgi import wire
+from backends.tgi.wire import Ids, Listed, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import (
     Backend,
@@ -32,9 +34,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
 from orchestrator.wire import replies, trie
-from orchestrator.wire import tgi as wire
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.tgi import Ids, Listed, Templated
 
 _GENERATE: Final = "/generate"
 _MOST_CACHED_CHARACTERS: Final = 2**20

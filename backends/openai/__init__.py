@@ -26,11 +26,11 @@ from backends._openai_compatible import (
     without_version,
 )
 from backends._transport import KEEPALIVE_S, Transport
+from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, is_private
 from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire import rulings
-from orchestrator.wire.origin import Origin, marks_of, origin_of, still_says, words
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
 T = TypeVar("T")
@@ -254,6 +254,6 @@ def _transport(endpoint: Endpoint, config: Config) -> Transport:
     if config.transport == "auto" and near:
         return lean_transport(endpoint, config.keepalive_s)
     # Imported here: the openai package takes most of a second, and most runs never need it.
-    from backends._openai_transport import OpenaiTransport  # noqa: PLC0415
+    from backends.openai.transport import OpenaiTransport  # noqa: PLC0415
 
     return OpenaiTransport(endpoint)

@@ -1,6 +1,6 @@
 """llama.cpp's llama-server: exact scores and label probabilities by forced steps.
 
-The server scores no given tokens, so it is made to draw them (`_llamacpp_forcing.py`): exact, but
+The server scores no given tokens, so it is made to draw them (`forcing.py`): exact, but
 as slow as drawing. llama-cpp-python's server has fewer routes; it is told apart by that and draws
 texts only. See `docs/servers.md`.
 """
@@ -18,8 +18,6 @@ from pydantic import Field, field_validator
 
 from backends._by_ids import ByIds
 from backends._direct_transport import lean_transport
-from backends._llamacpp_forcing import Forcer
-from backends._llamacpp_tokenizer import COMPLETION, LlamacppTokenizer
 from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
     ChatConfig,
@@ -28,6 +26,9 @@ from backends._openai_compatible import (
 )
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
 from backends._transport import Transport
+from backends.llamacpp import completions as completions
+from backends.llamacpp import wire
+from backends.llamacpp.forcing import COMPLETION, Forcer, LlamacppTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -39,8 +40,6 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import failures, replies, trie
-from orchestrator.wire import llamacpp as wire
-from orchestrator.wire import llamacpp_completions as completions
 from orchestrator.wire.requests import Dialect
 
 _NOT_FOUND: Final = (404, 405)

@@ -5,9 +5,9 @@ from typing import Final
 
 from backends._by_ids import TokenizerRoutes
 from backends._tokens import AskServer, Ids
+from backends.vllm import wire
 from orchestrator.records import Messages
 from orchestrator.wire import by_ids
-from orchestrator.wire import vllm as wire
 
 COMPLETIONS: Final = "/v1/completions"
 
