@@ -1,60 +1,19 @@
-"""Settings that several launch kinds share: paths, programs, arguments, GPUs."""
+"""Paths, programs, arguments and GPUs, as the settings of several launch kinds name them."""
 
-import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Final, Protocol
+from typing import Final
 
-import msgspec
-from pydantic import StringConstraints, ValidationInfo
+from pydantic import ValidationInfo
 
-from launch import _environment
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint
 
-VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PROJECT: Final = Path(__file__).parents[1]
-_CUDA: Final = "CUDA_VISIBLE_DEVICES"
-
-
-class Settings(Protocol):
-    """Settings of a server that may run on GPUs."""
-
-    @property
-    def gpus(self) -> tuple[int, ...] | None:
-        """Numbers of the GPUs it may see; None for all."""
-
-    @property
-    def extra_args(self) -> tuple[str, ...]:
-        """Further arguments."""
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Further environment variables."""
-
-    @property
-    def env_from(self) -> tuple[str, ...]:
-        """Names of variables that are inherited."""
-
-    @property
-    def model_fields_set(self) -> set[str]:
-        """Names of the settings that were given."""
-
-
-class SplitSettings(Settings, Protocol):
-    """Settings of a server that splits a model over GPUs."""
-
-    @property
-    def tensor_parallel_size(self) -> int:
-        """Number of GPUs that share one model."""
-
-    @property
-    def data_parallel_size(self) -> int:
-        """Copies of the model in the server."""
+CUDA: Final = "CUDA_VISIBLE_DEVICES"
 
 
 def in_folder(path: str, info: ValidationInfo) -> str:
@@ -62,9 +21,9 @@ def in_folder(path: str, info: ValidationInfo) -> str:
     return str(Path((info.context or {}).get("folder", "."), expanded(path)).absolute())
 
 
-def program_in_folder(program: str | None, info: ValidationInfo) -> str | None:
+def program_in_folder(program: str, info: ValidationInfo) -> str:
     """A program as it is run: a name stays, a path may start from the recipe's folder."""
-    return in_folder(program, info) if program and "/" in program else program
+    return in_folder(program, info) if "/" in program else program
 
 
 def find_program(wanted: str, own: Path | None = None) -> str | None:
@@ -88,37 +47,25 @@ def find_program(wanted: str, own: Path | None = None) -> str | None:
     return str(place) if place is not None and os.access(place, os.X_OK) else None
 
 
-def found_here(own: Path) -> str:
-    """Return a hint where a program is missing and a set-up's lies in the working directory."""
-    if not os.access(own, os.X_OK):
-        return ""
-    return f"; there is one in {str(own)!r} here, which runs only if `command` names it"
+def find_command(wanted: str | None, usual: str, own: Path, how: str) -> str:
+    """Return the path of a server's program.
 
-
-def refuse(settings: Settings, arguments: Collection[str], variables: Collection[str]) -> None:
-    """Hold further arguments and variables to what is not this program's to set, and no secrets.
+    Args:
+        wanted: As the recipe names it; None for the usual one.
+        usual: Its name.
+        own: Where a set-up of ours puts it, below the project.
+        how: Advice where there is none.
 
     Raises:
-        ValueError: With the first that is.
+        LaunchError: If there is none.
     """
-    for argument in settings.extra_args:
-        if (name := argument.partition("=")[0]) in arguments:
-            raise ValueError(f"extra_args: {name} is set by this program")
-    if ours := sorted(settings.env.keys() & set(variables)):
-        raise ValueError(f"env: {', '.join(ours)} is set by this program")
-    if ours := sorted(set(settings.env_from) & set(variables)):
-        raise ValueError(f"env_from: {', '.join(ours)} is set by this program")
-    _environment.refuse_secrets(settings.env, settings.extra_args)
-
-
-def identity(settings: Settings) -> dict[str, str]:
-    """Return the settings that may decide the numbers of every kind: arguments and variables."""
-    found = {}
-    if settings.extra_args:
-        found["extra_args"] = json.dumps(settings.extra_args)
-    if settings.env:
-        found["env"] = json.dumps(settings.env, sort_keys=True)
-    return found
+    found = find_program(wanted or usual, None if wanted else own)
+    if found is not None:
+        return found
+    here = f"; there is one in {str(own)!r} here, which runs only if `command` names it"
+    raise LaunchError(
+        f"there is no command {wanted or usual!r}; {how}{here if os.access(own, os.X_OK) else ''}"
+    )
 
 
 def check_adapters(adapters: Collection[str], model: str, setting: str) -> None:
@@ -134,6 +81,12 @@ def check_adapters(adapters: Collection[str], model: str, setting: str) -> None:
         )
 
 
+def adapter_arguments(name: str, adapters: Mapping[str, str]) -> tuple[str, ...]:
+    """Arguments that load LoRA adapters, given by name and folder; none without adapters."""
+    pairs = (f"{adapter}={folder}" for adapter, folder in sorted(adapters.items()))
+    return ("--enable-lora", name, *pairs) if adapters else ()
+
+
 def arguments(settings: Mapping[str, object]) -> tuple[str, ...]:
     """Arguments and their values for a command line, without those that are None."""
     given = ((name, str(value)) for name, value in settings.items() if value is not None)
@@ -145,46 +98,4 @@ def visible(gpus: Iterable[int | str] | None) -> dict[str, str]:
     if gpus is None:
         return {}
     # NVML and nvidia-smi count as the bus does, CUDA only when told so.
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _CUDA: ",".join(map(str, gpus))}
-
-
-def names_its_gpus(settings: Settings) -> bool:
-    """Return True if the recipe names the GPUs of a server, so that placement leaves it alone."""
-    return settings.gpus is not None or _CUDA in settings.env
-
-
-def held_to(need: Footprint, n_gpus: int | None, fraction: float | None) -> Footprint:
-    """Return a need with what the recipe has settled.
-
-    Args:
-        need: As its model has it.
-        n_gpus: Over which a model is split; None where that is left to placement.
-        fraction: Of each GPU's memory; None where that is left to placement.
-    """
-    if n_gpus is not None:
-        need = msgspec.structs.replace(need, splits=(n_gpus,))
-    return msgspec.structs.replace(need, fraction=fraction or 0.0)
-
-
-def split_need(
-    settings: SplitSettings, measured: Callable[[], Footprint], fraction: float | None
-) -> Footprint | None:
-    """Return the GPU memory of a server; None if the recipe chose its GPUs, or copies of it.
-
-    Args:
-        settings: Of the server.
-        measured: Returns the need of its model.
-        fraction: Share of each GPU's memory; None to leave it to placement.
-
-    Raises:
-        LaunchError: As `measured`.
-    """
-    if names_its_gpus(settings) or settings.data_parallel_size > 1:
-        return None
-    is_split = "tensor_parallel_size" in settings.model_fields_set
-    return held_to(measured(), settings.tensor_parallel_size if is_split else None, fraction)
-
-
-def split_over(settings: Settings, gpus: Sequence[str]) -> dict[str, object]:
-    """Return the settings, by name, that split a model over these GPUs."""
-    return {"tensor_parallel_size": len(gpus), "env": settings.env | visible(gpus)}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", CUDA: ",".join(map(str, gpus))}

@@ -6,20 +6,20 @@ program was started (`python tools/set_up_llamacpp.py` builds it).
 
 import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
-from launch import _gguf, _permission, _settings, _weights
-from launch._spec import HOST, ServerSpec
+from launch import _gguf, _settings, _weights
+from launch._foreign import ForeignConfig, ForeignLaunch, PathSetting, ProgramSetting
+from launch._spec import HOST
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
-from orchestrator.settings import Settings
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 from orchestrator.weights import PACKAGE_PREFIX
 
 KIND = "llamacpp"
@@ -28,11 +28,6 @@ KEY_VARIABLE: Final = "LLAMA_API_KEY"
 _COMMAND: Final = "llama-server"
 _OWN: Final = Path(".llamacpp")
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<n>\d{5})\.gguf")
-_OWN_ARGUMENTS: Final = frozenset((
-    "-a", "-c", "-m", "-np", "--alias", "--api-key", "--api-key-file", "--chat-template-file",
-    "--ctx-size", "--host", "--lora", "--lora-scaled", "--model", "--parallel", "--port",
-))  # fmt: skip
-_SPECULATIVE: Final = frozenset(("-md", "-hfd", "--model-draft", "--hf-repo-draft"))
 _DEVICES: Final = frozenset(("-dev", "--device", "-ts", "--tensor-split", "-sm", "--split-mode"))
 _ENV: Final = {
     "LLAMA_ARG_OFFLINE": "1",
@@ -41,23 +36,24 @@ _ENV: Final = {
     "LLAMA_ARG_CACHE_RAM": "0",
 }
 
-_SAFE_ARGUMENTS: Final = frozenset((
-    "-b", "-fa", "-kvo", "-mg", "-ngl", "-nkvo", "-sm", "-t", "-tb", "-ts", "-ub", "--batch-size",
-    "--cache-reuse", "--device", "-dev", "--flash-attn", "--gpu-layers", "--kv-offload",
-    "--main-gpu", "--mlock", "--n-gpu-layers", "--no-kv-offload", "--no-mmap", "--numa", "--poll",
-    "--prio", "--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling",
-    "--split-mode", "--tensor-split", "--threads", "--threads-batch", "--ubatch-size",
-    "--yarn-attn-factor", "--yarn-beta-fast", "--yarn-beta-slow", "--yarn-ext-factor",
-    "--yarn-orig-ctx",
-))  # fmt: skip
 
-
-class Config(Settings):
+class Config(ForeignConfig):
     """Settings of llama-server."""
 
-    command: str | None = Field(
+    own_arguments = frozenset((
+        "-a", "-c", "-m", "-np", "--alias", "--api-key", "--api-key-file", "--chat-template-file",
+        "--ctx-size", "--host", "--lora", "--lora-scaled", "--model", "--parallel", "--port",
+    ))  # fmt: skip
+    own_variables = frozenset((KEY_VARIABLE,))
+    spoiling = (
+        (
+            "-md|-hfd|--model-draft|--hf-repo-draft|--spec-.*",
+            "llama-server gives tokens that it guessed ahead the log-probability 0",
+        ),
+    )
+
+    command: ProgramSetting | None = Field(
         None,
-        min_length=1,
         description="The program `llama-server`, a name or a path (relative to the recipe); null: "
         "on the PATH, else in .llamacpp beside the project.",
     )
@@ -76,67 +72,21 @@ class Config(Settings):
         description="Layers on the GPU; null: all where the run places it, else as the server "
         "likes; 0 is the CPU.",
     )
-    gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Indices of the visible GPUs; null: all."
-    )
     cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = Field(
         "f16", description="Number format of keys and values; f32 gives the most exact numbers."
     )
     flash_attention: Literal["auto", "on", "off"] = Field(
         "auto", description="Compute attention in one kernel; off is most exact."
     )
-    chat_template: str | None = Field(
+    chat_template: PathSetting | None = Field(
         None,
-        min_length=1,
         description="File of a chat template (relative to the recipe); null: the model's own.",
     )
-    lora: tuple[str, ...] = Field(
+    lora: tuple[PathSetting, ...] = Field(
         (), description="GGUF files of LoRA adapters (relative to the recipe), all applied."
     )
-    extra_args: tuple[str, ...] = Field((), description="Further arguments of llama-server.")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Further environment variables; no secrets."
-    )
-    env_from: tuple[_settings.VariableName, ...] = Field(
-        (),
-        description=(
-            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
-            "their values are not stored."
-        ),
-    )
-    start_timeout_s: float = Field(
-        600.0, gt=0, description="Time from start to ready, including loading, in seconds."
-    )
-    stop_grace_s: float = Field(
-        10.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
-
-    @field_validator("command")
-    @classmethod
-    def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return _settings.program_in_folder(value, info)
-
-    @field_validator("chat_template")
-    @classmethod
-    def _find_template(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value and _settings.in_folder(value, info)
-
-    @field_validator("lora")
-    @classmethod
-    def _find_adapters(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        return tuple(_settings.in_folder(path, info) for path in value)
-
-    @model_validator(mode="after")
-    def _leave_alone_what_is_ours(self) -> Self:
-        _settings.refuse(self, _OWN_ARGUMENTS, (KEY_VARIABLE,))
-        for argument in self.extra_args:
-            name = argument.partition("=")[0]
-            if name in _SPECULATIVE or name.startswith("--spec-"):
-                raise ValueError(
-                    "extra_args: llama-server gives tokens that it guessed ahead the "
-                    "log-probability 0"
-                )
-        return self
+    start_timeout_s: float = Field(600.0, gt=0)
+    stop_grace_s: float = Field(10.0, ge=0)
 
 
 def resolve(weights: str) -> Path:
@@ -238,22 +188,28 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    own = _OWN / _COMMAND
-    found = _settings.find_program(config.command or _COMMAND, None if config.command else own)
-    if found is not None:
-        return found
-    raise LaunchError(
-        f"there is no command {config.command or _COMMAND!r}; install llama.cpp, name its program "
-        f"by `command`, or run python tools/set_up_llamacpp.py, which builds it into {_OWN}"
-        f"{_settings.found_here(own)}"
+    how = (
+        "install llama.cpp, name its program by `command`, or run python "
+        f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
     )
+    return _settings.find_command(config.command, _COMMAND, _OWN / _COMMAND, how)
 
 
-class LlamacppLaunch(LaunchKind[Config]):
+class LlamacppLaunch(ForeignLaunch[Config]):
     """llama.cpp's llama-server, one process a model."""
 
     backend = "llamacpp"
     carried = CARRIED
+    key_variable = KEY_VARIABLE
+    safe_arguments = frozenset((
+        "-b", "-fa", "-kvo", "-mg", "-ngl", "-nkvo", "-sm", "-t", "-tb", "-ts", "-ub",
+        "--batch-size", "--cache-reuse", "--device", "-dev", "--flash-attn", "--gpu-layers",
+        "--kv-offload", "--main-gpu", "--mlock", "--n-gpu-layers", "--no-kv-offload", "--no-mmap",
+        "--numa", "--poll", "--prio", "--rope-freq-base", "--rope-freq-scale", "--rope-scale",
+        "--rope-scaling", "--split-mode", "--tensor-split", "--threads", "--threads-batch",
+        "--ubatch-size", "--yarn-attn-factor", "--yarn-beta-fast", "--yarn-beta-slow",
+        "--yarn-ext-factor", "--yarn-orig-ctx",
+    ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hash of the GGUF, formats, adapters.
@@ -270,7 +226,7 @@ class LlamacppLaunch(LaunchKind[Config]):
             found["chat_template"] = _weights.content_digest([_file(self.config.chat_template)])
         if self.config.lora:
             found["lora"] = _weights.content_digest([_file(path) for path in self.config.lora])
-        return found | _settings.identity(self.config)
+        return found | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer.
@@ -280,22 +236,13 @@ class LlamacppLaunch(LaunchKind[Config]):
         """
         (model,) = models
         served = ServedModel(model.name, str(resolve(model.weights)))
-        spec = ServerSpec(
-            kind=KIND,
-            names=(model.name,),
-            argv=partial(argv, self.config, find_command(self.config), served),
-            env=environment(self.config),
-            env_from=self.config.env_from,
-            key_variable=KEY_VARIABLE,
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
-        )
+        command_line = partial(argv, self.config, find_command(self.config), served)
+        spec = self.spec(model.name, command_line, environment(self.config))
         return await start_server(spec, log_path, self.carrier)
 
-    def programs(self) -> Sequence[Program]:
-        """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        command = (self.config.command, (None, _COMMAND))
-        return _permission.needing(self.config, {"command": command}, _SAFE_ARGUMENTS)
+    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+        """See `launch._foreign.ForeignLaunch`."""
+        return {"command": (self.config.command, (None, _COMMAND))}
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.
@@ -303,7 +250,7 @@ class LlamacppLaunch(LaunchKind[Config]):
         Raises:
             LaunchError: If a file is not there, or doesn't say what it needs.
         """
-        if self.config.n_gpu_layers == 0 or _settings.names_its_gpus(self.config):
+        if self.config.n_gpu_layers == 0 or self.config.names_its_gpus:
             return None
         if _DEVICES & {argument.partition("=")[0] for argument in self.config.extra_args}:
             return None

@@ -3,28 +3,23 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
-from launch import _memory, _permission, _settings, _sglang_main, _weights
+from launch import _memory, _settings, _sglang_main, _weights
+from launch._foreign import FolderLaunch, ForeignConfig, PathSetting
 from launch._ports import beside
-from launch._spec import HOST, ServerSpec
+from launch._spec import HOST, KEY_VARIABLE
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
-from orchestrator.settings import Settings
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "sglang"
 
-_OWN_ARGUMENTS: Final = frozenset((
-    "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
-    "--load-format", "--tokenizer-path", "--sampling-defaults", "--config", "--lora-paths",
-))  # fmt: skip
-_OWN_VARIABLES: Final = frozenset(("ORCHESTRATOR_SERVER_KEY", "SGLANG_RETURN_ORIGINAL_LOGPROB"))
 _ENV: Final = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -36,17 +31,19 @@ _ENV: Final = {
     "SGLANG_TIMEOUT_KEEP_ALIVE": "120",
 }
 
-_SAFE_ARGUMENTS: Final = frozenset((
-    "--attention-backend", "--chunked-prefill-size", "--cuda-graph-max-bs", "--disable-cuda-graph",
-    "--disable-overlap-schedule", "--disable-radix-cache", "--ep-size", "--kv-cache-dtype",
-    "--log-level", "--max-running-requests", "--max-total-tokens", "--page-size", "--pp-size",
-    "--sampling-backend", "--schedule-conservativeness", "--schedule-policy",
-    "--watchdog-timeout",
-))  # fmt: skip
 
-
-class Config(Settings):
+class Config(ForeignConfig):
     """Settings of an SGLang server."""
+
+    own_arguments = frozenset((
+        "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
+        "--load-format", "--tokenizer-path", "--sampling-defaults", "--config", "--lora-paths",
+    ))  # fmt: skip
+    own_variables = frozenset((KEY_VARIABLE, "SGLANG_RETURN_ORIGINAL_LOGPROB"))
+    spoiling = (
+        ("--speculative.*", "speculative decoding spoils log-probabilities"),
+        ("--allow-auto-truncate", "a prompt that is cut in silence spoils scores"),
+    )
 
     python: str = Field(
         "python3", min_length=1, description="The interpreter that has SGLang: a name or a path."
@@ -67,53 +64,16 @@ class Config(Settings):
     )
     tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     data_parallel_size: int = Field(1, ge=1, description="Copies of the model in this server.")
-    gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Indices of the visible GPUs; null: all."
-    )
     deterministic: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description="If true, seeds count and batches change nothing; else seeds are ignored.",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
-    lora_paths: dict[str, str] = Field(
+    lora_paths: dict[str, PathSetting] = Field(
         default_factory=dict,
         description="Folders of LoRA adapters (relative to the recipe) by their names; the one "
         "with the model's own name answers.",
     )
-    extra_args: tuple[str, ...] = Field((), description="Further arguments of the server.")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Further environment variables; no secrets."
-    )
-    env_from: tuple[_settings.VariableName, ...] = Field(
-        (),
-        description=(
-            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
-            "their values are not stored."
-        ),
-    )
-    start_timeout_s: float = Field(
-        900.0,
-        gt=0,
-        description="Time from start to ready, including loading and compiling, in seconds.",
-    )
-    stop_grace_s: float = Field(
-        20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
-
-    @field_validator("lora_paths")
-    @classmethod
-    def _find_adapters(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        return {name: _settings.in_folder(folder, info) for name, folder in value.items()}
-
-    @model_validator(mode="after")
-    def _leave_alone_what_is_ours(self) -> Self:
-        _settings.refuse(self, _OWN_ARGUMENTS, _OWN_VARIABLES)
-        for argument in self.extra_args:
-            if argument.startswith("--speculative"):
-                raise ValueError("extra_args: speculative decoding spoils log-probabilities")
-            if argument.partition("=")[0] == "--allow-auto-truncate":
-                raise ValueError("extra_args: a prompt that is cut in silence spoils scores")
-        return self
 
 
 def argv(
@@ -143,11 +103,9 @@ def argv(
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
-    if config.lora_paths:
-        adapters = [f"{name}={folder}" for name, folder in sorted(config.lora_paths.items())]
-        flags += ["--enable-lora", "--lora-paths", *adapters]
+    adapters = _settings.adapter_arguments("--lora-paths", config.lora_paths)
     main = str(Path(_sglang_main.__file__))
-    return (python, main, *_settings.arguments(settings), *flags, *config.extra_args)
+    return (python, main, *_settings.arguments(settings), *flags, *adapters, *config.extra_args)
 
 
 def environment(config: Config) -> dict[str, str]:
@@ -155,11 +113,19 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-class SglangLaunch(LaunchKind[Config]):
+class SglangLaunch(FolderLaunch[Config]):
     """SGLang, one process a model."""
 
     backend = "sglang"
     carried = CARRIED
+    share_setting = "mem_fraction_static"
+    safe_arguments = frozenset((
+        "--attention-backend", "--chunked-prefill-size", "--cuda-graph-max-bs",
+        "--disable-cuda-graph", "--disable-overlap-schedule", "--disable-radix-cache", "--ep-size",
+        "--kv-cache-dtype", "--log-level", "--max-running-requests", "--max-total-tokens",
+        "--page-size", "--pp-size", "--sampling-backend", "--schedule-conservativeness",
+        "--schedule-policy", "--watchdog-timeout",
+    ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
@@ -172,7 +138,7 @@ class SglangLaunch(LaunchKind[Config]):
             found["quantization"] = self.config.quantization
         if self.config.deterministic:
             found["deterministic"] = "true"
-        return found | _weights.adapters(self.config.lora_paths) | _settings.identity(self.config)
+        return found | _weights.adapters(self.config.lora_paths) | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer.
@@ -190,15 +156,8 @@ class SglangLaunch(LaunchKind[Config]):
                 f"there is no interpreter {self.config.python!r}; name that of SGLang's "
                 f"environment by `python`"
             )
-        spec = ServerSpec(
-            kind=KIND,
-            names=(model.name,),
-            argv=partial(argv, self.config, python, served),
-            env=environment(self.config),
-            env_from=self.config.env_from,
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
-        )
+        command_line = partial(argv, self.config, python, served)
+        spec = self.spec(model.name, command_line, environment(self.config))
         return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:
@@ -206,39 +165,15 @@ class SglangLaunch(LaunchKind[Config]):
         adapter = {"lora_path": model} if model in self.config.lora_paths else {}
         return {"original_logprobs": True, **adapter}
 
-    def programs(self) -> Sequence[Program]:
-        """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        python = (self.config.python, ("python3",))
-        return _permission.needing(self.config, {"python": python}, _SAFE_ARGUMENTS)
+    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+        """See `launch._foreign.ForeignLaunch`."""
+        return {"python": (self.config.python, ("python3",))}
 
-    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
-
-        Raises:
-            LaunchError: If the weights are not there, or don't say what they need.
-        """
-
-        def measured() -> Footprint:
-            (model,) = models
-            return _memory.footprint(
-                _weights.resolve(model.weights),
-                dtype=self.config.dtype,
-                max_model_len=self.config.context_length,
-                quantization=self.config.quantization,
-            )
-
-        return _settings.split_need(self.config, measured, self.config.mem_fraction_static)
-
-    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
-        """The settings with which it runs on these GPUs and takes this share of their memory."""
-        fraction = self.config.mem_fraction_static or memory_fraction
-        update = {"mem_fraction_static": fraction, **_settings.split_over(self.config, gpus)}
-        return type(self)(self.config.model_copy(update=update))
-
-    def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        return _weights.tokenizer(weights)
+    def need(self, folder: Path) -> Footprint:
+        """See `launch._foreign.FolderLaunch`."""
+        return _memory.footprint(
+            folder,
+            dtype=self.config.dtype,
+            max_model_len=self.config.context_length,
+            quantization=self.config.quantization,
+        )

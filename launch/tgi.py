@@ -5,44 +5,40 @@ the model's folder mounted read-only; it is ended by the signal that docker pass
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from launch import _memory, _permission, _settings, _weights
+from launch import _memory, _settings, _weights
+from launch._foreign import FolderLaunch, ForeignConfig
 from launch._ports import beside
-from launch._spec import HOST, ServerSpec
+from launch._spec import HOST
 from launch._supervisor import start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
-from orchestrator.settings import Settings
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "tgi"
 KEY_VARIABLE: Final = "API_KEY"
 
 _IN_CONTAINER: Final = "/model"
 _PORT_IN_CONTAINER: Final = 3000
-_OWN_ARGUMENTS: Final = frozenset(
-    ("--api-key", "--hostname", "--port", "-p", "--model-id", "--enable-prefill-logprobs")
-)
 _ENV: Final = {"HF_HUB_OFFLINE": "1"}
 
 _COMMAND: Final = "text-generation-launcher"
-_SAFE_ARGUMENTS: Final = frozenset((
-    "--cuda-graphs", "--disable-grammar-support", "--json-output", "--kv-cache-dtype",
-    "--max-batch-prefill-tokens", "--max-batch-size", "--max-batch-total-tokens", "--max-best-of",
-    "--max-client-batch-size", "--max-stop-sequences", "--max-waiting-tokens", "--payload-limit",
-    "--rope-factor", "--rope-scaling", "--sharded", "--validation-workers",
-    "--waiting-served-ratio",
-))  # fmt: skip
 
 
-class Config(Settings):
+class Config(ForeignConfig):
     """Settings of a TGI server."""
+
+    own_arguments = frozenset(
+        ("--api-key", "--hostname", "--port", "-p", "--model-id", "--enable-prefill-logprobs")
+    )
+    own_variables = frozenset((KEY_VARIABLE,))
+    spoiling = (("--speculate", "speculative decoding spoils log-probabilities"),)
 
     command: str = Field(
         _COMMAND,
@@ -59,9 +55,6 @@ class Config(Settings):
         None, min_length=1, description="Quantisation of weights, as TGI names it."
     )
     num_shard: int = Field(1, ge=1, description="Number of GPUs that share one model.")
-    gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Indices of the visible GPUs; null: all."
-    )
     cuda_memory_fraction: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: all that is free."
     )
@@ -77,30 +70,7 @@ class Config(Settings):
         ge=1,
         description="Maximum number of concurrent requests; more are rejected with status 429.",
     )
-    extra_args: tuple[str, ...] = Field((), description="Further arguments of the launcher.")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Further environment variables; no secrets."
-    )
-    env_from: tuple[_settings.VariableName, ...] = Field(
-        (),
-        description=(
-            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
-            "their values are not stored."
-        ),
-    )
-    start_timeout_s: float = Field(
-        900.0, gt=0, description="Time from start to ready, including loading, in seconds."
-    )
-    stop_grace_s: float = Field(
-        30.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
-
-    @model_validator(mode="after")
-    def _leave_alone_what_is_ours(self) -> Self:
-        _settings.refuse(self, _OWN_ARGUMENTS, (KEY_VARIABLE,))
-        if any(argument.partition("=")[0] == "--speculate" for argument in self.extra_args):
-            raise ValueError("extra_args: speculative decoding spoils log-probabilities")
-        return self
+    stop_grace_s: float = Field(30.0, ge=0)
 
 
 def argv(config: Config, command: str, folder: str, container: str, port: int) -> tuple[str, ...]:
@@ -176,10 +146,20 @@ def environment(config: Config) -> dict[str, str]:
     return _ENV | _settings.visible(config.gpus) | config.env
 
 
-class TgiLaunch(LaunchKind[Config]):
+class TgiLaunch(FolderLaunch[Config]):
     """Text Generation Inference, one process a model."""
 
     backend = "tgi"
+    key_variable = KEY_VARIABLE
+    share_setting = "cuda_memory_fraction"
+    split_setting = "num_shard"
+    safe_arguments = frozenset((
+        "--cuda-graphs", "--disable-grammar-support", "--json-output", "--kv-cache-dtype",
+        "--max-batch-prefill-tokens", "--max-batch-size", "--max-batch-total-tokens",
+        "--max-best-of", "--max-client-batch-size", "--max-stop-sequences", "--max-waiting-tokens",
+        "--payload-limit", "--rope-factor", "--rope-scaling", "--sharded", "--validation-workers",
+        "--waiting-served-ratio",
+    ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer; formats, image.
@@ -192,7 +172,7 @@ class TgiLaunch(LaunchKind[Config]):
             found["quantize"] = self.config.quantize
         if self.config.image is not None:
             found["image"] = self.config.image
-        return found | _settings.identity(self.config)
+        return found | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer.
@@ -213,16 +193,11 @@ class TgiLaunch(LaunchKind[Config]):
             )
         in_container = self.config.image is not None
         container = f"orchestrator-tgi-{secrets.token_hex(4)}"
-        spec = ServerSpec(
-            kind=KIND,
+        spec = self.spec(
             # TGI answers under any name and lists the folder as its model's.
-            names=(folder if self.config.image is None else _IN_CONTAINER,),
-            argv=partial(argv, self.config, command, folder, container),
-            env=environment(self.config),
-            env_from=self.config.env_from,
-            key_variable=KEY_VARIABLE,
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
+            _IN_CONTAINER if in_container else folder,
+            partial(argv, self.config, command, folder, container),
+            environment(self.config),
             published=partial(_publication, command, container) if in_container else None,
             clean_up=partial(_removal, command, container) if in_container else None,
         )
@@ -232,51 +207,18 @@ class TgiLaunch(LaunchKind[Config]):
         """Return settings that the back-end can't learn from the server: alternatives listed."""
         return {"top_n_tokens": self.config.max_top_n_tokens}
 
-    def programs(self) -> Sequence[Program]:
-        """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        return _permission.needing(
-            self.config,
-            {
-                "command": (self.config.command, (_COMMAND, "docker", "podman")),
-                "image": (self.config.image, (None,)),
-            },
-            _SAFE_ARGUMENTS,
-        )
+    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+        """See `launch._foreign.ForeignLaunch`."""
+        return {
+            "command": (self.config.command, (_COMMAND, "docker", "podman")),
+            "image": (self.config.image, (None,)),
+        }
 
-    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where the recipe says which GPUs it takes.
-
-        Raises:
-            LaunchError: If the weights are not there, or don't say what they need.
-        """
-        if _settings.names_its_gpus(self.config):
-            return None
-        (model,) = models
-        need = _memory.footprint(
-            _weights.resolve(model.weights),
+    def need(self, folder: Path) -> Footprint:
+        """See `launch._foreign.FolderLaunch`."""
+        return _memory.footprint(
+            folder,
             dtype=self.config.dtype,
             max_model_len=self.config.max_total_tokens,
             quantization=self.config.quantize,
         )
-        n_gpus = self.config.num_shard if "num_shard" in self.config.model_fields_set else None
-        return _settings.held_to(need, n_gpus, self.config.cuda_memory_fraction)
-
-    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
-        """The settings with which it runs on these GPUs and takes this share of their memory."""
-        return type(self)(
-            self.config.model_copy(
-                update={
-                    "cuda_memory_fraction": self.config.cuda_memory_fraction or memory_fraction,
-                    "num_shard": len(gpus),
-                    "env": self.config.env | _settings.visible(gpus),
-                }
-            )
-        )
-
-    def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        return _weights.tokenizer(weights)

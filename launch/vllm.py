@@ -6,20 +6,19 @@ was started (`make vllm` makes one for machines without a GPU).
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
-from launch import _memory, _permission, _settings, _weights
-from launch._spec import HOST, ServerSpec
+from launch import _memory, _settings, _weights
+from launch._foreign import FolderLaunch, ForeignConfig, PathSetting, ProgramSetting
+from launch._spec import HOST
 from launch._supervisor import CARRIED, start_server
-from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
-from orchestrator.settings import Settings
+from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "vllm"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
@@ -30,21 +29,6 @@ _BATCHED_TOKENS: Final = 8192
 _COMMAND: Final = "vllm"
 _USUAL_MAX_LOGPROBS: Final = 64
 _OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
-_OWN_ARGUMENTS: Final = frozenset(
-    (
-        "--api-key",
-        "--host",
-        "--port",
-        "--served-model-name",
-        "--model",
-        "--lora-modules",
-        "--logprobs-mode",
-        "--load-format",
-        "--tokenizer",
-    )
-)
-_SPECULATIVE: Final = frozenset(("--speculative-config", "-sc", "--spec-method"))
-_OWN_VARIABLES: Final = frozenset((KEY_VARIABLE, "VLLM_PORT"))
 _ENV: Final = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -54,23 +38,24 @@ _ENV: Final = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120",
 }
 
-_SAFE_ARGUMENTS: Final = frozenset((
-    "--async-scheduling", "--block-size", "--cpu-offload-gb", "--disable-custom-all-reduce",
-    "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
-    "--enable-expert-parallel", "--enable-prefix-caching", "--kv-cache-dtype",
-    "--kv-cache-memory-bytes", "--max-long-partial-prefills", "--max-num-partial-prefills",
-    "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
-    "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta", "--scheduling-policy",
-    "--swap-space",
-))  # fmt: skip
 
-
-class Config(Settings):
+class Config(ForeignConfig):
     """Settings of a vLLM server."""
 
-    command: str | None = Field(
+    own_arguments = frozenset((
+        "--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules",
+        "--logprobs-mode", "--load-format", "--tokenizer",
+    ))  # fmt: skip
+    own_variables = frozenset((KEY_VARIABLE, "VLLM_PORT"))
+    spoiling = (
+        (
+            "-sc|--spec-method|--speculative.*",
+            "with speculative decoding vLLM's log-probabilities are wrong",
+        ),
+    )
+
+    command: ProgramSetting | None = Field(
         None,
-        min_length=1,
         description="The program `vllm`, a name or a path (relative to the recipe); null: on the "
         "PATH, else in .venv-vllm beside the project.",
     )
@@ -95,9 +80,6 @@ class Config(Settings):
         description="Copies of the model in this server, each on GPUs of its own; `replicas` of "
         "the model launches servers instead, which are placed and started again one by one.",
     )
-    gpus: tuple[int, ...] | None = Field(
-        None, min_length=1, description="Indices of the visible GPUs; null: all."
-    )
     max_logprobs: int = Field(
         _USUAL_MAX_LOGPROBS,
         ge=-1,
@@ -119,7 +101,7 @@ class Config(Settings):
         description="If true, compile nothing: starts in a third of the time, runs slower.",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
-    lora_modules: dict[str, str] = Field(
+    lora_modules: dict[str, PathSetting] = Field(
         default_factory=dict,
         description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
         "by; the one with the model's own name answers.",
@@ -131,47 +113,7 @@ class Config(Settings):
     cpu_threads: int | None = Field(
         None, ge=1, le=1024, description="Threads on a CPU, bound to no core; null: all, bound."
     )
-    extra_args: tuple[str, ...] = Field((), description="Further arguments of `vllm serve`.")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Further environment variables; no secrets."
-    )
-    env_from: tuple[_settings.VariableName, ...] = Field(
-        (),
-        description=(
-            "Names of variables of your environment to pass to the server, such as HF_TOKEN; "
-            "their values are not stored."
-        ),
-    )
     max_starting: int = Field(1, ge=1, description="Number of servers that load at the same time.")
-    start_timeout_s: float = Field(
-        900.0,
-        gt=0,
-        description="Time from start to ready, including loading and compiling, in seconds.",
-    )
-    stop_grace_s: float = Field(
-        20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
-
-    @field_validator("command")
-    @classmethod
-    def _find_command(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return _settings.program_in_folder(value, info)
-
-    @field_validator("lora_modules")
-    @classmethod
-    def _find_adapters(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        return {name: _settings.in_folder(folder, info) for name, folder in value.items()}
-
-    @model_validator(mode="after")
-    def _leave_alone_what_is_ours(self) -> Self:
-        _settings.refuse(self, _OWN_ARGUMENTS, _OWN_VARIABLES)
-        for argument in self.extra_args:
-            name = argument.partition("=")[0]
-            if name in _SPECULATIVE or name.startswith("--speculative"):
-                raise ValueError(
-                    "extra_args: with speculative decoding vLLM's log-probabilities are wrong"
-                )
-        return self
 
 
 def argv(
@@ -205,15 +147,13 @@ def argv(
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
         flags.append("--enforce-eager")
-    if config.lora_modules:
-        adapters = [f"{name}={folder}" for name, folder in sorted(config.lora_modules.items())]
-        flags += ["--enable-lora", "--lora-modules", *adapters]
     return (
         command,
         "serve",
         model.weights,
         *_settings.arguments(settings),
         *flags,
+        *_settings.adapter_arguments("--lora-modules", config.lora_modules),
         *config.extra_args,
     )
 
@@ -236,15 +176,11 @@ def find_command(config: Config) -> str:
     Raises:
         LaunchError: If there is none.
     """
-    own = _OWN_VENV
-    found = _settings.find_program(config.command or _COMMAND, None if config.command else own)
-    if found is not None:
-        return found
-    raise LaunchError(
-        f"there is no command {config.command or _COMMAND!r}; install vLLM, name its program by "
-        f"`command`, or run make vllm in a checkout, which makes .venv-vllm for machines "
-        f"without a GPU{_settings.found_here(own)}"
+    how = (
+        "install vLLM, name its program by `command`, or run make vllm in a checkout, which makes "
+        ".venv-vllm for machines without a GPU"
     )
+    return _settings.find_command(config.command, _COMMAND, _OWN_VENV, how)
 
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]] = (
@@ -258,11 +194,22 @@ def _turn(n: int) -> asyncio.Semaphore:
     return bounds.setdefault(n, asyncio.Semaphore(n))
 
 
-class VllmLaunch(LaunchKind[Config]):
+class VllmLaunch(FolderLaunch[Config]):
     """vLLM, one process a model."""
 
     backend = "vllm"
     carried = CARRIED
+    key_variable = KEY_VARIABLE
+    share_setting = "gpu_memory_utilization"
+    safe_arguments = frozenset((
+        "--async-scheduling", "--block-size", "--cpu-offload-gb", "--disable-custom-all-reduce",
+        "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
+        "--enable-expert-parallel", "--enable-prefix-caching", "--kv-cache-dtype",
+        "--kv-cache-memory-bytes", "--max-long-partial-prefills", "--max-num-partial-prefills",
+        "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
+        "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta",
+        "--scheduling-policy", "--swap-space",
+    ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
@@ -273,7 +220,7 @@ class VllmLaunch(LaunchKind[Config]):
         found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
         if self.config.quantization is not None:
             found["quantization"] = self.config.quantization
-        return found | _weights.adapters(self.config.lora_modules) | _settings.identity(self.config)
+        return found | _weights.adapters(self.config.lora_modules) | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer.
@@ -285,16 +232,8 @@ class VllmLaunch(LaunchKind[Config]):
         _settings.check_adapters(self.config.lora_modules, model.name, "lora_modules")
         folder = str(await _weights.folder(model.weights))
         served = ServedModel(model.name, folder)
-        spec = ServerSpec(
-            kind=KIND,
-            names=(model.name,),
-            argv=partial(argv, self.config, find_command(self.config), served),
-            env=environment(self.config),
-            env_from=self.config.env_from,
-            key_variable=KEY_VARIABLE,
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
-        )
+        command_line = partial(argv, self.config, find_command(self.config), served)
+        spec = self.spec(model.name, command_line, environment(self.config))
         # Servers on other machines load in memory of their own, and may wait for it for hours.
         alone = self.carrier is None
         async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():
@@ -306,41 +245,17 @@ class VllmLaunch(LaunchKind[Config]):
             return {}
         return {"choose_top_logprobs": self.config.max_logprobs}
 
-    def programs(self) -> Sequence[Program]:
-        """Settings that have this machine run code of the recipe's choice, with the reasons."""
-        command = (self.config.command, (None, _COMMAND))
-        return _permission.needing(self.config, {"command": command}, _SAFE_ARGUMENTS)
+    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+        """See `launch._foreign.ForeignLaunch`."""
+        return {"command": (self.config.command, (None, _COMMAND))}
 
-    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
-
-        Raises:
-            LaunchError: If the weights are not there, or don't say what they need.
-        """
-
-        def measured() -> Footprint:
-            (model,) = models
-            return _memory.footprint(
-                _weights.resolve(model.weights),
-                dtype=self.config.dtype,
-                max_model_len=self.config.max_model_len,
-                sequences=self.config.max_num_seqs or _WANTED_SEQUENCES,
-                batched_tokens=self.config.max_num_batched_tokens or _BATCHED_TOKENS,
-                quantization=self.config.quantization,
-            )
-
-        return _settings.split_need(self.config, measured, self.config.gpu_memory_utilization)
-
-    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
-        """The settings with which it runs on these GPUs and takes this share of their memory."""
-        fraction = self.config.gpu_memory_utilization or memory_fraction
-        update = {"gpu_memory_utilization": fraction, **_settings.split_over(self.config, gpus)}
-        return type(self)(self.config.model_copy(update=update))
-
-    def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        return _weights.tokenizer(weights)
+    def need(self, folder: Path) -> Footprint:
+        """See `launch._foreign.FolderLaunch`."""
+        return _memory.footprint(
+            folder,
+            dtype=self.config.dtype,
+            max_model_len=self.config.max_model_len,
+            sequences=self.config.max_num_seqs or _WANTED_SEQUENCES,
+            batched_tokens=self.config.max_num_batched_tokens or _BATCHED_TOKENS,
+            quantization=self.config.quantization,
+        )

@@ -1,0 +1,242 @@
+"""What kinds that launch servers of other projects have in common.
+
+Their settings, the process that is started from them, the memory that placement plans with, and the
+settings by which a recipe would have this machine run code of its own. A recipe may come from
+somebody else. Naming one of our kinds runs a program that the user installed; another program, a
+variable that loads code into it, or an argument that does, needs the permission that code beside a
+recipe needs (`--allow-code`).
+"""
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+
+import msgspec
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from launch import _environment, _settings, _weights
+from launch._spec import KEY_VARIABLE, Argv, ServerSpec
+from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
+from orchestrator.settings import Settings
+
+SAFE_VARIABLES: Final = frozenset({
+    "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_HUB_OFFLINE",
+    "HIP_VISIBLE_DEVICES", "LANG", "LC_ALL", "MKL_NUM_THREADS", "NCCL_DEBUG", "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+    "ROCR_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_OFFLINE", "TZ",
+    "VLLM_ATTENTION_BACKEND", "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
+    "VLLM_ENGINE_ITERATION_TIMEOUT_S", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_LOGGING_LEVEL",
+    "VLLM_USE_V1", "VLLM_WORKER_MULTIPROC_METHOD",
+})  # fmt: skip
+"""Environment variables that change how a server runs, but load no code into it."""
+
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
+"""A path that may start from the recipe's folder."""
+ProgramSetting = Annotated[
+    str, StringConstraints(min_length=1), AfterValidator(_settings.program_in_folder)
+]
+"""A program: a name, or such a path."""
+
+
+class ForeignConfig(Settings):
+    """Settings of a server of another project.
+
+    Attributes:
+        own_arguments: Names of arguments that this program sets itself.
+        own_variables: Names of environment variables that it sets itself.
+        spoiling: Patterns of arguments that spoil numbers, each with what it does.
+    """
+
+    own_arguments: ClassVar[frozenset[str]]
+    own_variables: ClassVar[frozenset[str]]
+    spoiling: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    gpus: tuple[int, ...] | None = Field(None, min_length=1)
+    """Indices of the visible GPUs; null: all."""
+    extra_args: tuple[str, ...] = ()
+    """Further arguments of the server."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Further environment variables; no secrets."""
+    env_from: tuple[_Name, ...] = Field(
+        (),
+        description="Names of variables of your environment to pass to the server, such as "
+        "HF_TOKEN; their values are not stored.",
+    )
+    start_timeout_s: float = Field(900.0, gt=0)
+    """Time from start to ready, including loading and compiling, in seconds."""
+    stop_grace_s: float = Field(20.0, ge=0)
+    """Time between SIGTERM and SIGKILL, in seconds."""
+
+    @model_validator(mode="after")
+    def _leave_alone_what_is_ours(self) -> Self:
+        names = [argument.partition("=")[0] for argument in self.extra_args]
+        for name in names:
+            if name in self.own_arguments:
+                raise ValueError(f"extra_args: {name} is set by this program")
+        for setting, given in (("env", self.env), ("env_from", self.env_from)):
+            if ours := sorted(self.own_variables & set(given)):
+                raise ValueError(f"{setting}: {', '.join(ours)} is set by this program")
+        _environment.refuse_secrets(self.env, self.extra_args)
+        for name in names:
+            for pattern, said in self.spoiling:
+                if re.fullmatch(pattern, name):
+                    raise ValueError(f"extra_args: {said}")
+        return self
+
+    @property
+    def names_its_gpus(self) -> bool:
+        """True if the recipe names the GPUs of the server, so that placement leaves it alone."""
+        return self.gpus is not None or _settings.CUDA in self.env
+
+    def deciding(self) -> dict[str, str]:
+        """Return what may decide the numbers of every kind: arguments and variables."""
+        found = {}
+        if self.extra_args:
+            found["extra_args"] = json.dumps(self.extra_args)
+        if self.env:
+            found["env"] = json.dumps(self.env, sort_keys=True)
+        return found
+
+
+C = TypeVar("C", bound=ForeignConfig, covariant=True)
+
+
+class ForeignLaunch(LaunchKind[C]):
+    """Starts servers of another project, one process a model.
+
+    Attributes:
+        key_variable: The variable by which the server takes its key.
+        safe_arguments: Names of further arguments that load no code and write no file.
+    """
+
+    key_variable: ClassVar[str] = KEY_VARIABLE
+    safe_arguments: ClassVar[frozenset[str]]
+
+    def spec(
+        self,
+        name: str,
+        argv: Argv,
+        env: Mapping[str, str],
+        published: Callable[[int], tuple[str, ...]] | None = None,
+        clean_up: Callable[[int], tuple[str, ...]] | None = None,
+    ) -> ServerSpec:
+        """Return the process to start; arguments as those of `ServerSpec`, for one model."""
+        return ServerSpec(
+            kind=self.backend,
+            names=(name,),
+            argv=argv,
+            env=env,
+            env_from=self.config.env_from,
+            key_variable=self.key_variable,
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+            published=published,
+            clean_up=clean_up,
+        )
+
+    @abstractmethod
+    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+        """Return settings that name a program: each value, and values that need no permission."""
+
+    def programs(self) -> tuple[Program, ...]:
+        """List the settings that have this machine run code of the recipe's choice."""
+        programs = (
+            Program(name, f"{value!r} is a program of the recipe's choice")
+            for name, (value, harmless) in self.named_programs().items()
+            if value not in harmless
+        )
+        variables = (
+            Program("env", f"{name} may load code into the server")
+            for name in sorted(self.config.env.keys() - SAFE_VARIABLES)
+        )
+        arguments = (
+            Program(
+                "extra_args",
+                f"{name} is not on the list of safe arguments{_setting_for(name, self.config)}",
+            )
+            for name in _names(self.config.extra_args)
+            if name not in self.safe_arguments
+        )
+        return (*programs, *variables, *arguments)
+
+
+class FolderLaunch(ForeignLaunch[C]):
+    """Starts servers of model folders that may be split over GPUs.
+
+    Attributes:
+        share_setting: Name of the setting with the share of each GPU's memory.
+        split_setting: Name of the setting with the number of GPUs that share one model.
+    """
+
+    share_setting: ClassVar[str]
+    split_setting: ClassVar[str] = "tensor_parallel_size"
+
+    @abstractmethod
+    def need(self, folder: Path) -> Footprint:
+        """Return the GPU memory of a model with these settings, wherever it is placed.
+
+        Raises:
+            LaunchError: If the weights don't say what they need.
+        """
+
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
+
+        Raises:
+            LaunchError: If the weights are not there, or don't say what they need.
+        """
+        config: Any = self.config
+        if config.names_its_gpus or getattr(config, "data_parallel_size", 1) > 1:
+            return None
+        (model,) = models
+        need = self.need(_weights.resolve(model.weights))
+        if self.split_setting in config.model_fields_set:
+            need = msgspec.structs.replace(need, splits=(getattr(config, self.split_setting),))
+        return msgspec.structs.replace(need, fraction=getattr(config, self.share_setting) or 0.0)
+
+    def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
+        """The settings with which it runs on these GPUs and takes this share of their memory."""
+        update = {
+            self.share_setting: getattr(self.config, self.share_setting) or memory_fraction,
+            self.split_setting: len(gpus),
+            "env": self.config.env | _settings.visible(gpus),
+        }
+        return type(self)(self.config.model_copy(update=update))
+
+    def tokenizer(self, weights: str) -> tuple[Path, str]:
+        """Find the file that spells tokens, with the tokenizer's hash in the identity.
+
+        Raises:
+            LaunchError: If the weights are not there.
+        """
+        return _weights.tokenizer(weights)
+
+
+def _setting_for(name: str, settings: ForeignConfig) -> str:
+    """Name the setting that does what an argument does, as the end of a sentence."""
+    setting = name.lstrip("-").replace("-", "_")
+    is_one = setting in getattr(type(settings), "model_fields", {})
+    return f" (there is a setting {setting!r})" if is_one else ""
+
+
+def _names(arguments: tuple[str, ...]) -> Iterator[str]:
+    """Yield the names among arguments; what stands before the first name counts as one."""
+    for index, argument in enumerate(arguments):
+        if argument.startswith("-") and not _is_number(argument):
+            yield argument.partition("=")[0]
+        elif index == 0:
+            yield argument
+
+
+def _is_number(argument: str) -> bool:
+    try:
+        float(argument)
+    except ValueError:
+        return False
+    return True
