@@ -7,12 +7,13 @@ for them is each kind's own.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
+from pydantic import Field
 
-from backends._openai_compatible import OpenaiCompatible
+from backends._openai_compatible import ChatConfig, OpenaiCompatible
 from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
@@ -222,6 +223,24 @@ class Labels(msgspec.Struct):
         ]
         logprobs, upper = zip(*values, strict=True)
         return Choice(logprobs, upper, method, len(self.whole), n_cached, n_requests)
+
+
+class ByIdsConfig(ChatConfig):
+    """Settings of a connection to such a server."""
+
+    choose_negligible: float = Field(
+        1e-4,
+        ge=0,
+        lt=1,
+        description=(
+            "Do not request a label that is not listed and whose probability is below this "
+            "share of the most probable label's: it is only bounded. 0 requests every label."
+        ),
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, such as enable_thinking: false.",
+    )
 
 
 class ByIds(OpenaiCompatible):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from launch import _environment, _settings, _weights
+from launch import _settings, _spec, _weights
 from launch._spec import KEY_VARIABLE, Argv, ServerSpec
 from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
 from orchestrator.settings import Settings
@@ -82,7 +82,7 @@ class ForeignConfig(Settings):
         for setting, given in (("env", self.env), ("env_from", self.env_from)):
             if ours := sorted(self.own_variables & set(given)):
                 raise ValueError(f"{setting}: {', '.join(ours)} is set by this program")
-        _environment.refuse_secrets(self.env, self.extra_args)
+        _spec.refuse_secrets(self.env, self.extra_args)
         for name in names:
             for pattern, said in self.spoiling:
                 if re.fullmatch(pattern, name):

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from launch import _environment, _readiness, _watchdog
+from launch import _readiness, _spec, _watchdog
 from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
 from launch._log import ServerLog
 from launch._pipes import opened, said_by
@@ -401,7 +401,7 @@ def _spawn(
             # Its environment may be listed on other machines, so it holds neither key nor secret.
             alone = (_watchdog.WITH_PARENT, str(os.getpid()))
             command = [*_WATCHDOG, *alone, *carrier.command(CARRIED)]
-            inherited = _environment.inherited(os.environ)
+            inherited = _spec.inherited(os.environ)
             here = {**inherited, **carrier.environment()}
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)

@@ -16,13 +16,15 @@ import msgspec
 import numpy as np
 from pydantic import Field, field_validator
 
-from backends._by_ids import ByIds
+from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
-    ChatConfig,
     OpenaiCompatible,
     without_version,
+)
+from backends._openai_compatible import (
+    ChatConfig as ChatConfig,
 )
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
 from backends._transport import Transport
@@ -62,7 +64,7 @@ _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
 logger = logging.getLogger(__name__)
 
 
-class Config(ChatConfig):
+class Config(ByIdsConfig):
     """Settings of the connection."""
 
     choose_top_logprobs: int | None = Field(
@@ -73,15 +75,6 @@ class Config(ChatConfig):
             "it is small."
         ),
     )
-    choose_negligible: float = Field(
-        1e-4,
-        ge=0,
-        lt=1,
-        description=(
-            "Do not request a label that is not listed and whose probability is below this "
-            "share of the most probable label's: it is only bounded. 0 requests every label."
-        ),
-    )
     cache_prompt: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
         description=(
@@ -89,10 +82,6 @@ class Config(ChatConfig):
             "each prompt, so that numbers do not depend on earlier requests, at many times the "
             "cost."
         ),
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Arguments of the chat template, such as enable_thinking: false.",
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,

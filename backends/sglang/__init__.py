@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from backends._by_ids import ByIds, Labels
+from backends._by_ids import ByIds, ByIdsConfig, Labels
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, without_version
+from backends._openai_compatible import CONTROL_TIMEOUT_S, without_version
+from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._rewards import unratable, without_route
 from backends._tokens import Contexts, Failed, as_outcome, known
 from backends._transport import Transport
@@ -46,22 +47,9 @@ _NO_TEMPLATE: Final = Failure(
 )
 
 
-class Config(ChatConfig):
+class Config(ByIdsConfig):
     """Settings of the connection."""
 
-    choose_negligible: float = Field(
-        1e-4,
-        ge=0,
-        lt=1,
-        description=(
-            "Do not request a label whose probability is below this share of the most probable "
-            "label's: it is only bounded. 0 requests every label."
-        ),
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Arguments of the chat template, such as enable_thinking: false.",
-    )
     chat_template: TemplateText | None = Field(
         None,
         description="The chat template of a reward model (a .jinja file, or the text), by which "

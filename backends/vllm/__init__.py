@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._by_ids import ByIds
+from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import ChatConfig, without_version
+from backends._openai_compatible import ChatConfig as ChatConfig
+from backends._openai_compatible import without_version
 from backends._rewards import TRIED, RatedBy, rated
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
@@ -57,24 +58,11 @@ _EXPLICIT: Final = {
 }
 
 
-class Config(ChatConfig):
+class Config(ByIdsConfig):
     """Settings of the connection."""
 
     choose_top_logprobs: int = Field(
         64, ge=1, le=1000, description="Number of alternatives to search for labels."
-    )
-    choose_negligible: float = Field(
-        1e-4,
-        ge=0,
-        lt=1,
-        description=(
-            "Do not request a label that is not listed and whose probability is below this "
-            "share of the most probable label's: it is only bounded. 0 requests every label."
-        ),
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Arguments of the chat template, such as enable_thinking: false.",
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict, description="Fields added to every generation."

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pydantic import ValidationError
 
-from launch import _environment, llamacpp, sglang, tgi, vllm
+from launch import _spec, llamacpp, sglang, tgi, vllm
 from launch._spec import KEY_VARIABLE, ServerSpec, server_env
 from launch._supervisor import start_server
 from orchestrator.cli import main
@@ -47,12 +47,12 @@ def stub(env_from: tuple[str, ...] = ()) -> ServerSpec:
 
 @pytest.mark.parametrize("name", [*SECRETS, *LEFTOVERS])
 def test_what_a_server_does_not_need_is_kept_from_it(name):
-    assert _environment.inherited({name: HIDDEN}) == {}
+    assert _spec.inherited({name: HIDDEN}) == {}
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_what_a_server_needs_is_handed_on(name):
-    assert _environment.inherited({name: "1"}) == {name: "1"}
+    assert _spec.inherited({name: "1"}) == {name: "1"}
 
 
 def test_what_a_kind_adds_wins_over_what_is_inherited():

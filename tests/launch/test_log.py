@@ -3,8 +3,8 @@
 import pytest
 
 from launch._causes import first_error
-from launch._environment import secrets_in
 from launch._log import ServerLog
+from launch._spec import secrets_in
 
 KEY_LENGTH = 40
 KEY = "k" * KEY_LENGTH
