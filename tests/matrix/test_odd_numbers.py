@@ -48,7 +48,7 @@ def shorter(reply: Any, name: str = "") -> Any:
 @pytest.mark.parametrize(
     ("on", "name"),
     [
-        pytest.param(on, name, marks=() if on == QUICK else pytest.mark.slow)
+        pytest.param(on, name, marks=() if on == QUICK else (pytest.mark.slow, pytest.mark.long))
         for on in SERVERS
         for name in METHODS
         if (on, name) not in REFUSED
