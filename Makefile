@@ -62,7 +62,7 @@ vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two 
 test-vllm: vllm ## the tests that need a real vLLM (six minutes)
 	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
 
-test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server (15 minutes)
+test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, odd numbers in every dialect (half an hour)
 	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it

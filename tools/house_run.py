@@ -80,9 +80,7 @@ class Watch:
     """
 
     def __init__(self, code: Path) -> None:
-        self._own = tuple(
-            f"{code / name}{os.sep}" for name in ("orchestrator", "backends", "launch")
-        )
+        self._own = tuple(f"{code / name}{os.sep}" for name in _WHEEL)
         self._first = b""
         self._is_seen = False
         self.entered: set[str] = set()
