@@ -1,6 +1,6 @@
-"""The fake server (`python -m launch._fake_server`): the embedded one's routes, invented numbers.
+"""The fake server (`orchestrator serve --fake`): the embedded one's routes, invented numbers.
 
-Its rules are described in `docs/fake-server.md`.
+It is described in `docs/fake-server.md`.
 """
 
 from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport

@@ -1,25 +1,21 @@
-"""The fake server, run as a process: deterministic answers without a model, for tests and demos.
+"""A small server without a model, to try a recipe or a plug-in: `launch._fake_server` as a process.
 
-Here is its launch kind; the server itself is `launch._fake_server`. There are no weights: in their
-place stands any text. Where it ends in a number, as in `fake:0.7`, that is the model's quality.
-Give each model its own, since models with the same weights count as one.
+In place of weights stands any text. Where it ends in a number, as in `fake:0.7`, that is the
+model's quality. Give each model its own, since models with the same weights count as one.
 """
 
-import hashlib
 import json
 import re
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from launch._spec import HOST, ServerSpec, python_module
 from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
 from orchestrator.settings import Settings
-
-KIND = "fake"
 
 _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
 
@@ -27,35 +23,19 @@ _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
 class Config(Settings):
     """Settings of the fake server."""
 
-    rules: list[JsonValue] | dict[str, JsonValue] | None = Field(
-        None, description="Rules of answers, delays and faults, as the fake server reads them."
-    )
     start_timeout_s: float = Field(30.0, gt=0, description="Time from start to ready, in seconds.")
     stop_grace_s: float = Field(
         5.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
 
 
-def argv(
-    config: Config, models: tuple[ServedModel, ...], port: int, host: str = HOST
-) -> tuple[str, ...]:
-    """Command line of a server for models by name."""
+def argv(models: tuple[ServedModel, ...], port: int, host: str = HOST) -> tuple[str, ...]:
+    """Command line of a server for models by name, which states the qualities in their weights."""
     names = [part for model in models for part in ("--model", model.name)]
-    stated = ((model.name, _QUALITY.search(model.weights)) for model in models)
-    qualities: dict[str, JsonValue] = {name: float(match[1]) for name, match in stated if match}
-    if not qualities:
-        rules = config.rules
-    else:
-        table = config.rules if isinstance(config.rules, dict) else {"rules": config.rules or []}
-        given = table.get("quality")
-        rules = {**table, "quality": {**qualities, **(given if isinstance(given, dict) else {})}}
-    settings = [] if rules is None else ["--rules", _canonical(rules)]
-    address = ["--port", str(port), *(["--host", host] if host != HOST else [])]
-    return python_module("launch._fake_server", *address, *names, *settings)
-
-
-def _canonical(value: JsonValue) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    found = ((model.name, _QUALITY.search(model.weights)) for model in models)
+    quality = json.dumps({name: float(match[1]) for name, match in found if match})
+    place = ("--port", str(port), "--host", host)
+    return python_module("launch._fake_server", *place, *names, "--quality", quality)
 
 
 class FakeLaunch(LaunchKind[Config]):
@@ -66,20 +46,8 @@ class FakeLaunch(LaunchKind[Config]):
     carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: the rules and the name given in place of weights."""
-        rules = hashlib.sha256(_canonical(self.config.rules).encode()).hexdigest()
-        return {"kind": KIND, "weights": weights, "rules": rules}
-
-    def spec(self, models: tuple[ServedModel, ...]) -> ServerSpec:
-        """Return the process to start."""
-        return ServerSpec(
-            kind=KIND,
-            names=tuple(model.name for model in models),
-            argv=partial(argv, self.config, models),
-            start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
-            takes_socket=True,
-        )
+        """Return what decides the numbers: this version of the server, and the text for weights."""
+        return {"kind": "fake", "weights": weights, "version": "2"}
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for all `models` that is ready to answer.
@@ -87,10 +55,17 @@ class FakeLaunch(LaunchKind[Config]):
         Raises:
             LaunchError: If it does not get ready, with the likely cause.
         """
-        return await start_server(self.spec(models), log_path, self.carrier)
+        spec = ServerSpec(
+            kind="fake",
+            names=tuple(model.name for model in models),
+            argv=partial(argv, models),
+            start_timeout_s=self.config.start_timeout_s,
+            stop_grace_s=self.config.stop_grace_s,
+            takes_socket=True,
+        )
+        return await start_server(spec, log_path, self.carrier)
 
     def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
-        """Return the command line of a fake server of models by name."""
-        models = [part for name in options.models for part in ("--model", name)]
-        rules = [] if options.rules is None else ["--rules", options.rules]
-        return python_module("launch._fake_server", "--port", str(options.port), *models, *rules)
+        """Return the command line of a fake server; a name may state its quality (`a:0.7`)."""
+        models = tuple(ServedModel(name, name) for name in options.models)
+        return argv(models, options.port, options.host)

@@ -483,9 +483,7 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fake", action="store_true", help="serve deterministic replies without a model"
     )
-    command.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (embedded server only)"
-    )
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on")
     command.add_argument(
         "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"
     )
@@ -496,4 +494,3 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dtype", default="float32", help="number format of the weights in memory"
     )
-    command.add_argument("--rules", help="rules of the fake server, as JSON or a JSON file")

@@ -213,7 +213,6 @@ class ServeOptions(msgspec.Struct, frozen=True):
         threads: CPU threads; None leaves it to the server.
         device: Device of the models, such as "cpu" or "cuda:1".
         dtype: Number format of the weights in memory.
-        rules: Rules of the fake server, as JSON or the path of a JSON file.
     """
 
     models: tuple[str, ...]
@@ -222,7 +221,6 @@ class ServeOptions(msgspec.Struct, frozen=True):
     threads: int | None = None
     device: str = "cpu"
     dtype: str = "float32"
-    rules: str | None = None
 
 
 class LaunchKind(Plugin[ConfigT], ABC):

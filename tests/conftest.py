@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -33,6 +34,12 @@ os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "launch" / "embedded" / "models"
 SHARED = Path(os.environ.get("ORCHESTRATOR_SHARED", ROOT.parent / "shared"))
+
+
+# Here and in the programs that tests start, `server: scripted` is the fake server of `tests.fake`.
+_KNOWN = (str(ROOT / "tests" / "fake" / "installed"), str(ROOT))
+sys.path.extend(_KNOWN)
+os.environ["PYTHONPATH"] = os.pathsep.join((*filter(None, [os.environ.get("PYTHONPATH")]), *_KNOWN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Node:
     def serve(self, *arguments: str, port: int = 8000) -> subprocess.Popen[Any]:
         """A fake server, ready; `url` is its address."""
         code = (
-            f"import launch._fake_server as f; f.LOOPBACK = {self.host!r}; "
+            f"import tests.fake.main as f; f.LOOPBACK = {self.host!r}; "
             f"raise SystemExit(f.main({['--port', str(port), *arguments]!r}))"
         )
         argv = (sys.executable, "-P", "-c", code)

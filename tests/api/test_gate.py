@@ -185,7 +185,7 @@ def test_nothing_is_decided_of_a_run_that_is_not_complete(runs, tmp_path):
 
 def test_nothing_is_decided_by_a_judge_that_cannot_be_trusted(tmp_path):
     rules = [{"route": "choose", "judge_first": True}]
-    judge = {"server": {"kind": "fake", "rules": rules}, "weights": "j:1.0"}
+    judge = {"server": {"kind": "scripted", "rules": rules}, "weights": "j:1.0"}
     given = recipe(ROWS, models={**MODELS, "judge": judge})
     run = orchestrator.run(given, run_dir=tmp_path / "bad")
     found = orchestrator.gate(

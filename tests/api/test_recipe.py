@@ -216,10 +216,10 @@ def test_a_key_is_refused_in_python_too():
 
 def test_a_plug_in_with_its_settings_stands_for_its_kind():
     kind = importlib.import_module("launch.fake").FakeLaunch
-    server = kind(kind.Config.model_validate({"rules": [{"latency_s": 0.5}]}))
+    server = kind(kind.Config.model_validate({"start_timeout_s": 9.0}))
     models = {name: {**entry, "server": server} for name, entry in MODELS.items()}
     given = recipe(models=models).settings["models"]["weak"]["server"]
-    assert given == {"kind": "fake", "rules": [{"latency_s": 0.5}]}
+    assert given == {"kind": "fake", "start_timeout_s": 9.0}
 
 
 def test_a_plug_in_from_elsewhere_is_named_by_its_module_and_class():

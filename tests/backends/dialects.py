@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from launch._fake_server import serving
 from orchestrator.backend import Endpoint
 from tests.backends.kinds import kind_in
+from tests.fake.main import serving
 
 Connect = Callable[..., Awaitable[tuple[Any, Any]]]
 KEY = "sk-1234"

@@ -8,7 +8,6 @@ import pytest
 
 from backends import embedded, fake
 from backends._openai_compatible import ChatConfig
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import (
@@ -24,6 +23,7 @@ from orchestrator.records import (
     labels,
 )
 from tests.backends.kinds import kind_in
+from tests.fake.main import serving
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 SYMBOLS = labels("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")

@@ -11,7 +11,6 @@ from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.records import (
@@ -25,6 +24,7 @@ from orchestrator.records import (
     labels,
 )
 from orchestrator.wire.requests import Dialect
+from tests.fake.main import serving
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)

@@ -6,13 +6,13 @@ import pytest
 
 from backends import embedded, fake, openai
 from backends._openai_compatible import ChatConfig
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import requests
 from orchestrator.wire.requests import Dialect
 from tests.backends.kinds import kind_in
+from tests.fake.main import serving
 
 TEXT = (Message("user", "Once upon a time"),)
 CHAT = (Message("system", "Be brief."), *TEXT)

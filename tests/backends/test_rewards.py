@@ -3,12 +3,12 @@
 import pytest
 
 from backends import embedded, fake, openai, sglang, vllm
-from launch._fake import language
-from launch._fake_server import serving
 from orchestrator.ask import RewardAsk
 from orchestrator.backend import Endpoint, RatesAnswers, reward
 from orchestrator.records import Failure, Message, Rewards
 from tests.backends.kinds import kind_in
+from tests.fake import language
+from tests.fake.main import serving
 
 QUESTION = Message("user", "What is 2 + 2?")
 

@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from backends import embedded, fake, openai
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Message, Sampling, labels
 from tests.backends.kinds import kind_in
+from tests.fake.main import serving
 
 KEY = "sk-do-not-tell-4711"
 MESSAGES = (Message("user", "hi"),)

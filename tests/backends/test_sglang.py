@@ -8,7 +8,6 @@ import pytest
 
 from backends import sglang
 from backends.sglang import wire
-from launch._fake_server import serving
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import (
@@ -22,6 +21,7 @@ from orchestrator.records import (
     labels,
 )
 from tests.backends.dialects import connecting
+from tests.fake.main import serving
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from backends import tgi
-from launch._fake_server import serving
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import (
@@ -21,6 +20,7 @@ from orchestrator.records import (
     labels,
 )
 from tests.backends.dialects import connecting
+from tests.fake.main import serving
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)

@@ -10,10 +10,10 @@ from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._transport import Reply, check_base_url, whole
 from backends.openai.transport import OpenaiTransport
-from launch._fake_server import serving
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
+from tests.fake.main import serving
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4}'
 CHAT = "/v1/chat/completions"

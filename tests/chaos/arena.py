@@ -20,7 +20,6 @@ from typing import Any
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from launch._fake_server import serving
 from orchestrator import cli
 from tests.e2e.runs import (
     MODELS,
@@ -31,6 +30,7 @@ from tests.e2e.runs import (
     stats,
     write_recipe,
 )
+from tests.fake.main import serving
 
 # How often each thing that is drawn at random is done: `make chaos` sets it, CI does not.
 FULL = os.environ.get("CHAOS") == "full"

@@ -15,7 +15,7 @@ def judged_by(rules):
     return {
         "weak": {"server": "fake", "weights": "a:0.2"},
         "strong": {"server": "fake", "weights": "b:0.9"},
-        "judge": {"server": {"kind": "fake", "rules": rules}, "weights": "j:1.0"},
+        "judge": {"server": {"kind": "scripted", "rules": rules}, "weights": "j:1.0"},
     }
 
 

@@ -77,7 +77,10 @@ def test_an_export_over_a_file_is_a_wrong_command(command, recipe, here):
 
 
 def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
-    broken = {"kind": "fake", "rules": [{"fault": "status", "status": 400, "message": "bad luck"}]}
+    broken = {
+        "kind": "scripted",
+        "rules": [{"fault": "status", "status": 400, "message": "bad luck"}],
+    }
     models = {
         "weak": {"server": "fake", "weights": "a:0.2"},
         "strong": {"server": broken, "weights": "b:0.9"},
@@ -93,7 +96,10 @@ def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
 
 def test_a_server_that_does_not_start_is_exit_code_1(command, recipe):
     models = {
-        name: {"server": {"kind": "fake", "rules": [{"fault": "no such fault"}]}, "weights": "x"}
+        name: {
+            "server": {"kind": "scripted", "rules": [{"fault": "no such fault"}]},
+            "weights": "x",
+        }
         for name in ("a", "b")
     }
     code, _, err = run(command, recipe(models=models, methods=[{"kind": "answers"}]))
@@ -142,8 +148,8 @@ def test_nothing_that_a_terminal_obeys_comes_through(command, recipe, lines, her
         {"id": f"{n}\x1b[2J", "prompt": EVIL, "reference": EVIL, "category": f"{EVIL}{n % 2}"}
         for n in range(4)
     ]
-    evil = {"kind": "fake", "rules": [{"text": EVIL}]}
-    broken = {"kind": "fake", "rules": [{"fault": "status", "status": 400, "message": EVIL}]}
+    evil = {"kind": "scripted", "rules": [{"text": EVIL}]}
+    broken = {"kind": "scripted", "rules": [{"fault": "status", "status": 400, "message": EVIL}]}
     models = {
         "[red]w|`b`<b>\u0639\u0631\u0628": {"server": evil, "weights": "a:0.2"},
         "\u6a21\u578b": {"server": "fake", "weights": "b:0.9"},

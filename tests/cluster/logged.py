@@ -6,24 +6,24 @@ from pathlib import Path
 
 from pydantic import Field
 
-from launch import fake
 from launch._supervisor import start_server
-from launch.fake import FakeLaunch
+from tests.fake import launch as scripted
+from tests.fake.launch import Scripted
 
 
-class Config(fake.Config):
+class Config(scripted.Config):
     """Settings of the fake server, and the file that it appends to."""
 
     requests: str = Field(description="File that gets a line for each request.")
 
 
-class Logged(FakeLaunch):
+class Logged(Scripted):
     """The fake server with `--log`."""
 
     Config = Config
 
     async def start(self, models, log_path: Path):
-        """See `FakeLaunch`."""
+        """See `Scripted`."""
         spec = self.spec(models)
         assert isinstance(self.config, Config)
         argv = partial(logged, spec.argv, self.config.requests)

@@ -63,7 +63,7 @@ KINDS = {
         *(
             Kind(
                 f"dialect_{dialect}",
-                launch="fake",
+                launch="scripted",
                 speaks=speaks,
                 settings={"rules": {"context_tokens": CONTEXT, "dialect": dialect}},
                 backend={"choose_negligible": 0},
@@ -78,14 +78,19 @@ KINDS = {
         ),
         Kind(
             "dialect_tgi",
-            launch="fake",
+            launch="scripted",
             speaks="tgi",
             settings={"rules": {"context_tokens": CONTEXT, "dialect": "tgi"}},
             weights="fake:0.7",
             by_text=True,
             any_name=True,
         ),
-        Kind("fake", settings={"rules": {"context_tokens": CONTEXT}}, weights="fake:0.7"),
+        Kind(
+            "scripted",
+            settings={"rules": {"context_tokens": CONTEXT}},
+            weights="fake:0.7",
+        ),
+        Kind("fake", weights="fake:0.7"),
         Kind(
             "embedded",
             settings={"threads": 1, "max_model_len": CONTEXT},

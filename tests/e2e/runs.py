@@ -29,7 +29,7 @@ MODELS = ("fake:0.3", "fake:0.6", "fake:0.9", "fake:1.0")
 def fake_server(
     rules: object = None, models: tuple[str, ...] = MODELS, port: int = 0
 ) -> Iterator[str]:
-    command = [sys.executable, "-m", "launch._fake_server", "--port", str(port)]
+    command = [sys.executable, "-m", "tests.fake.main", "--port", str(port)]
     for model in models:
         command += ["--model", model]
     if rules is not None:

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 SLOW = [{"latency_s": 0.05}]
 
 
-def launched(path, *, n=200, kind="fake", rules=SLOW, **changes):
+def launched(path, *, n=200, kind="scripted", rules=SLOW, **changes):
     """A recipe whose models are served by a process of its own."""
     server = {"kind": kind, "rules": rules}
     models = {

@@ -90,7 +90,7 @@ def test_a_server_that_hangs_in_mid_run_is_started_again_and_the_run_completes(s
 
 
 def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_path):
-    crashing = {"kind": "fake", "rules": [{"fault": "exit", "after": 3}]}
+    crashing = {"kind": "scripted", "rules": [{"fault": "exit", "after": 3}]}
     models = {
         "weak": {"server": crashing, "weights": MODELS[0]},
         "mid": {"server": "fake", "weights": MODELS[1]},
@@ -109,7 +109,10 @@ def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_
 
 def test_a_server_that_never_answers_is_started_twice_and_its_model_given_up_at_once(tmp_path):
     models = {
-        "weak": {"server": {"kind": "fake", "rules": [{"fault": "exit"}]}, "weights": MODELS[0]},
+        "weak": {
+            "server": {"kind": "scripted", "rules": [{"fault": "exit"}]},
+            "weights": MODELS[0],
+        },
         "mid": {"server": "fake", "weights": MODELS[1]},
     }
     recipe = write_recipe(
@@ -217,7 +220,7 @@ def n_of(url):
 
 
 def test_replicas_share_the_requests_and_one_that_is_killed_comes_back(start, tmp_path):
-    server = {"kind": "fake", "rules": [{"latency_s": 0.05}]}
+    server = {"kind": "scripted", "rules": [{"latency_s": 0.05}]}
     models = {"m": {"server": server, "weights": MODELS[0], "replicas": 2}}
     recipe = write_recipe(
         tmp_path / "r.json", "", n=200, models=models, methods=[ANSWER], limits={"max_in_flight": 2}

@@ -26,11 +26,11 @@ from urllib.request import HTTPCookieProcessor, build_opener
 import polars as pl
 import pytest
 
-from launch._fake.http import HttpRequest
 from orchestrator.store import Store
 from tests.cli.test_untrusted import BOMB, ENDLESS, TRIGGER
 from tests.conftest import ROOT
 from tests.e2e.test_paths import DECOYS, ODD, tree
+from tests.fake.http import HttpRequest
 from tests.fuzz.fuzzing import HOSTILE, SURROGATE
 from tests.fuzz.mangled import mangled, mangling
 from tests.fuzz.test_shown import FORMULAS, is_a_command

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, Final
 
-from launch._fake.http import Action, HttpRequest
-from launch._fake.rules import load
-from launch._fake.server import FakeServer
+from tests.fake.http import Action, HttpRequest
+from tests.fake.rules import load
+from tests.fake.server import FakeServer
 
 DEEP: Final = 10_000
 # JSON as it is written: Python could not write all of it.

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from backends._transport import Read, Reply, Transport, whole
-from launch._fake_server import serving
 from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Failure, Message, Outcome, Prefix, Sampling, labels
+from tests.fake.main import serving
 from tests.recorded.replay import request_of
 
 KEY = "sk-fuzz-0123456789"

@@ -15,9 +15,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from launch._fake.http import HttpRequest
 from orchestrator.runner import api
 from orchestrator.runner.interface.result import Result
+from tests.fake.http import HttpRequest
 from tests.fuzz.mangled import Mangler, mangling
 
 N_ITEMS = 8

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from launch._fake.http import HttpRequest
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import Store
+from tests.fake.http import HttpRequest
 from tests.fuzz.mangled import Mangler, mangled, mangling
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,9 +15,9 @@ import pytest
 from launch import _supervisor, _watchdog
 from launch._spec import ServerSpec
 from launch._supervisor import CARRIED, Server, start_server
-from launch.fake import Config, FakeLaunch
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carried, Carrier, ServedModel
+from tests.fake.launch import Config, Scripted
 from tests.launch.test_supervisor import wait_gone
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ class Near(Carrier):
 
 
 def launch(carrier, **settings):
-    made = FakeLaunch(Config(**settings))
+    made = Scripted(Config(**settings))
     made.carrier = carrier
     return made
 

@@ -1,5 +1,4 @@
 import itertools
-import json
 import subprocess
 import sys
 
@@ -42,22 +41,28 @@ def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path
     assert not {"--threads", "--max-model-len"} & set(command)
 
 
-@pytest.mark.parametrize(
-    ("rules", "expected"), [(None, []), ({"b": 1, "a": [2]}, ["--rules", '{"a":[2],"b":1}'])]
-)
-def test_fake_settings_become_its_command_line(rules, expected):
-    models = (ServedModel("a", "x"), ServedModel("b", "y"))
-    command = fake.argv(fake.Config(rules=rules), models, 4242)
+def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
+    models = (ServedModel("a", "fake:0.7"), ServedModel("b", "fake:large"))
+    command = fake.argv(models, 4242)
     assert command[:5] == (*OWN, "launch._fake_server")
-    assert list(command[5:]) == ["--port", "4242", "--model", "a", "--model", "b", *expected]
+    address = ("--port", "4242", "--host", "127.0.0.1")
+    assert command[5:] == (*address, "--model", "a", "--model", "b", "--quality", '{"a": 0.7}')
 
 
 def test_serving_the_fake_server_is_its_command_line():
-    asked = ServeOptions(("a", "b"), port=4242, rules="rules.json")
+    asked = ServeOptions(("a", "b:0.3"), host="::1", port=4242)
     command = fake.FakeLaunch(fake.Config()).serve_command(asked)
     assert command[:5] == (*OWN, "launch._fake_server")
-    expected = ("--port", "4242", "--model", "a", "--model", "b", "--rules", "rules.json")
-    assert command[5:] == expected
+    address = ("--port", "4242", "--host", "::1")
+    assert command[5:] == (
+        *address,
+        "--model",
+        "a",
+        "--model",
+        "b:0.3",
+        "--quality",
+        '{"b:0.3": 0.3}',
+    )
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(None, {}), (3, {"--threads": "3"})])
@@ -77,21 +82,6 @@ def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected
 def test_a_kind_that_can_not_be_served_says_so():
     with pytest.raises(UsageError, match="VllmLaunch can't be started by `orchestrator serve`"):
         vllm.VllmLaunch(vllm.Config()).serve_command(ServeOptions(("a",)))
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        (None, {"rules": [], "quality": {"a": 0.7}}),
-        ([{"text": "x"}], {"rules": [{"text": "x"}], "quality": {"a": 0.7}}),
-        ({"seed": 1}, {"seed": 1, "quality": {"a": 0.7}}),
-        ({"quality": {"a": 0.1}}, {"quality": {"a": 0.1}}),
-    ],
-)
-def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model(rules, expected):
-    models = (ServedModel("a", "fake:0.7"), ServedModel("b", "fake:large"))
-    command = fake.argv(fake.Config(rules=rules), models, 4242)
-    assert json.loads(command[-1]) == expected
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
@@ -132,10 +122,9 @@ def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_pa
     assert {key for key in plain if plain[key] != other[key]} == {"dtype"}
 
 
-def test_the_rules_and_the_name_decide_what_a_fake_model_is():
+def test_the_name_decides_what_a_fake_model_is():
     plain = fake.FakeLaunch(fake.Config()).identity("a")
     assert plain != fake.FakeLaunch(fake.Config()).identity("b")
-    assert plain != fake.FakeLaunch(fake.Config(rules={"delay_s": 1})).identity("a")
     assert plain == fake.FakeLaunch(fake.Config(stop_grace_s=1)).identity("a")
 
 

@@ -5,8 +5,8 @@ import pkgutil
 
 import pytest
 
-from launch._fake import dialects
-from launch._fake_server import serving
+from tests.fake import dialects
+from tests.fake.main import serving
 from tests.launch import routes
 
 

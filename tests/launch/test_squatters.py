@@ -15,9 +15,9 @@ import pytest
 from launch import _watchdog
 from launch._spec import ServerSpec
 from launch._supervisor import start_server
-from launch.fake import Config, FakeLaunch
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
+from tests.fake.launch import Config, Scripted
 from tests.launch.test_supervisor import STUB
 
 SQUATTER = Path(__file__).with_name("squatter.py")
@@ -74,7 +74,7 @@ async def test_a_stranger_on_the_port_gets_no_key(squat, tmp_path, waits):
 
 
 async def test_the_port_of_a_server_of_ours_is_never_free(tmp_path):
-    launch = FakeLaunch(Config())
+    launch = Scripted(Config())
     spec = launch.spec((ServedModel("m", "fake:0.5"),))
     refused = []
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from launch._fake.rules import Referee, load
-from launch._fake_server import serving
+from tests.fake.main import serving
+from tests.fake.rules import Referee, load
 
 
 @dataclass

@@ -161,7 +161,7 @@ def test_replies_that_name_another_fingerprint_have_the_server_compared(
         def append(self, body):
             super().append(body)
             if len(self) == 60:
-                monkeypatch.setattr("launch._fake.dialects.openai.FINGERPRINT", "fp_other")
+                monkeypatch.setattr("tests.fake.dialects.openai.FINGERPRINT", "fp_other")
 
     monkeypatch.setattr(doubts, "_LOOKED_S", 0.05)
     with kept_server({**QUIET, "rules": [{"latency_s": 0.02}]}, MODELS[:1]) as kept:

@@ -14,7 +14,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve models; the server takes this process's place.
 
     Raises:
-        UsageError: If the weights or the rules are wrong, or another program has the port.
+        UsageError: If the weights are wrong, or another program has the port.
     """
     _check_free(options.host, options.port)
     kind = "fake" if options.fake else "embedded"
@@ -26,12 +26,11 @@ def serve(options: argparse.Namespace) -> int:
         threads=options.threads,
         device=options.device,
         dtype=options.dtype,
-        rules=options.rules,
     )
     try:
         command = list(launch(launch.Config()).serve_command(asked))
     except LaunchError as error:
-        # Here the weights and rules are the command's, so the command is wrong.
+        # Here the weights are the command's, so the command is wrong.
         raise UsageError(str(error)) from error
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from launch._fake_server import serving
 from orchestrator.ask import GenerateAsk
 from orchestrator.errors import ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.servers.comparison import Doubts
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.store import Store
+from tests.fake.main import serving
 from tests.runner.servers.test_fleet import model
 
 ASK = GenerateAsk("judge", (Message("user", "x"),), Sampling(max_tokens=4))

@@ -22,7 +22,7 @@ GPUS = [("GPU-aa", Gpu("0", "made", 10, 9)), ("GPU-bb", Gpu("1", "made", 20, 19)
 
 def recipe(tmp_path, resources=None, models=None, n=6):
     def fake(quality, rules):
-        return {"server": {"kind": "fake", "rules": rules}, "weights": f"fake:{quality}"}
+        return {"server": {"kind": "scripted", "rules": rules}, "weights": f"fake:{quality}"}
 
     servers = models or {"weak": fake(0.3, []), "strong": fake(0.9, {}), "judge": fake(1.0, None)}
     written = {

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from launch._fake import language
+from tests.fake import language
 
 
 class Turn(msgspec.Struct, gc=False):

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from launch._fake import language
 from orchestrator.errors import UsageError
+from tests.fake import language
 
 ROUTES: Final = (
     "chat", "completions", "score", "choose", "tokenize", "generate", "detokenize", "pooling",
@@ -99,7 +99,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         context_tokens: Longer prompts are refused as a real server refuses them.
         top_logprobs: More alternatives are refused.
         dialect: Whose routes and shapes it speaks, of `DIALECTS` or a module of
-            `launch._fake.dialects`; not for "native", the embedded server's.
+            `tests.fake.dialects`; not for "native", the embedded server's.
         quirks: Lasting oddities of the server, of `QUIRKS`; not for "native".
         capacity: Pairs of a request's number and how many requests are computed at a time from that
             one on; the others wait. Without a bound where empty.

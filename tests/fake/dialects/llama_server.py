@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from launch._fake import language
-from launch._fake.dialects import Dialect, ids_in, number
-from launch._fake.http import respond
-from launch._fake.protocol import RefusedError, check_ids, encode
-from launch._fake.rules import Verdict
-from launch._fake.toy import Draw, Sampling, Toy, encode_marked
+from tests.fake import language
+from tests.fake.dialects import Dialect, ids_in, number
+from tests.fake.http import respond
+from tests.fake.protocol import RefusedError, check_ids, encode
+from tests.fake.rules import Verdict
+from tests.fake.toy import Draw, Sampling, Toy, encode_marked
 
 BUILD: Final = "b0-fake"
 _CERTAIN: Final = 100.0
@@ -29,7 +29,7 @@ class LlamaServer(Dialect):
         "/detokenize": "detokenize",
     }
 
-    def model_of(self, body: Mapping[str, object]) -> str:  # noqa: ARG002 (whatever is named answers)
+    def model_of(self, body: Mapping[str, object]) -> str:
         """See `Dialect`."""
         return self.toy.models[0] if self.toy.models else "default"
 
@@ -83,7 +83,7 @@ class LlamaServer(Dialect):
             case _:
                 return None
 
-    def error(self, path: str, status: int, message: str, kind: str) -> bytes:  # noqa: ARG002
+    def error(self, path: str, status: int, message: str, kind: str) -> bytes:
         """See `Dialect`."""
         said = {"code": status, "message": message, "type": _TYPES.get(status, "server_error")}
         return encode({"error": said})

@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             self._transport = transport
             self._connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+    def connection_lost(self, exc: Exception | None) -> None:
         """Whoever asked has gone: what was to be sent is dropped."""
         self._connections.discard(self)
         self._transport = None

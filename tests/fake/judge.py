@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from launch._fake import language
+from tests.fake import language
 
 COVERAGE: Final = 0.97
 """Probability that a judge gives to the labels together."""

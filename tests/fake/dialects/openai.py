@@ -6,12 +6,12 @@ Models whose names hold "reasoning" are reasoning models: they refuse what those
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from launch._fake import language
-from launch._fake.dialects import Dialect, number
-from launch._fake.protocol import RefusedError, encode
-from launch._fake.replies import shown
-from launch._fake.rules import Verdict
-from launch._fake.toy import Draw, Sampling, Toy
+from tests.fake import language
+from tests.fake.dialects import Dialect, number
+from tests.fake.protocol import RefusedError, encode
+from tests.fake.replies import shown
+from tests.fake.rules import Verdict
+from tests.fake.toy import Draw, Sampling, Toy
 
 FINGERPRINT = "fp_fake"
 _MOST_LISTED = 20
@@ -84,11 +84,11 @@ class Openai(Dialect):
         }
         return encode(reply), n_new
 
-    def get(self, path: str, running: Mapping[str, int]) -> bytes | None:  # noqa: ARG002
+    def get(self, path: str, running: Mapping[str, int]) -> bytes | None:
         """See `Dialect`."""
         return self.names() if path == "/v1/models" else None
 
-    def error(self, path: str, status: int, message: str, kind: str) -> bytes:  # noqa: ARG002
+    def error(self, path: str, status: int, message: str, kind: str) -> bytes:
         """See `Dialect`."""
         said = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
         return encode({"error": said})

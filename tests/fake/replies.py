@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from launch._fake import features, judge, language
-from launch._fake.protocol import (
+from tests.fake import features, judge, language
+from tests.fake.protocol import (
     Prompt,
     RefusedError,
     Request,
@@ -15,7 +15,7 @@ from launch._fake.protocol import (
     prompt_of,
     turn_text,
 )
-from launch._fake.rules import Rules, Verdict
+from tests.fake.rules import Rules, Verdict
 
 _SHORTEST, _LONGEST = 12, 40
 _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")

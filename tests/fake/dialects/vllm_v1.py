@@ -6,9 +6,9 @@ are answered with too few of them.
 
 from collections.abc import Mapping
 
-from launch._fake.dialects import Dialect
-from launch._fake.dialects.vllm_v2 import Vllm
-from launch._fake.toy import Toy
+from tests.fake.dialects import Dialect
+from tests.fake.dialects.vllm_v2 import Vllm
+from tests.fake.toy import Toy
 
 
 class VllmV1(Vllm):
@@ -18,7 +18,7 @@ class VllmV1(Vllm):
         super().__init__(toy)
         self._n_exact = 0
 
-    def spoils(self, body: Mapping[str, object]) -> bool:  # noqa: ARG002 (any will do)
+    def spoils(self, body: Mapping[str, object]) -> bool:
         """See `Vllm`."""
         return self._n_exact > 0
 

@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from launch._fake import language
-from launch._fake.dialects import Dialect, number
-from launch._fake.http import respond
-from launch._fake.protocol import RefusedError, encode
-from launch._fake.rules import Verdict
-from launch._fake.toy import Sampling, Toy, encode_marked
+from tests.fake import language
+from tests.fake.dialects import Dialect, number
+from tests.fake.http import respond
+from tests.fake.protocol import RefusedError, encode
+from tests.fake.rules import Verdict
+from tests.fake.toy import Sampling, Toy, encode_marked
 
 VERSION = "3.3.6"
 _CANDIDATES = tuple(range(32, 127))
@@ -25,7 +25,7 @@ class Tgi(Dialect):
         "/chat_tokenize": "tokenize",
     }
 
-    def model_of(self, body: Mapping[str, object]) -> str:  # noqa: ARG002 (TGI reads no name)
+    def model_of(self, body: Mapping[str, object]) -> str:
         """See `Dialect`."""
         return self.toy.models[0] if self.toy.models else "default"
 
@@ -65,7 +65,7 @@ class Tgi(Dialect):
             case _:
                 return None
 
-    def error(self, path: str, status: int, message: str, kind: str) -> bytes:  # noqa: ARG002
+    def error(self, path: str, status: int, message: str, kind: str) -> bytes:
         """See `Dialect`."""
         named = {429: "overloaded", 422: "validation"}.get(status, "generation")
         return encode({"error": message, "error_type": named})

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from launch._fake import language
-from launch._fake.protocol import RefusedError, Request, check_ids, encode, render
-from launch._fake.replies import usage
+from tests.fake import language
+from tests.fake.protocol import RefusedError, Request, check_ids, encode, render
+from tests.fake.replies import usage
 
 
 def tokenize(request: Request) -> bytes:

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from launch._fake.http import Action, Ending, respond
-from launch._fake.protocol import encode, error_body
-from launch._fake.rules import Rule
+from tests.fake.http import Action, Ending, respond
+from tests.fake.protocol import encode, error_body
+from tests.fake.rules import Rule
 
 _STATUS: Final = {"429": 429, "500": 500, "503": 503}
 _SILENT: Final[dict[str, Ending]] = {
@@ -95,7 +95,7 @@ def spoil(body: bytes, rule: Rule) -> bytes:
 
 def noisy(body: bytes, amount: float, drawn_by: int) -> bytes:
     """A good reply with noise of a standard deviation added to the log-probabilities it lists."""
-    return encode(_shaken(_decoded(body), amount, random.Random(drawn_by)))  # noqa: S311
+    return encode(_shaken(_decoded(body), amount, random.Random(drawn_by)))
 
 
 def _shaken(value: object, amount: float, rng: random.Random) -> object:

@@ -1,9 +1,9 @@
 """The invented model as servers that speak token ids see it: prompts, next tokens, draws, by ids.
 
 A prompt's last assistant mark divides it into what was asked and what is already answered. At the
-beginning of an answer a judge has the distribution over its labels that `launch._fake.judge` states
+beginning of an answer a judge has the distribution over its labels that `tests.fake.judge` states
 (also within labels of several tokens). Everywhere else the token that a greedy answer has there has
-the log-probability that `launch._fake.language` gives it, and all others share what is left: a true
+the log-probability that `tests.fake.language` gives it, and all others share what is left: a true
 distribution, over which sampled texts are unlikely.
 """
 
@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from launch._fake import judge, language
-from launch._fake.protocol import RefusedError, check_ids
-from launch._fake.replies import Speaker, cut
-from launch._fake.rules import Rules, Verdict
+from tests.fake import judge, language
+from tests.fake.protocol import RefusedError, check_ids
+from tests.fake.replies import Speaker, cut
+from tests.fake.rules import Rules, Verdict
 
 _SHORTEST, _LONGEST = 12, 40
 _MASK: Final = 2**64 - 1

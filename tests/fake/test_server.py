@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch._fake import judge, language
-from launch._fake.rules import Case, Referee, Rule, Rules, load
-from launch._fake_server import running, serving
 from orchestrator.errors import UsageError
+from tests.fake import judge, language
+from tests.fake.main import running, serving
+from tests.fake.rules import Case, Referee, Rule, Rules, load
 
 CHAT = "/v1/chat/completions"
 
@@ -270,7 +270,7 @@ def test_malformed_rules_are_told(given):
 
 @contextmanager
 def process(*arguments, **environment):
-    command = [sys.executable, "-m", "launch._fake_server", *arguments]
+    command = [sys.executable, "-m", "tests.fake.main", *arguments]
     server = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )
@@ -311,7 +311,7 @@ async def test_as_a_process_it_can_die_of_a_fault():
 
 
 def test_malformed_rules_end_the_process_with_words():
-    command = [sys.executable, "-m", "launch._fake_server", "--rules", "{"]
+    command = [sys.executable, "-m", "tests.fake.main", "--rules", "{"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 1
     assert "rules of the fake server" in ended.stderr

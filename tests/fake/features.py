@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from launch._fake import language
-from launch._fake.protocol import RefusedError
 from orchestrator.records import unknown_features
+from tests.fake import language
+from tests.fake.protocol import RefusedError
 
 _LAYERS, _HEADS = 2, 4
 _RANGES: Final = {

@@ -8,11 +8,11 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from launch._fake.http import respond
-from launch._fake.protocol import RefusedError, encode, error_body
-from launch._fake.rules import Verdict
-from launch._fake.toy import Toy
 from orchestrator.errors import UsageError
+from tests.fake.http import respond
+from tests.fake.protocol import RefusedError, encode, error_body
+from tests.fake.rules import Verdict
+from tests.fake.toy import Toy
 
 
 class Dialect:
@@ -50,11 +50,11 @@ class Dialect:
         """
         raise NotImplementedError
 
-    def get(self, path: str, running: Mapping[str, int]) -> bytes | None:  # noqa: ARG002
+    def get(self, path: str, running: Mapping[str, int]) -> bytes | None:
         """A whole reply to a GET; None where there is no such route."""
         return None
 
-    def error(self, path: str, status: int, message: str, kind: str) -> bytes:  # noqa: ARG002
+    def error(self, path: str, status: int, message: str, kind: str) -> bytes:
         """The body of an error."""
         return error_body(status, message, kind)
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from launch._fake import judge, language
-from launch._fake.dialects import Dialect, ids_in, number
-from launch._fake.http import respond
-from launch._fake.protocol import RefusedError, check_ids, encode
-from launch._fake.rules import Verdict
-from launch._fake.toy import Sampling, Toy, encode_marked
+from tests.fake import judge, language
+from tests.fake.dialects import Dialect, ids_in, number
+from tests.fake.http import respond
+from tests.fake.protocol import RefusedError, check_ids, encode
+from tests.fake.rules import Verdict
+from tests.fake.toy import Sampling, Toy, encode_marked
 
 VERSION = "0.5.23"
 _LOWEST = -3.4028234663852886e38
@@ -205,7 +205,7 @@ def create(toy: Toy) -> Dialect:
     return Sglang(toy)
 
 
-def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:  # noqa: ANN401 (JSON)
+def _of(value: Any, at: int, name: str, *, batch: bool) -> Any:
     """Return the part of a batch's field for one of its requests."""
     per_request = name == "token_ids_logprob" and isinstance(value, list)
     per_request = per_request and bool(value) and isinstance(value[0], list)

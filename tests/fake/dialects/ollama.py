@@ -7,11 +7,11 @@ log-probabilities as since 0.12.11; without them by the quirk "ignored_fields".
 from collections.abc import Mapping
 from typing import ClassVar
 
-from launch._fake.dialects import Dialect
-from launch._fake.dialects.openai import Openai
-from launch._fake.http import respond
-from launch._fake.protocol import encode
-from launch._fake.toy import Toy
+from tests.fake.dialects import Dialect
+from tests.fake.dialects.openai import Openai
+from tests.fake.http import respond
+from tests.fake.protocol import encode
+from tests.fake.toy import Toy
 
 VERSION = "0.12.11"
 

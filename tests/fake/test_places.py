@@ -1,6 +1,6 @@
 """The fake server's places: how long requests wait for one, and what is said of it."""
 
-from launch._fake.places import Places
+from tests.fake.places import Places
 
 
 def test_without_steps_nobody_waits():

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from launch._fake import completions, dialects, faults
-from launch._fake.http import Action, Connection, HttpRequest, respond
-from launch._fake.places import Places
-from launch._fake.protocol import RefusedError, Request, encode, error_body, read
-from launch._fake.replies import FINGERPRINT, Speaker
-from launch._fake.rules import Case, Referee, Rules, Verdict
-from launch._fake.toy import Toy
+from tests.fake import completions, dialects, faults
+from tests.fake.http import Action, Connection, HttpRequest, respond
+from tests.fake.places import Places
+from tests.fake.protocol import RefusedError, Request, encode, error_body, read
+from tests.fake.replies import FINGERPRINT, Speaker
+from tests.fake.rules import Case, Referee, Rules, Verdict
+from tests.fake.toy import Toy
 
 VERSION: Final = "fake-1"
 _ROUTES: Final = {

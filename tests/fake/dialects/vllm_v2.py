@@ -6,13 +6,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from launch._fake import language
-from launch._fake.dialects import Dialect, ids_in, number
-from launch._fake.http import respond
-from launch._fake.protocol import RefusedError, check_ids, encode
-from launch._fake.replies import usage
-from launch._fake.rules import Verdict
-from launch._fake.toy import Draw, Place, Sampling, Toy, encode_marked
+from tests.fake import language
+from tests.fake.dialects import Dialect, ids_in, number
+from tests.fake.http import respond
+from tests.fake.protocol import RefusedError, check_ids, encode
+from tests.fake.replies import usage
+from tests.fake.rules import Verdict
+from tests.fake.toy import Draw, Place, Sampling, Toy, encode_marked
 
 VERSION = "0.32.0"
 FINGERPRINT = "vllm-0.32.0-fake"
@@ -72,7 +72,7 @@ class Vllm(Dialect):
             case _:
                 return None
 
-    def spoils(self, body: Mapping[str, object]) -> bool:  # noqa: ARG002 (of the other runner)
+    def spoils(self, body: Mapping[str, object]) -> bool:
         """Return True if a request that reads alternatives is answered with those of another."""
         return False
 

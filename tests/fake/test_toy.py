@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launch._fake import language
-from launch._fake.rules import Rules, Verdict
-from launch._fake.toy import Sampling, Toy, encode_marked
+from tests.fake import language
+from tests.fake.rules import Rules, Verdict
+from tests.fake.toy import Sampling, Toy, encode_marked
 
 TOY = Toy(Rules(), ["m"])
 PLAIN = [{"role": "user", "content": "What is 2 + 2?"}]
