@@ -27,6 +27,7 @@ _GOOD: Final = tuple(one for one in _SYLLABLES if one[1] in "aei")
 _POOR: Final = tuple(one for one in _SYLLABLES if one[1] in "ou")
 _WORDS: Final = tuple(first + second for first in _SYLLABLES for second in _SYLLABLES)
 _END: Final = 256
+_LARGEST_BODY: Final = 2**26
 # By id: bytes, the end of an answer, words, and words after a space.
 _TOKENS: Final = (
     *(bytes([n]) for n in range(256)),
@@ -96,7 +97,10 @@ class FakeServer:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 fields = dict(re.findall(r"^([\w-]+): *(.*?)\r$", head.lower(), re.MULTILINE))
                 said = re.search(r"^authorization: *(.*?)\r$", head, re.IGNORECASE | re.MULTILINE)
-                body = await reader.readexactly(int(fields.get("content-length", 0)))
+                length = int(fields.get("content-length", 0))
+                if length > _LARGEST_BODY:
+                    return
+                body = await reader.readexactly(length)
                 path = head.split(" ", 2)[1].partition("?")[0]
                 status, reply = self.reply(path, body, said[1] if said else "")
                 content = json.dumps(reply).encode()

@@ -21,13 +21,9 @@ def recipe(dataset=None, **settings):
 
 def slow(n=40, **settings):
     """Requests that take a while, so that there is time to stop."""
-    rules: list[Any] = [{"latency_s": 0.05}]
+    server = {"kind": "scripted", "rules": [{"latency_s": 0.05}]}
     models = {
-        name: {
-            **entry,
-            "server": {"kind": "scripted", "rules": rules},
-            "limits": {"max_in_flight": 1},
-        }
+        name: {**entry, "server": server, "limits": {"max_in_flight": 1}}
         for name, entry in MODELS.items()
     }
     rows = [{"question": f"Question {number}?"} for number in range(n)]
