@@ -8,9 +8,9 @@ def recipe_data(name: str = "made", *, n: int = 6, **changes: Any) -> dict[str, 
     return {
         "name": name,
         "models": {
-            "weak": {"server": "fake", "weights": "a:0.2"},
-            "strong": {"server": "fake", "weights": "b:0.9"},
-            "judge": {"server": "fake", "weights": "j:1.0"},
+            "weak": {"server": "scripted", "weights": "a:0.2"},
+            "strong": {"server": "scripted", "weights": "b:0.9"},
+            "judge": {"server": "scripted", "weights": "j:1.0"},
         },
         "dataset": {"kind": "demo", "n": n},
         "methods": [{"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}],

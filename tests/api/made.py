@@ -5,9 +5,9 @@ from typing import Any
 from orchestrator import Recipe
 
 MODELS = {
-    "weak": {"server": "fake", "weights": "a:0.2"},
-    "strong": {"server": "fake", "weights": "b:0.9"},
-    "judge": {"server": "fake", "weights": "j:1.0"},
+    "weak": {"server": "scripted", "weights": "a:0.2"},
+    "strong": {"server": "scripted", "weights": "b:0.9"},
+    "judge": {"server": "scripted", "weights": "j:1.0"},
 }
 METHODS = [{"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}]
 ROWS = [{"question": f"Question {n}?", "answer": str(n), "level": n} for n in range(8)]

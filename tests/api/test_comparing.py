@@ -15,7 +15,7 @@ from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.tables import Measured
 from tests.api.made import METHODS, MODELS, ROWS, recipe
 
-BETTER = {**MODELS, "weak": {"server": "fake", "weights": "a:0.95"}}
+BETTER = {**MODELS, "weak": {"server": "scripted", "weights": "a:0.95"}}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_items_that_are_not_common_are_named(runs):
 
 
 def test_models_that_the_other_run_lacks_are_said_and_not_compared(runs, tmp_path):
-    models = {**MODELS, "third": {"server": "fake", "weights": "c:0.5"}}
+    models = {**MODELS, "third": {"server": "scripted", "weights": "c:0.5"}}
     three = orchestrator.run(recipe(models=models), run_dir=tmp_path / "three")
     found = orchestrator.compare(runs[0], three)
     assert any(note == "Not compared: model third only in B." for note in found.notes)
@@ -123,7 +123,7 @@ def test_scores_that_only_one_run_has_are_not_compared(runs, tmp_path):
 
 
 def test_models_are_matched_by_name_where_one_asks(runs, tmp_path):
-    models = {**MODELS, "weak:2": {"server": "fake", "weights": "a:0.95"}}
+    models = {**MODELS, "weak:2": {"server": "scripted", "weights": "a:0.95"}}
     del models["weak"]
     other = orchestrator.run(recipe(models=models), run_dir=tmp_path / "other")
     alone = orchestrator.compare(runs[0], other)
@@ -155,7 +155,7 @@ def test_a_match_that_cannot_be_is_refused(runs, match, said):
 
 def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
     models = {name: entry for name, entry in MODELS.items() if name != "judge"}
-    models["other"] = {"server": "fake", "weights": "k:0.2"}
+    models["other"] = {"server": "scripted", "weights": "k:0.2"}
     methods = [{**METHODS[0], "judges": ["other"]}]
     given = recipe(models=models, methods=methods)
     found = orchestrator.compare(runs[0], orchestrator.run(given, run_dir=tmp_path / "judged"))
@@ -177,7 +177,7 @@ def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
 
 
 def test_models_of_one_run_are_compared_with_holm_over_all_pairs(tmp_path):
-    models = {**MODELS, "third": {"server": "fake", "weights": "c:0.5"}}
+    models = {**MODELS, "third": {"server": "scripted", "weights": "c:0.5"}}
     rows = [{"question": f"Question {n}?"} for n in range(30)]
     run = orchestrator.run(recipe(rows, models=models), run_dir=tmp_path / "three")
     found = orchestrator.compare(run)
@@ -202,7 +202,7 @@ def test_methods_of_one_run_are_compared_on_their_columns(tmp_path):
 
 
 def test_judges_of_one_run_are_compared_on_the_same_pairs(tmp_path):
-    models = {**MODELS, "other": {"server": "fake", "weights": "k:0.2"}}
+    models = {**MODELS, "other": {"server": "scripted", "weights": "k:0.2"}}
     methods = [{**METHODS[0], "judges": ["judge", "other"]}]
     run = orchestrator.run(recipe(models=models, methods=methods), run_dir=tmp_path / "judges")
     found = orchestrator.compare(run, by="judge")
@@ -239,7 +239,7 @@ def test_ratings_of_runs_that_share_models_are_on_one_scale(runs):
 def test_a_model_and_its_copy_in_another_run_are_not_told_apart(tmp_path):
     strong = MODELS["strong"]
     others = {name: MODELS[name] for name in ("weak", "judge")}
-    middle = {"server": "fake", "weights": "c:0.7"}
+    middle = {"server": "scripted", "weights": "c:0.7"}
     rows = [{"question": f"Question {n}?", "answer": str(n), "level": n} for n in range(100)]
     a = recipe(rows, models={"strong": strong, "middle": middle, **others})
     b = recipe(rows, models={"strong": strong, "copy": strong, **others})

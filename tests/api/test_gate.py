@@ -15,7 +15,7 @@ from orchestrator.statistics.bounded_mean import intervals
 from tests.api.made import METHODS, MODELS, recipe
 
 ROWS = [{"question": f"Question {n}?", "answer": str(n)} for n in range(40)]
-WORSE = {**MODELS, "strong": {"server": "fake", "weights": "b:0.3"}}
+WORSE = {**MODELS, "strong": {"server": "scripted", "weights": "b:0.3"}}
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_run_is_not_inferior_to_itself_and_not_shown_to_be_better(runs):
 
 
 def test_only_opponents_of_both_runs_count(runs, tmp_path):
-    models = {**MODELS, "third": {"server": "fake", "weights": "c:0.99"}}
+    models = {**MODELS, "third": {"server": "scripted", "weights": "c:0.99"}}
     more = orchestrator.run(recipe(ROWS, models=models), run_dir=tmp_path / "more")
     text = "score(strong) >= score(strong, old) - 0.02"
     found = orchestrator.gate(more, [text], against=runs[0]).requirements[0]
@@ -161,7 +161,7 @@ def test_coverage_flips_and_missing_are_those_of_the_judges_verdict(runs):
 
 
 def test_judges_agree_as_their_verdicts_do(tmp_path):
-    models = {**MODELS, "other": {"server": "fake", "weights": "k:0.2"}}
+    models = {**MODELS, "other": {"server": "scripted", "weights": "k:0.2"}}
     methods = [{**METHODS[0], "judges": ["judge", "other"]}]
     run = orchestrator.run(recipe(ROWS, models=models, methods=methods), run_dir=tmp_path / "two")
     rows = run.frames["judgments"].select("item", "judge", "mean_pre").iter_rows()

@@ -64,7 +64,7 @@ def whole(tmp_path_factory):
 
     here = tmp_path_factory.mktemp("whole")
     models = {
-        name: {"server": "fake", "weights": weights}
+        name: {"server": "scripted", "weights": weights}
         for name, weights in (("weak", "a:0.2"), ("strong", "b:0.9"), ("judge", "j:1.0"))
     }
     method = {"kind": "pairwise_ranking", "judges": ["judge"], "answer": {"max_tokens": 4}}

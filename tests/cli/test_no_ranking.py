@@ -13,8 +13,8 @@ CASES["both"] = ([MASS, FIRST], [FORM, ORDER])
 
 def judged_by(rules):
     return {
-        "weak": {"server": "fake", "weights": "a:0.2"},
-        "strong": {"server": "fake", "weights": "b:0.9"},
+        "weak": {"server": "scripted", "weights": "a:0.2"},
+        "strong": {"server": "scripted", "weights": "b:0.9"},
         "judge": {"server": {"kind": "scripted", "rules": rules}, "weights": "j:1.0"},
     }
 

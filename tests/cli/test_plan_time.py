@@ -16,8 +16,8 @@ def test_without_an_earlier_run_it_is_not_known(command, recipe):
 def test_an_earlier_run_of_the_same_models_tells(command, recipe, here):
     answers = {"kind": "answers", "answer": {"max_tokens": 4}}
     models = {
-        "weak": {"server": "fake", "weights": "a:0.2"},
-        "strong": {"server": "fake", "weights": "b:0.9"},
+        "weak": {"server": "scripted", "weights": "a:0.2"},
+        "strong": {"server": "scripted", "weights": "b:0.9"},
     }
     first = recipe("first", models=models, methods=[answers], dataset={"kind": "demo", "n": 40})
     assert command("run", "-q", first)[0] == 0
@@ -29,7 +29,7 @@ def test_an_earlier_run_of_the_same_models_tells(command, recipe, here):
     assert 0 < found["low_s"] < found["high_s"]
     assert "by the pace of the same models in first" in " ".join(command("plan", second)[1].split())
     # Another model is another pace.
-    other = {**models, "strong": {"server": "fake", "weights": "c:0.9"}}
+    other = {**models, "strong": {"server": "scripted", "weights": "c:0.9"}}
     third = recipe("third", models=other, methods=[answers])
     assert json.loads(command("plan", third, "--json")[1])["duration"]["missing"] == ["strong"]
     # A call that sent nothing tells no pace, and a damaged run is passed over.

@@ -82,9 +82,9 @@ def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
         "rules": [{"fault": "status", "status": 400, "message": "bad luck"}],
     }
     models = {
-        "weak": {"server": "fake", "weights": "a:0.2"},
+        "weak": {"server": "scripted", "weights": "a:0.2"},
         "strong": {"server": broken, "weights": "b:0.9"},
-        "judge": {"server": "fake", "weights": "j:1.0"},
+        "judge": {"server": "scripted", "weights": "j:1.0"},
     }
     code, out, err = run(command, recipe(models=models))
     assert code == 3
@@ -109,7 +109,7 @@ def test_a_server_that_does_not_start_is_exit_code_1(command, recipe):
 
 def priced(recipe, money):
     models = {
-        name: {"server": "fake", "weights": weights, "price": {"input": 10.0, "output": 100.0}}
+        name: {"server": "scripted", "weights": weights, "price": {"input": 10.0, "output": 100.0}}
         for name, weights in (("weak", "a:0.2"), ("strong", "b:0.9"), ("judge", "j:1.0"))
     }
     return recipe(models=models, dataset={"kind": "demo", "n": 40}, budget={"money": money})
@@ -152,9 +152,9 @@ def test_nothing_that_a_terminal_obeys_comes_through(command, recipe, lines, her
     broken = {"kind": "scripted", "rules": [{"fault": "status", "status": 400, "message": EVIL}]}
     models = {
         "[red]w|`b`<b>\u0639\u0631\u0628": {"server": evil, "weights": "a:0.2"},
-        "\u6a21\u578b": {"server": "fake", "weights": "b:0.9"},
+        "\u6a21\u578b": {"server": "scripted", "weights": "b:0.9"},
         "broken": {"server": broken, "weights": "c:0.9"},
-        "judge": {"server": "fake", "weights": "j:1.0"},
+        "judge": {"server": "scripted", "weights": "j:1.0"},
     }
     methods = [{"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact"}]
     path = recipe(models=models, dataset=lines("evil.jsonl", *rows), methods=methods)

@@ -30,9 +30,10 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("streams")
     names = ["tiny", "small-instruct-v2-with-a-long-name", "\u6a21\u578b" * 8, "d" * 60]
     models = {
-        name: {"server": "fake", "weights": f"{n}:0.{2 * n + 1}"} for n, name in enumerate(names)
+        name: {"server": "scripted", "weights": f"{n}:0.{2 * n + 1}"}
+        for n, name in enumerate(names)
     }
-    models["judge"] = {"server": "fake", "weights": "j:1.0"}
+    models["judge"] = {"server": "scripted", "weights": "j:1.0"}
     recipe = {
         "models": models,
         "dataset": {"kind": "demo", "n": 24},

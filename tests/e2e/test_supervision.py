@@ -93,7 +93,7 @@ def test_a_model_whose_server_ends_again_and_again_is_dead_and_others_go_on(tmp_
     crashing = {"kind": "scripted", "rules": [{"fault": "exit", "after": 3}]}
     models = {
         "weak": {"server": crashing, "weights": MODELS[0]},
-        "mid": {"server": "fake", "weights": MODELS[1]},
+        "mid": {"server": "scripted", "weights": MODELS[1]},
     }
     recipe = write_recipe(
         tmp_path / "r.json", "", n=60, models=models, methods=[ANSWER], limits={"max_in_flight": 2}
@@ -113,7 +113,7 @@ def test_a_server_that_never_answers_is_started_twice_and_its_model_given_up_at_
             "server": {"kind": "scripted", "rules": [{"fault": "exit"}]},
             "weights": MODELS[0],
         },
-        "mid": {"server": "fake", "weights": MODELS[1]},
+        "mid": {"server": "scripted", "weights": MODELS[1]},
     }
     recipe = write_recipe(
         tmp_path / "r.json", "", n=30, models=models, methods=[ANSWER], limits={"max_in_flight": 2}

@@ -186,10 +186,10 @@ def test_means_of_skewed_values_are_in_doubt_wherever_they_are_shown():
 
 def test_the_first_screen_says_what_compare_says():
     models = {
-        "weak": {"server": "fake", "weights": "a:0.2"},
-        "middle": {"server": "fake", "weights": "m:0.6"},
-        "strong": {"server": "fake", "weights": "b:0.9"},
-        "judge": {"server": "fake", "weights": "j:1.0"},
+        "weak": {"server": "scripted", "weights": "a:0.2"},
+        "middle": {"server": "scripted", "weights": "m:0.6"},
+        "strong": {"server": "scripted", "weights": "b:0.9"},
+        "judge": {"server": "scripted", "weights": "j:1.0"},
     }
     rows = [
         {"question": f"Question {n}?", "answer": str(n), "group": n // 3, "level": n}

@@ -60,9 +60,9 @@ def test_no_two_statements_about_means_do(seed, tmp_path):
 
 def test_a_run_on_launched_servers(tmp_path):
     models = {
-        "ash": {"server": "fake", "weights": "a:0.2"},
-        "birch": {"server": "fake", "weights": "b:0.9"},
-        "judge": {"server": "fake", "weights": "j:1.0"},
+        "ash": {"server": "scripted", "weights": "a:0.2"},
+        "birch": {"server": "scripted", "weights": "b:0.9"},
+        "judge": {"server": "scripted", "weights": "j:1.0"},
     }
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(recipe_data(n=14, models=models)), encoding="utf-8")

@@ -36,8 +36,8 @@ def recipe(tmp_path):
             "name": "made",
             "models": {
                 "old": {"answers": "answers.jsonl"},
-                "new": {"server": "fake", "weights": "n:0.2"},
-                "judge": {"server": "fake", "weights": "j:1.0"},
+                "new": {"server": "scripted", "weights": "n:0.2"},
+                "judge": {"server": "scripted", "weights": "j:1.0"},
             },
             "dataset": {"path": "questions.jsonl"},
             "methods": [
@@ -62,7 +62,7 @@ def pair(**entry):
     return {
         "first": {"answers": {"field": "x"}},
         "second": {"answers": {"field": "y"}},
-        "judge": {"server": "fake", "weights": "j:1.0"},
+        "judge": {"server": "scripted", "weights": "j:1.0"},
         **entry,
     }
 
@@ -177,11 +177,11 @@ def test_a_recipe_with_answers_resolves_to_itself(recipe):
 )
 def test_a_wrong_entry_is_a_fault_with_its_line(recipe, entry, said):
     with pytest.raises(UsageError, match=said):
-        load(recipe(models={"old": entry, "judge": {"server": "fake", "weights": "j:1.0"}}))
+        load(recipe(models={"old": entry, "judge": {"server": "scripted", "weights": "j:1.0"}}))
 
 
 def test_a_budget_of_money_does_not_want_a_price_for_given_answers(recipe):
-    models = pair(judge={"server": "fake", "weights": "j:1.0", "price": {"output": 1.0}})
+    models = pair(judge={"server": "scripted", "weights": "j:1.0", "price": {"output": 1.0}})
     loaded = load(recipe(models=models, budget={"money": 5}))
     assert all(spec.price is not None for spec in loaded.models.values())
 

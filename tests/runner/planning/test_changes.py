@@ -11,7 +11,9 @@ from orchestrator.runner.planning.prepare import describe_change
 JUDGED = {"kind": "pairwise_ranking", "judges": ["judge"]}
 BEFORE: dict[str, Any] = {
     "name": "made",
-    "models": {name: {"server": "fake", "weights": "w:0.5"} for name in ("one", "two", "judge")},
+    "models": {
+        name: {"server": "scripted", "weights": "w:0.5"} for name in ("one", "two", "judge")
+    },
     "dataset": {"kind": "demo", "n": 4},
     "methods": [JUDGED],
 }

@@ -66,7 +66,7 @@ def read(folder, *, models=4, items=4, methods=(PAIRWISE,)) -> Prepared:
     names = [*(f"m{n}" for n in range(models)), *(["judge"] if judged else [])]
     recipe = {
         "name": "grown",
-        "models": {name: {"server": "fake", "weights": f"{name}:0.5"} for name in names},
+        "models": {name: {"server": "scripted", "weights": f"{name}:0.5"} for name in names},
         "dataset": {"kind": "demo", "n": items},
         "methods": list(methods),
     }

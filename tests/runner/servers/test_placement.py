@@ -96,7 +96,7 @@ def test_the_plan_shows_the_waves(tmp_path):
 
 def test_the_plan_says_how_many_replicas_have_room(tmp_path):
     models: dict[str, dict[str, Any]] = {
-        name: {"server": {"kind": "fake", "start_timeout_s": 30 + n}, "weights": f"{name}:0.5"}
+        name: {"server": {"kind": "scripted", "start_timeout_s": 30 + n}, "weights": f"{name}:0.5"}
         for n, name in enumerate(("a", "b", "judge"))
     }
     models["a"]["replicas"] = 3
