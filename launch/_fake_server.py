@@ -120,7 +120,9 @@ class _Prompt:
     def __init__(self, asked: dict[str, Any], quality: float) -> None:
         self.quality = quality
         self.text = "\n".join(f"{turn['role']}: {turn['content']}" for turn in asked["messages"])
-        self.context = _number(asked["model"], self.text, asked.get("prefix"))
+        begun = asked.get("prefix") or {}
+        self.begun = begun.get("token_ids") or _encode(begun.get("text", ""))
+        self.context = _number(asked["model"], self.text, self.begun)
         shown = [_quality_of(one) for one in _ANSWERS.findall(self.text)][-2:]
         noise = (_fraction("noise", asked["model"], self.text) - 0.5) * (1 - quality)
         match shown:
@@ -132,7 +134,7 @@ class _Prompt:
                 self.view = 2 * _fraction("view", asked["model"], self.text) - 1
 
     def usage(self, generated: int = 0) -> dict[str, int]:
-        n = len(_encode(self.text)) + 1
+        n = len(_encode(self.text)) + 1 + len(self.begun)
         return {"prompt_tokens": n, "completion_tokens": generated, "total_tokens": n + generated}
 
 

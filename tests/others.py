@@ -34,7 +34,7 @@ def started(here: Path, home: Path, *arguments: object, **how: Any) -> subproces
     return subprocess.Popen(
         [*_AS_NOBODY, sys.executable, "-m", "orchestrator", *map(str, arguments)],
         cwd=here, text=True, preexec_fn=_limit, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**env, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[1])}, **how,
+        env={**env, "HOME": str(home), "PYTHONPATH": os.environ["PYTHONPATH"]}, **how,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import pytest
 from orchestrator import cli
 from orchestrator.disk.files import few_files
 from orchestrator.runner.commands import plan
-from tests.conftest import ROOT
 
 
 def test_a_command_that_runs_out_of_files_says_the_limit(monkeypatch, capsys):
@@ -38,7 +37,7 @@ def test_a_run_with_few_files_warns_once(limit):
         text=True,
         check=True,
         timeout=60,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ,
     )
     assert ("may open 64 files at a time" in done.stderr) == (limit == 64)
     assert few_files()
@@ -57,7 +56,7 @@ def test_streams_that_are_closed_do_no_harm(closed, tmp_path):
         check=False,
         timeout=60,
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.cli import main
-from tests.e2e.runs import ROOT, fake_server
+from tests.e2e.runs import fake_server
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def made(tmp_path_factory):
 
 def environment(**changes: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "NO_COLOR"}}
-    return {**kept, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **changes}
+    return {**kept, "TERM": "xterm-256color", "PYTHONPATH": os.environ["PYTHONPATH"], **changes}
 
 
 def at_terminal(folder: Path, width: int, *arguments: str, height: int = 40, **changes: str) -> str:

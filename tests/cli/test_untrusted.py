@@ -38,7 +38,7 @@ def start(here, *arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "orchestrator", *arguments],
         cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ,
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_nothing_of_the_working_directory_is_imported(here):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "orchestrator", "report", ".", "--untrusted"],
         cwd=run, capture_output=True, text=True, check=False, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -73,6 +73,8 @@ async def test_the_stop_token_is_no_part_of_the_answer(backend):
     assert len(drawn.token_ids) == len(drawn.logprobs) == drawn.n_completion_tokens - 1
 
 
+# The small fake server takes a prompt of any length.
+@pytest.mark.kinds(*(kind for kind in KINDS if kind != "fake"))
 @pytest.mark.parametrize("kind", ["generate", "score", "choose"])
 async def test_a_prompt_that_is_too_long_is_told(server, backend, kind):
     outcome = await asked(backend, kind, LONG, by_text=server.kind.by_text)

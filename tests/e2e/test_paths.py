@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import BUNDLED
-from tests.e2e.runs import CANDIDATES, MODELS, ROOT, fake_server, stats
+from tests.e2e.runs import CANDIDATES, MODELS, fake_server, stats
 
 ODD = "a[1]*? {x} é"
 # What a pattern, a shell or a template would make of that name.
@@ -23,7 +23,7 @@ def call(here, *arguments, code=0):
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", *arguments],
         cwd=here, capture_output=True, text=True, check=False, timeout=100,
-        env={**_environment(), "PYTHONPATH": str(ROOT)},
+        env={**_environment(), "PYTHONPATH": os.environ["PYTHONPATH"]},
     )  # fmt: skip
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
@@ -87,7 +87,7 @@ def _killed(here, url, *arguments):
     process = subprocess.Popen(
         [sys.executable, "-m", "orchestrator", *arguments],
         cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**_environment(), "PYTHONPATH": str(ROOT)},
+        env={**_environment(), "PYTHONPATH": os.environ["PYTHONPATH"]},
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while process.poll() is None and stats(url)["total"] < before + 60:

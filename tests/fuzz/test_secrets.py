@@ -16,7 +16,6 @@ from orchestrator.runner import api
 from orchestrator.store import Store
 from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading
-from tests.conftest import ROOT
 from tests.fuzz.echo import WAYS, answered, echoing, listed
 
 KEY = 'sk-fuzz/+"0123456789abcdef'
@@ -27,7 +26,7 @@ def call(folder: Path, *arguments: str) -> bytes:
     """Return the output of a command on both streams."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "ignore", "-m", "orchestrator", *arguments],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), "A_KEY": KEY}, timeout=100,
+        cwd=folder, env={**os.environ, "A_KEY": KEY}, timeout=100,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     return done.stdout
