@@ -40,6 +40,14 @@ from orchestrator.recipe.schema import (
 )
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
+# As they were written they may hold secrets.
+_ELSEWHERE: Final[dict[str, object]] = {
+    "models": {},
+    "dataset": None,
+    "methods": [],
+    "analyses": [],
+    "reuse": [],
+}
 _PACKAGE: Final = Path(__file__).parents[1]
 
 
@@ -187,28 +195,18 @@ class _Loading:
         self._faults += [one for one in refuse_infinite(self._written) if one not in said]
         if self._faults or checked is None or dataset is None:
             return None, self._faults
+        limit = checked.limit if limit is None else limit
         recipe = Recipe(
+            settings=checked.model_copy(
+                update={"limit": limit, "statistics": statistics, **_ELSEWHERE}
+            ),
             name=checked.name or self._file.stem,
-            description=checked.description,
-            seed=checked.seed,
-            limit=checked.limit if limit is None else limit,
-            subset=checked.subset,
             models=models,
             dataset=dataset,
             methods=tuple(methods),
             analyses=tuple(analyses),
-            statistics=statistics,
-            limits=checked.limits,
-            budget=checked.budget,
-            window=checked.window,
-            resources=checked.resources,
-            probe=checked.probe,
             reuse=tuple(reuse),
-            on_end=checked.on_end,
-            log_to=tuple(checked.log_to),
             file=str(self._file),
-            gates=tuple(checked.gates),
-            cluster=checked.cluster,
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)

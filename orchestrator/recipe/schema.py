@@ -6,7 +6,7 @@ JSON Schema that editors read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -422,50 +422,25 @@ class Recipe:
     """A loaded recipe: everything validated and filled in.
 
     Attributes:
+        settings: The rest of the file, with the `limit` and the statistics that are used; the
+            parts that stand below are empty in it.
         name: Of the run directory.
-        description: A line or two.
-        seed: Seed of sampled texts and bootstraps.
-        limit: Use only the first so many items; None for all.
-        subset: Use only a random part of them: a number, or a share such as "10%".
         models: By name, in the recipe's order.
         dataset: Source of the items; a `path` among its settings is absolute.
         methods: In the recipe's order.
         analyses: In the recipe's order.
-        statistics: How uncertainty is given.
-        limits: Of models that have none of their own.
-        budget: When to stop asking.
-        window: Bounds on what is open.
-        resources: What servers may take of the machine.
-        probe: Whether servers are probed.
         reuse: Runs to copy outcomes from, in the order they are asked.
-        gates: Requirements that the run is held against.
-        on_end: Command to run when a call ends.
-        log_to: Trackers of experiments.
-        cluster: Resources of servers on a cluster.
         file: The recipe file, as it was named.
     """
 
+    settings: RecipeFile
     name: str
-    description: str
-    seed: int
-    limit: int | None
-    subset: int | str | None
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
     methods: tuple[MethodRef, ...]
     analyses: tuple[AnalysisRef, ...]
-    statistics: StatisticsSettings
-    limits: Limits
-    budget: Budget
-    window: Window
-    resources: Resources
-    probe: bool
     reuse: tuple[ReusedRun, ...]
-    on_end: OnEnd | None
-    log_to: tuple[LogTo, ...]
     file: str
-    gates: tuple[str, ...] = ()
-    cluster: Cluster = field(default_factory=Cluster)
 
     def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""
@@ -479,22 +454,23 @@ class Recipe:
         # Nor `reuse`: what was copied is in the store, and those runs may be gone. Nor `on_end`,
         # `log_to` and `cluster`, which change no number.
         # Only where it is given, so that the recipes of older runs read as they did.
-        subset = {} if self.subset is None else {"subset": self.subset}
+        said = self.settings
+        subset = {} if said.subset is None else {"subset": said.subset}
         return {
             "name": self.name,
-            "description": self.description,
-            "seed": self.seed,
-            "limit": self.limit,
+            "description": said.description,
+            "seed": said.seed,
+            "limit": said.limit,
             **subset,
             "models": {name: spec.resolved() for name, spec in self.models.items()},
             "dataset": self.dataset.resolved(),
             "methods": [method.resolved() for method in self.methods],
             "analyses": [analysis.resolved() for analysis in self.analyses],
-            "statistics": self.statistics.model_dump(mode="json"),
-            "limits": self.limits.model_dump(mode="json"),
-            "budget": self.budget.model_dump(mode="json"),
-            "window": self.window.model_dump(mode="json"),
-            "resources": self.resources.model_dump(mode="json"),
-            "probe": self.probe,
-            **({"gates": list(self.gates)} if self.gates else {}),
+            "statistics": said.statistics.model_dump(mode="json"),
+            "limits": said.limits.model_dump(mode="json"),
+            "budget": said.budget.model_dump(mode="json"),
+            "window": said.window.model_dump(mode="json"),
+            "resources": said.resources.model_dump(mode="json"),
+            "probe": said.probe,
+            **({"gates": said.gates} if said.gates else {}),
         }

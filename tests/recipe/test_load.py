@@ -186,7 +186,11 @@ def test_columns_left_out_and_columns_that_are_null_stay_apart_when_resolved(fil
 
 def test_an_override_is_read_as_yaml(file):
     recipe = loaded(file, "seed=8", "description=no", "budget.requests=100", "limit=null")
-    assert (recipe.seed, recipe.description, recipe.budget.requests) == (8, "no", 100)
+    assert (recipe.settings.seed, recipe.settings.description, recipe.settings.budget.requests) == (
+        8,
+        "no",
+        100,
+    )
 
 
 def test_an_override_reaches_into_names_with_dots_and_into_lists(file):
@@ -202,12 +206,12 @@ def test_an_override_may_add_an_entry_to_a_list(file):
 
 
 def test_later_overrides_win(file):
-    assert loaded(file, "seed=8", "seed=9").seed == 9
+    assert loaded(file, "seed=8", "seed=9").settings.seed == 9
 
 
 def test_the_limit_of_the_command_stands_over_the_file_s(file):
-    assert loaded(file, "limit=5").limit == 5
-    assert loaded(file, "limit=5", limit=2).limit == 2
+    assert loaded(file, "limit=5").settings.limit == 5
+    assert loaded(file, "limit=5", limit=2).settings.limit == 2
 
 
 @pytest.mark.parametrize(
@@ -322,5 +326,5 @@ def test_a_file_of_labels_in_the_statistics_is_found_beside_the_recipe(file, tmp
     file.write_text(RECIPE + said, encoding="utf-8")
     assert any("no such file: 'labels.csv'" in fault for fault in faults_of(file))
     (tmp_path / "labels.csv").write_text("item,model_a,model_b,label\n", encoding="utf-8")
-    calibrate = loaded(file).statistics.calibrate
+    calibrate = loaded(file).settings.statistics.calibrate
     assert calibrate.winner.labels == str(tmp_path / "labels.csv")

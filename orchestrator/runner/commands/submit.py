@@ -86,8 +86,9 @@ def job_of(options: argparse.Namespace) -> Job:
     )
     command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
     run = run.resolve()
-    overrides = slurm_chain.overrides_of(loaded.cluster)
-    return Job(run, slurm_chain.script(loaded.cluster, run, Path.cwd(), command), overrides)
+    cluster = loaded.settings.cluster
+    script = slurm_chain.script(cluster, run, Path.cwd(), command)
+    return Job(run, script, slurm_chain.overrides_of(cluster))
 
 
 def _words(words: Sequence[str]) -> Iterator[str]:

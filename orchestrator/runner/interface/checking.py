@@ -78,10 +78,11 @@ def _check_extras(loaded: schema.Recipe, *, allow_code: bool) -> None:
     Raises:
         UsageError: If one is not.
     """
-    if loaded.log_to:
-        importlib.import_module("orchestrator.runner.interface.tracking").needed(loaded.log_to)
+    if trackers := loaded.settings.log_to:
+        importlib.import_module("orchestrator.runner.interface.tracking").needed(trackers)
     # Elsewhere another Python may run the servers.
-    if not (loaded.cluster.python or loaded.cluster.container):
+    cluster = loaded.settings.cluster
+    if not (cluster.python or cluster.container):
         for spec in loaded.models.values():
             if spec.server is not None:
                 launch_of(spec, allow_code=allow_code).check_installed()

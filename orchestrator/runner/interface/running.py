@@ -73,8 +73,8 @@ def run_prepared(
         OrchestratorError: If the run can't continue.
     """
     recipe = prepared.recipe
-    needed(recipe.log_to)
-    with hooked(recipe.on_end, recipe.name, how.where, shown) as ended:
+    needed(recipe.settings.log_to)
+    with hooked(recipe.settings.on_end, recipe.name, how.where, shown) as ended:
         # After the lock is gone: the command may read the run.
         result = _tracked(prepared, given, shown, how)
         ended.append(result)
@@ -86,7 +86,7 @@ def run_prepared(
 def _tracked(prepared: Prepared, given: "Recipe | None", shown: Display, how: How) -> "Result":
     """Run with the trackers of `log_to`, if there are any."""
     recipe = prepared.recipe
-    if not recipe.log_to:
+    if not recipe.settings.log_to:
         return _locked(prepared, given, shown, how)
     settings = parameters(recipe.resolved())
 
@@ -100,7 +100,7 @@ def _tracked(prepared: Prepared, given: "Recipe | None", shown: Display, how: Ho
             mode=tracker.mode,
         )
 
-    tracking = Tracking(shown, recipe.log_to, began)
+    tracking = Tracking(shown, recipe.settings.log_to, began)
     result: Result | None = None
     state: State = "failed"
     try:
@@ -179,7 +179,7 @@ def _is_handed_on(prepared: Prepared, ended: Ended) -> bool:
 
     Then no frames are written: that would only delay the other client, and readers make their own.
     """
-    is_read = bool(prepared.recipe.on_end or prepared.recipe.log_to)
+    is_read = bool(prepared.recipe.settings.on_end or prepared.recipe.settings.log_to)
     return ended.interrupted and HANDS_ON in os.environ and not is_read
 
 

@@ -59,7 +59,8 @@ def start(  # noqa: PLR0913 (options of one command, by keyword)
     """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     if on_end is not None:
-        loaded = replace(loaded, on_end=own_hook(on_end))
+        settings = loaded.settings.model_copy(update={"on_end": own_hook(on_end)})
+        loaded = replace(loaded, settings=settings)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     how = How(
         where=directory_of(run_dir, loaded.name),

@@ -57,7 +57,7 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             if spec.answers is not None:
                 is_given = stage.ask == "generate" and stage.name == "answers"
                 lacking = "" if is_given else f": {_GIVEN}"
-            elif spec.finds_backend and recipe.probe:
+            elif spec.finds_backend and recipe.settings.probe:
                 lacking = ""  # the server is asked which kind it is before the first request
             else:
                 kind = backend_kind(spec, allow_code=allow_code)

@@ -157,7 +157,7 @@ def count_prepared(
             if spec.price is not None
         },
         blocks,
-        None if exact else Sample(_ended(prepared, store), prepared.recipe.seed),
+        None if exact else Sample(_ended(prepared, store), prepared.recipe.settings.seed),
         advance,
     )
     adaptive = None if blocks is None else blocks.rule.adaptive

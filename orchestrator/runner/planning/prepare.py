@@ -66,14 +66,15 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         UsageError: If a server can't do what is asked, or an extra is not installed.
     """
     allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
+    settings = recipe.settings
     with plugins.blaming():
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
         for one in recipe.analyses:
             one.analysis.check(dataset.keys, recipe.models)
-        if recipe.limit is not None:
-            dataset = dataset.limit(recipe.limit)
-        if recipe.subset is not None:
-            dataset = dataset.subset(recipe.subset, recipe.seed)
+        if settings.limit is not None:
+            dataset = dataset.limit(settings.limit)
+        if settings.subset is not None:
+            dataset = dataset.subset(settings.subset, settings.seed)
         parts = parts_of(recipe, allow_code=allow_code)
         combinations = [one for part in parts for one in part.combinations()]
         refuse_impossible(parts, recipe, allow_code=allow_code)
@@ -82,12 +83,13 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         given = open_given(specs, dataset)
         finders = {name: answers.find for name, answers in given.items()}
         dataset = dataset.with_copies(shown_of(recipe, finders))
-        stop_when = recipe.statistics.stop_when
+        stop_when = settings.statistics.stop_when
         if stop_when is not None:
             # The order on exactly these items rests on each being drawn for itself.
-            dataset = dataset.shuffled(recipe.seed, by_cluster=stop_when.population == "source")
-        elif recipe.statistics.adaptive_pairs is not None:
-            dataset = dataset.shuffled(recipe.seed, by_cluster=True)
+            by_cluster = stop_when.population == "source"
+            dataset = dataset.shuffled(settings.seed, by_cluster=by_cluster)
+        elif settings.statistics.adaptive_pairs is not None:
+            dataset = dataset.shuffled(settings.seed, by_cluster=True)
         identities = {}
         for name, spec in specs.items():
             if name in given:
@@ -106,13 +108,13 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             parts,
             dataset,
             keys,
-            recipe.seed,
+            settings.seed,
             given=finders,
             clusters=None if clusters is None else clusters.codes,
             is_new=None if copies is None else copies.is_first(),
         )
         rule: StoppingRule | None = None
-        if stop_when is not None or recipe.statistics.adaptive_pairs is not None:
+        if stop_when is not None or settings.statistics.adaptive_pairs is not None:
             # It imports the statistics, which no other check of a recipe needs.
             if stop_when is None or stop_when.population == "source":
                 check_stopping(recipe, dataset)

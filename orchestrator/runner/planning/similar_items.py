@@ -64,7 +64,7 @@ def check_stopping(recipe: Recipe, dataset: Dataset) -> None:
     """
     found = _near_copies(dataset, recipe.dataset.resolved().get("fields"))
     if found is not None:
-        name = "adaptive_pairs" if recipe.statistics.stop_when is None else "stop_when"
+        name = "adaptive_pairs" if recipe.settings.statistics.stop_when is None else "stop_when"
         raise UsageError(
             f"statistics.{name} would declare wrong orders: it takes prompts for independent, but "
             f"{found.words()}"

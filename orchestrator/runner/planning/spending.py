@@ -38,7 +38,7 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
         StoreError: If what was spent can't be read.
     """
     recipe = prepared.recipe
-    bounds = recipe.budget
+    bounds = recipe.settings.budget
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
         raise UsageError(
@@ -55,7 +55,7 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
 
 def bounds_of(prepared: Prepared) -> Bounds:
     """Return the bounds of a recipe."""
-    bounds = prepared.recipe.budget
+    bounds = prepared.recipe.settings.budget
     return Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours)
 
 

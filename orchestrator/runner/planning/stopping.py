@@ -46,9 +46,9 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     Raises:
         UsageError: If no method of the recipe says on each prompt which of two models is better.
     """
-    settings = recipe.statistics.stop_when
+    settings = recipe.settings.statistics.stop_when
     if settings is None:
-        adaptive = recipe.statistics.adaptive_pairs
+        adaptive = recipe.settings.statistics.adaptive_pairs
         return None if adaptive is None else _adaptive_rule(recipe, plan, adaptive)
     rankings, slots = _rankings(plan)
     if not rankings:
@@ -63,7 +63,7 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
-        error=1.0 - recipe.statistics.confidence_level,
+        error=1.0 - recipe.settings.statistics.confidence_level,
         population=len(plan.items) if of_dataset else None,
         top=settings.top,
         rankings=tuple(rankings),
@@ -97,14 +97,14 @@ def _adaptive_rule(recipe: Recipe, plan: Plan, settings: AdaptivePairs) -> Stopp
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
-        error=1.0 - recipe.statistics.confidence_level,
+        error=1.0 - recipe.settings.statistics.confidence_level,
         population=None,
         top=settings.top,
         rankings=tuple(rankings),
         slots=tuple(slots),
         feeds=_feeds(recipe, plan),
         sizes=_cluster_sizes(plan),
-        adaptive=Adaptive(settings.share, abs(recipe.seed), settings.baseline or ""),
+        adaptive=Adaptive(settings.share, abs(recipe.settings.seed), settings.baseline or ""),
     )
 
 

@@ -100,7 +100,7 @@ class Replay:
         keys = {name: identity_key(found) for name, found in self.identities.items()}
         parts = parts_of(self.recipe, allow_code=allow_code)
         finders = {name: answers.find for name, answers in given.items()}
-        self._plan = Plan(parts, items, keys, self.recipe.seed, given=finders)
+        self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
         self._systems = {name: spec.system for name, spec in specs.items() if spec.system}
         self._allow_code = allow_code
 

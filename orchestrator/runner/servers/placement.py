@@ -116,7 +116,7 @@ def look_for_places(prepared: Prepared) -> Placed:
     return place_servers(
         prepared.plan,
         [prepared.models[name] for name in prepared.identities],
-        inventory(prepared.recipe.resources),
+        inventory(prepared.recipe.settings.resources),
         allow_code=prepared.allow_code,
     )
 

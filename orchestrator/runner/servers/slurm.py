@@ -183,10 +183,10 @@ def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> Carri
         return None
     check(prepared, on, keep_servers=keep_servers)
     if on == "ray":
-        return ray_actors(prepared.recipe.cluster)
+        return ray_actors(prepared.recipe.settings.cluster)
     if shutil.which("srun") is None:
         raise UsageError("--on slurm needs the commands of Slurm, and `srun` is not on the PATH")
-    cluster = prepared.recipe.cluster
+    cluster = prepared.recipe.settings.cluster
     if has_jobs(cluster):
         return lambda models: SlurmServer(cluster, models, 0)
     if not os.environ.get("SLURM_JOB_ID"):
@@ -210,7 +210,7 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
         UsageError: If not.
     """
     known = set(prepared.recipe.models)
-    unknown = sorted(set(prepared.recipe.cluster.models) - known)
+    unknown = sorted(set(prepared.recipe.settings.cluster.models) - known)
     if unknown:
         raise UsageError(
             f"cluster.models: unknown model {unknown[0]!r}; available: {', '.join(sorted(known))}"
@@ -238,7 +238,8 @@ def places_on(prepared: Prepared, on: On) -> Placed:
         UsageError: If a server fits on no node.
         LaunchError: If its weights can't be read.
     """
-    cluster, n_most = prepared.recipe.cluster, prepared.recipe.resources.max_servers
+    settings = prepared.recipe.settings
+    cluster, n_most = settings.cluster, settings.resources.max_servers
     job = os.environ.get("SLURM_JOB_ID")
     nodes: tuple[Node, ...] = ()
     if on == "slurm" and job and not has_jobs(cluster):
@@ -262,13 +263,12 @@ def see_that_all_fit(prepared: Prepared) -> None:
         UsageError: If one does not.
         LaunchError: If its weights can't be read.
     """
-    _refuse(
-        _placed(prepared, Inventory(nodes=nodes_of_partition(prepared.recipe.cluster))), "partition"
-    )
+    nodes = nodes_of_partition(prepared.recipe.settings.cluster)
+    _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
 
 
 def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
-    cluster = prepared.recipe.cluster
+    cluster = prepared.recipe.settings.cluster
 
     def size(models: tuple[str, ...]) -> Size:
         found = cluster.size(models)
@@ -314,7 +314,7 @@ def _processes(name: str, shares: Sequence[Share]) -> Iterator[tuple[str, Share,
 
 
 def _command(prepared: Prepared, on: On, models: tuple[str, ...], node: str) -> Sequence[str]:
-    cluster = prepared.recipe.cluster
+    cluster = prepared.recipe.settings.cluster
     step: Carrier
     if on == "ray":
         step = RayActor(cluster, models, address_of(cluster))

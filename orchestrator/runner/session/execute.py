@@ -235,7 +235,7 @@ def _fleet(
     accept_change: bool,
 ) -> Fleet:
     """Return the servers of a run, none of which is started or connected to yet."""
-    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
+    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     probes = Probes(store, needs, accept_change=accept_change, enabled=enabled)
     return Fleet(
         [prepared.models[name] for name in prepared.identities],
@@ -318,9 +318,9 @@ def _wiring(
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None
         },
-        max_open=recipe.window.units or DEFAULT_UNITS,
-        max_bytes=recipe.window.megabytes * _MEGABYTE,
-        limit=core.limit if recipe.window.units is None else None,
+        max_open=recipe.settings.window.units or DEFAULT_UNITS,
+        max_bytes=recipe.settings.window.megabytes * _MEGABYTE,
+        limit=core.limit if recipe.settings.window.units is None else None,
         run_dir=str(run_dir.path),
         n_servers=n_servers,
         controllers=controllers,
@@ -329,8 +329,8 @@ def _wiring(
         blocks=opened.blocks,
         first=opened.first,
         copies=fleet.copies,
-        thresholds=Thresholds(**recipe.statistics.trust.model_dump()),
-        confidence_level=recipe.statistics.confidence_level,
+        thresholds=Thresholds(**recipe.settings.statistics.trust.model_dump()),
+        confidence_level=recipe.settings.statistics.confidence_level,
     )
 
 
