@@ -467,6 +467,7 @@ def _override_options(command: argparse.ArgumentParser, permitted: str) -> None:
     command.add_argument(
         "--set",
         action="append",
+        dest="overrides",
         default=[],
         metavar="A.B=C",
         help="override a setting of the recipe",

@@ -44,7 +44,7 @@ def kept(monkeypatch):
 
     def put(fault=""):
         tracker = Kept(fault)
-        monkeypatch.setattr("orchestrator.runner.interface.running.needed", lambda _: None)
+        monkeypatch.setattr("orchestrator.runner.run.needed", lambda _: None)
         monkeypatch.setattr(tracking, "_tracker", lambda _kind: tracker)
         return tracker
 

@@ -9,7 +9,7 @@ from orchestrator.cli import _parser
 from orchestrator.report.streams import is_quiet, quiet
 from orchestrator.report.waiting import progress
 from orchestrator.runner.commands import init, servers
-from orchestrator.runner.session import remote_control
+from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory
 from tests.cli.test_start_up import commands
 
@@ -86,7 +86,7 @@ def test_a_command_does_its_task_without_a_word(command, here, monkeypatch, argu
     (here / "runs" / "made").mkdir(parents=True)
     monkeypatch.setattr(init, "USUAL", {})
     monkeypatch.setattr(RunDirectory, "open", lambda path: path)
-    monkeypatch.setattr(remote_control, "tell", lambda *_: "paused")
+    monkeypatch.setattr(control, "tell", lambda *_: "paused")
     monkeypatch.setattr(servers, "ServerRegistry", Registry)
     code, out, err = command(*arguments, *(["-q"] if is_quiet else []))
     assert (code, out == "", err) == (0, is_quiet, "")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.roles import PairColumns
-from orchestrator.runner.session.live_ranking import LiveRankings
+from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate

@@ -18,7 +18,7 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
 from orchestrator.roles import PairColumns, RowRoles
 from orchestrator.runner.interface.html_report import material
-from orchestrator.runner.session.live_ranking import LiveRankings
+from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.store import ROLES, RunDirectory, Store, salvage
 from orchestrator.tables import Column, make_table
 from orchestrator.units import Plan

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -11,12 +11,11 @@ from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
-from orchestrator.runner.session.execute import unwrapped
-from orchestrator.runner.session.session import Session
-from orchestrator.runner.session.wiring import Wiring
+from orchestrator.runner.session.event_loop import unwrapped
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan
+from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore, Server, pair
 
 TIMEOUT = Failure("timeout", "no complete reply within 10 s")
@@ -54,23 +53,16 @@ def make(connect, *, names=("a",), n_items=60, method=pair, store=None, limits=N
     p = plan(method, names, n_items, [Combination((name,)) for name in names])
     settings: dict[str, Any] = {
         "plan": p,
-        "plan_id": 1,
-        "done": bytearray(len(p)),
-        "store": cast("Any", store or MemoryStore()),
+        "store": store or MemoryStore(),
         "core": Core(
             dict.fromkeys(names, limits or Limits(max_in_flight=8)), RetryPolicy(max_attempts=3)
         ),
         "budget": Budget(Bounds(), Spent(), {}),
-        "connect": connect,
-        "server_of": {},
-        "systems": {},
-        "per_minute": {},
-        "max_open": 200,
-        "run_dir": "here",
+        "fleet": Fleet(connect),
         **more,
     }
-    wiring = Wiring(**settings)
-    return wiring, Session(wiring)
+    parts = Parts(**settings)
+    return parts, parts.session()
 
 
 def to(servers):
@@ -146,17 +138,17 @@ def refusing_b(wait_s=1.0, latency_s=10.0):
         await asyncio.sleep(wait_s)
         raise LaunchError("b is not what it was")
 
-    wiring, session = make(connect, names=("a", "b"), limits=Limits(max_in_flight=4))
-    return wiring, session, servers["a"]
+    parts, session = make(connect, names=("a", "b"), limits=Limits(max_in_flight=4))
+    return parts, session, servers["a"]
 
 
 @pytest.mark.looptime
 async def test_what_others_have_in_flight_is_recorded_before_a_refusal_ends_the_session(caplog):
-    wiring, session, a = refusing_b()
+    parts, session, a = refusing_b()
     start = asyncio.get_running_loop().time()
     assert "b is not what it was" in str(await error_of(session))
     assert a.n_asked == 4
-    assert len(wiring.store.outcomes) == 4
+    assert len(parts.store.outcomes) == 4
     assert asyncio.get_running_loop().time() - start == pytest.approx(10.0, abs=0.1)
     assert "ending after requests in flight: b is not" in caplog.text
 
@@ -173,26 +165,26 @@ async def test_a_refusal_is_not_announced_where_nothing_is_in_flight(caplog):
 
 @pytest.mark.looptime
 async def test_a_session_that_is_given_up_while_it_ends_still_says_why():
-    wiring, session, _ = refusing_b()
+    parts, session, _ = refusing_b()
     running = asyncio.ensure_future(error_of(session))
     await asyncio.sleep(5.0)
     running.cancel()
     assert "b is not what it was" in str(await running)
-    assert not wiring.store.outcomes
+    assert not parts.store.outcomes
 
 
 @pytest.mark.looptime
 async def test_a_model_in_doubt_is_not_waited_for_and_not_recorded():
-    wiring, session, _ = refusing_b(wait_s=100.0)
+    parts, session, _ = refusing_b(wait_s=100.0)
     running = asyncio.ensure_future(error_of(session))
     await asyncio.sleep(15.0)
-    wiring.core.models["a"].is_held = True
-    n = len(wiring.store.outcomes)
+    parts.core.models["a"].is_held = True
+    n = len(parts.store.outcomes)
     session.fail(LaunchError("another server answers for a"))
     start = asyncio.get_running_loop().time()
     assert "another server" in str(await running)
     assert asyncio.get_running_loop().time() - start < 0.1
-    assert len(wiring.store.outcomes) == n == 4
+    assert len(parts.store.outcomes) == n == 4
 
 
 @pytest.mark.looptime
@@ -218,14 +210,14 @@ async def test_stopping_gives_up_connecting_at_once():
             cancelled.append(model)
             raise
 
-    wiring, session = make(connect)
+    parts, session = make(connect)
     loop = asyncio.get_running_loop()
     loop.call_later(1.0, session.stop, "interrupted")
     start = loop.time()
     await session.run()
     assert loop.time() - start < 1.1
     assert cancelled == ["a"]
-    assert wiring.store.units == {}
+    assert parts.store.units == {}
 
 
 @pytest.mark.looptime
@@ -238,12 +230,12 @@ async def test_workers_in_line_do_not_each_try_a_server_that_hangs():
         await asyncio.sleep(10)
         return TIMEOUT
 
-    wiring, session = make(connect, limits=Limits(max_in_flight=64, dead_after_s=30.0))
+    parts, session = make(connect, limits=Limits(max_in_flight=64, dead_after_s=30.0))
     start = asyncio.get_running_loop().time()
     await session.run()
     assert asyncio.get_running_loop().time() - start < 60
     assert n_connects <= 5
-    assert {status for status, _ in wiring.store.units.values()} == {2}
+    assert {status for status, _ in parts.store.units.values()} == {2}
 
 
 @pytest.mark.looptime
@@ -281,10 +273,10 @@ async def test_each_trial_after_an_outage_connects_anew_and_closes_the_old_conne
     async def connect(model):
         return next(given)
 
-    wiring, session = make(connect)
+    parts, session = make(connect)
     await session.run()
     assert closed == servers
-    assert {status for status, _ in wiring.store.units.values()} == {0}
+    assert {status for status, _ in parts.store.units.values()} == {0}
 
 
 @pytest.mark.looptime
@@ -315,17 +307,17 @@ async def test_texts_of_open_units_are_bounded():
             seen.append(self.n_now)
             return await super().generate(ask, seed)
 
-    wiring, session = make(to({"a": Watching()}), max_bytes=1.0)
+    parts, session = make(to({"a": Watching()}), max_bytes=1.0)
     await session.run()
     assert set(seen) == {0}
-    assert len(wiring.store.units) == 60
+    assert len(parts.store.units) == 60
 
 
 @pytest.mark.looptime
 async def test_the_hours_of_a_call_are_counted_to_its_end():
-    wiring, session = make(to({"a": Server(latency_s=1800.0)}), n_items=8)
+    parts, session = make(to({"a": Server(latency_s=1800.0)}), n_items=8)
     await session.run()
-    assert wiring.budget.spent.hours == pytest.approx(0.5)
+    assert parts.budget.spent.hours == pytest.approx(0.5)
 
 
 @pytest.mark.looptime
@@ -357,11 +349,11 @@ async def test_stopping_does_not_wait_for_a_rate_cap():
 
 async def test_a_rate_cap_holds_up_its_own_model_only():
     servers = {"capped": Server(latency_s=0.001), "free": Server(latency_s=0.001)}
-    wiring, session = make(
+    parts, session = make(
         to(servers), names=("capped", "free"), n_items=20, per_minute={"capped": 12.0}
     )
     asyncio.get_running_loop().call_later(1.0, session.stop, "interrupted")
     await session.run()
     assert servers["capped"].n_asked == 1
     assert servers["free"].n_asked == 20
-    assert len(wiring.store.units) == 21
+    assert len(parts.store.units) == 21

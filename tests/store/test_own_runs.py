@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.disk.foreign import TRUSTED
 from orchestrator.errors import RunDirectoryError
-from orchestrator.runner.session import remote_control as control
+from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest
 from tests.others import NOBODY, given_to
 

@@ -32,7 +32,7 @@ def _check_each(options: argparse.Namespace) -> int:
         try:
             notes = check_recipe(
                 name,
-                overrides=options.set,
+                overrides=options.overrides,
                 allow_code=options.allow_code,
                 online=options.online,
             )

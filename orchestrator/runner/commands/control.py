@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.streams import confirm
 from orchestrator.runner.commands.files import run_path
-from orchestrator.runner.session import remote_control as control
+from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest
 
 

@@ -37,7 +37,7 @@ class _Subset(argparse.Action):
         option_string: str | None = None,  # noqa: ARG002 (of argparse)
     ) -> None:
         """Called by argparse."""
-        namespace.set = [*namespace.set, f"subset={values}"]
+        namespace.overrides = [*namespace.overrides, f"subset={values}"]
 
 
 def subset_option(command: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def subset_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--subset",
         action=_Subset,
-        dest="set",
+        dest="overrides",
         metavar="N|P%",
         type=_part,
         default=[],

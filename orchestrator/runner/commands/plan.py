@@ -21,7 +21,7 @@ def plan(options: argparse.Namespace) -> int:
         counted = api.plan(
             options.recipe,
             run_dir=options.run_dir,
-            overrides=[*options.set, *([] if job is None else job.overrides)],
+            overrides=[*options.overrides, *([] if job is None else job.overrides)],
             limit=options.limit,
             on=options.on,
             allow_code=options.allow_code,

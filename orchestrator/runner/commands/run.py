@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import numbers
@@ -20,10 +19,9 @@ from orchestrator.errors import (
 )
 from orchestrator.runner.commands.files import write_files
 from orchestrator.runner.commands.messages import Said
-from orchestrator.runner.interface.starting import start
-from orchestrator.runner.interrupts import DeferredInterrupts, deferred_interrupts
+from orchestrator.runner.interrupts import deferred_interrupts
+from orchestrator.runner.run import run as run_recipe
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
-from orchestrator.runner.session.event_loop import Stop
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result
@@ -42,7 +40,11 @@ def run(options: argparse.Namespace) -> int:
         return code
     with deferred_interrupts() as late:
         try:
-            return _run(options, late, said)
+            result = _result(options, said)
+            late.look()
+            _show(result, options, said)
+            late.look()
+            return _ended(result, options, said)
         except KeyboardInterrupt:
             # Here, where one Ctrl-C more is kept off: what is said must be said whole.
             late.begin()
@@ -50,11 +52,28 @@ def run(options: argparse.Namespace) -> int:
             return EXIT_INTERRUPTED
 
 
-def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> int:
-    result = _run_in_turn(options, said) if HANDS_ON in os.environ else _run_once(options)
-    late.look()
-    _show(result, options, said)
-    late.look()
+def _result(options: argparse.Namespace, said: Said) -> "Result":
+    """Run the recipe; a job of Slurm does so once no other process writes the run.
+
+    A job whose first node was lost is begun again by Slurm, while its client may live on there.
+    """
+    settings = {name: getattr(options, name) for name in run_recipe.__kwdefaults__ or ()}
+    settings["display"] = options.display or ("none" if options.quiet else None)
+    waits = False
+    while True:
+        try:
+            return run_recipe(options.recipe, **settings)
+        except RunInUseError as error:
+            if HANDS_ON not in os.environ:
+                raise
+            if not waits:
+                said.complain(f"{error}; this job waits for it")
+            waits = True
+            time.sleep(_TURN_S)
+
+
+def _ended(result: "Result", options: argparse.Namespace, said: Said) -> int:
+    """Write the files that are asked for, say how the run ended, and return the exit code."""
     if not _is_handed_on(result):
         write_files(result, options, said)
     if result.gate is not None:
@@ -64,45 +83,6 @@ def _run(options: argparse.Namespace, late: DeferredInterrupts, said: Said) -> i
         said.faults(result.gate_fault)
         return code or result.gate_fault.exit_code
     return code if result.gate is None else code or result.gate.exit_code
-
-
-def _run_in_turn(options: argparse.Namespace, said: Said) -> "Result":
-    """Run once no other process writes the run.
-
-    A job whose first node was lost is begun again by Slurm, while its client may live on there.
-    """
-    waits = False
-    while True:
-        try:
-            return _run_once(options)
-        except RunInUseError as error:
-            if not waits:
-                said.complain(f"{error}; this job waits for it")
-            waits = True
-            time.sleep(_TURN_S)
-
-
-def _run_once(options: argparse.Namespace) -> "Result":
-    return start(
-        options.recipe,
-        Stop(),
-        decide=_decide,
-        run_dir=options.run_dir,
-        overrides=options.set,
-        limit=options.limit,
-        fresh=options.fresh,
-        display=options.display or ("none" if options.quiet else None),
-        accept_server_change=options.accept_server_change,
-        keep_servers=options.keep_servers,
-        on_end=options.on_end,
-        on=options.on,
-        allow_code=options.allow_code,
-    )
-
-
-def _decide(result: "Result", note: Callable[[str], None]) -> None:
-    """Hold the run against the gates of its recipe."""
-    importlib.import_module("orchestrator.runner.comparing.gating").hold(result, note)
 
 
 def _show(result: "Result", options: argparse.Namespace, said: Said) -> None:
@@ -119,7 +99,8 @@ def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:
     """Print what a user must know of how the run ended; return the exit code of the run itself."""
     ended = result.ended
     warnings = [] if _is_handed_on(result) else result.warnings
-    if ended is not None and ended.progress is not None:
+    # The summary of the call has said it to a person.
+    if ended is not None and ended.progress is not None and (said.as_json or options.quiet):
         progress = importlib.import_module("orchestrator.report.progress")
         for fault in progress.faults_of(ended.progress):
             said.complain(fault)

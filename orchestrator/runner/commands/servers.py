@@ -23,7 +23,7 @@ def probe(options: argparse.Namespace) -> int:
             api_key_env=options.api_key_env or "",
             plain=options.plain,
         ),
-        overrides=options.set,
+        overrides=options.overrides,
         allow_code=options.allow_code,
     )
     if options.json:

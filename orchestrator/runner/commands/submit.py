@@ -76,7 +76,7 @@ def job_of(options: argparse.Namespace) -> Job:
             hint = "; name a folder by --run-dir" if name == "fresh" else ""
             raise UsageError(f"--{option} can't be used with --submit{hint}")
     loaded, base, given = loaded_recipe(
-        options.recipe, options.set, options.limit, allow_code=options.allow_code
+        options.recipe, options.overrides, options.limit, allow_code=options.allow_code
     )
     prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
     check(prepared)

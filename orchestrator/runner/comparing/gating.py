@@ -11,8 +11,8 @@ from orchestrator.gates.grammar import Requirement, UnreadableError, read
 from orchestrator.recipe.gates import Names, read_checked
 from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.sides import Side, opened
-from orchestrator.runner.interface.result import Result, load
-from orchestrator.runner.interface.verdict import GateResult
+from orchestrator.runner.interface.loading import load
+from orchestrator.runner.interface.result import GateResult, Result
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.statistics.results import checked_level
 

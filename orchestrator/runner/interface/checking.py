@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.disk.paths import RUNS
 from orchestrator.errors import LaunchError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import schema
@@ -120,3 +121,8 @@ def prepared_recipe(
         return prepare(loaded, base, allow_code=allow_code)
     with given.blamed():
         return prepare(loaded, base, allow_code=allow_code or given.allow_code)
+
+
+def directory_of(run_dir: str | PathLike[str] | None, name: str) -> Path:
+    """Return the run directory that a caller names; that of the recipe's name if none."""
+    return Path(RUNS) / name if run_dir is None else Path(run_dir)

@@ -9,10 +9,9 @@ from orchestrator import __version__, contracts, numbers, plugins
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Source
 from orchestrator.errors import PluginError
-from orchestrator.references import cited
+from orchestrator.references import Citation, cited
 from orchestrator.report.html.material import Material
 from orchestrator.report.text import safe_line
-from orchestrator.runner.interface.citation import Citation
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
 from orchestrator.schemas import ITEMS

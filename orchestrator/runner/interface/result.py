@@ -3,43 +3,35 @@
 import importlib
 from collections.abc import Sequence
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.roles import answers_of, roles_in
-from orchestrator.disk.foreign import distrust, is_foreign
-from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
-from orchestrator.plugins.permission import is_permitted
+from orchestrator.gates.results import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.faults import nearest
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.completeness import Completeness
+from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
 from orchestrator.report.results import Findings, as_text
-from orchestrator.runner.interface.metadata import run_metadata
 from orchestrator.runner.interface.rankings import rankings_of
-from orchestrator.runner.interface.verdict import GateResult
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.planning.similar_items import notes_on_frame
-from orchestrator.runner.planning.stopping import Orders, declared_only, read_orders, tables_of
+from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
-from orchestrator.runner.results.frames import answer_summary, completeness, notes_of
-from orchestrator.runner.results.readable import frames_of
+from orchestrator.runner.results.frames import answer_summary
 from orchestrator.runner.results.record import Record, record_of
-from orchestrator.runner.results.stored import missing_notes
 from orchestrator.runner.results.tables import followable_of, summarise
-from orchestrator.runner.session.execute import Ended
-from orchestrator.schemas import ITEMS
+from orchestrator.runner.session.session import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
-from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.store import RunDirectory, Store
 from orchestrator.tables import Table
 
 if TYPE_CHECKING:
@@ -47,7 +39,58 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from orchestrator.runner.interface.citation import Citation
+    from orchestrator.references import Citation
+
+
+class GateResult(Decision, frozen=True):
+    """The verdict on a run: it fails if one requirement does, and holds if all do.
+
+    Attributes:
+        requirements: Each with its verdict, in order.
+        run: Metadata of the run.
+        against: Metadata of the run that it is compared with; None without one.
+        confidence_level: Of all verdicts together.
+        level: Of each interval: Bonferroni's, over the requirements that are estimated.
+        notes: What to know besides, a sentence each.
+        seconds: Time that the decision took.
+    """
+
+    def to_json(self) -> str:
+        """Return the verdict as one JSON object, with the metadata of the runs.
+
+        Returns:
+            The text of `orchestrator gate --format json`.
+
+        Example:
+            >>> json.loads(found.to_json())["verdict"]  # doctest: +SKIP
+            'holds'
+        """
+        return gate_json(self)
+
+    def to_markdown(self) -> str:
+        """Return the verdict as Markdown, for the summary of a job.
+
+        Returns:
+            The text of `orchestrator gate --format markdown`.
+
+        Example:
+            >>> print(found.to_markdown())  # doctest: +SKIP
+        """
+        return gate_markdown(self)
+
+    def to_junit(self, *, pass_unknown: bool = False) -> str:
+        """Return the verdict as JUnit XML, with a test case for each requirement.
+
+        Args:
+            pass_unknown: Report what is not known yet as skipped instead of as an error.
+
+        Returns:
+            The text of `orchestrator gate --junit FILE`.
+
+        Example:
+            >>> Path("gate.xml").write_text(found.to_junit())  # doctest: +SKIP
+        """
+        return gate_junit(self, pass_unknown=pass_unknown)
 
 
 class Result:
@@ -216,7 +259,7 @@ class Result:
     @property
     def metadata(self) -> dict[str, Any]:
         """Identity and progress of the run, as JSON values."""
-        return run_metadata(self.path, self.record, self.completeness)
+        return self.record.metadata(self.path, self.completeness)
 
     @cached_property
     def brief(self) -> Brief:
@@ -365,7 +408,9 @@ class Result:
         Example:
             >>> result.tokens("q1").filter(kind="drawn")["token"].str.join("")  # doctest: +SKIP
         """
-        found: pl.DataFrame = _module("tokens").tokens(self, item)
+        module = importlib.import_module("orchestrator.runner.results.tokens")
+        replay = module.Replay(self.path, self.frames, allow_code=self.allow_code)
+        found: pl.DataFrame = module.tokens_frame(replay, item)
         return found
 
     def cite(self) -> "Citation":
@@ -403,76 +448,3 @@ def _document() -> ModuleType:
 def _module(name: str) -> ModuleType:
     # It imports this module, and nothing else needs what it imports.
     return importlib.import_module(f"orchestrator.runner.interface.{name}")
-
-
-def load(
-    run_dir: str | PathLike[str], *, allow_code: bool = False, untrusted: bool = False
-) -> Result:
-    """Read a run, also one that is still running or was interrupted.
-
-    Args:
-        run_dir: The run directory; the newest one where `--fresh` began others beside it.
-        allow_code: Import kinds from outside this project, to summarise their rows.
-        untrusted: Treat it as another user's run: write nothing into it, and bound what reading its
-            store takes. `docs/security.md` says what that covers.
-
-    Returns:
-        The run, with its frames, rankings, tables and reports.
-
-    Raises:
-        RunDirectoryError: If there is no run.
-        StoreError: If the run is damaged.
-        UsageError: If code is allowed for a run of another user.
-
-    Example:
-        >>> result = orchestrator.load("runs/pairwise_ranking")  # doctest: +SKIP
-        >>> result.frames["judgments"]  # doctest: +SKIP
-    """
-    path = newest(Path(run_dir))
-    if untrusted:
-        distrust(path)
-    return read(path, allow_code=allow_code)
-
-
-def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> Result:
-    """As `load`, of this very folder, also where a newer run stands beside it.
-
-    Args:
-        path: The folder.
-        allow_code: Import kinds from outside this project.
-        apart: Folder for the frames where nothing may be written into the run's; those that are
-            there and up to date are read all the same.
-
-    Raises:
-        RunDirectoryError: If there is no run.
-    """
-    if not (path / STORE_NAME).exists():
-        raise RunDirectoryError(f"no run found at {path}; list runs with: orchestrator runs")
-    if allow_code and is_foreign(path):
-        raise UsageError(f"{path} belongs to another user; no code is imported for it")
-    allow_code = is_permitted(path, allow_code=allow_code)
-    directory = RunDirectory.open(path)
-    # Before the store: a run that goes on meanwhile is ahead of what it said.
-    status, said = directory.read_status(), directory.last_outcome
-    with Store.open(directory.store_path, read_only=True) as store:
-        record = record_of(store, directory, status)
-        frames = frames_of(store, directory, apart)
-        notes = [*missing_notes(store, directory, said), *notes_of(store, record, frames)]
-        if ITEMS in frames:
-            notes += notes_on_frame(frames.scan(ITEMS), record.recipe)
-        if store.current_plan is None:
-            notes.append(
-                "this run has no rows: it was repaired or has just started. `orchestrator run` "
-                "with the same recipe rebuilds them and requests only what is missing"
-            )
-        orders = read_orders(store)
-        done = completeness(store, frames, None if orders is None else orders.n_not_needed)
-    return Result(
-        path,
-        notes=notes,
-        completeness=done,
-        allow_code=allow_code,
-        frames=frames,
-        orders=orders,
-        record=record,
-    )

@@ -10,12 +10,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.extras import need
 from orchestrator.recipe.ending import LogTo
+from orchestrator.recipe.schema import Recipe
 from orchestrator.report.display import Display
 from orchestrator.report.progress import Progress
+from orchestrator.runner.interface.on_end import state_of
+from orchestrator.store import newest
 from orchestrator.tables import Measured, Table
 from orchestrator.trackers.base import Began, State, Tracker
 
@@ -42,27 +46,60 @@ def needed(trackers: Sequence[LogTo]) -> None:
 
 
 class Tracking:
-    """A display that hands progress on to another display and to trackers.
+    """A display that hands progress on to another display and to trackers; a context of the run.
 
     Args:
+        recipe: The recipe; its `log_to` names the trackers, of which there may be none.
+        where: The run directory.
         shown: The display.
-        settings: Of the trackers.
-        began: Of a tracker's run, by the settings of the tracker.
+
+    Attributes:
+        result: The results, for the end of the context; None for a run that failed.
     """
 
-    def __init__(
-        self, shown: Display, settings: Sequence[LogTo], began: Callable[[LogTo], Began]
-    ) -> None:
+    def __init__(self, recipe: Recipe, where: Path, shown: Display) -> None:
+        self._recipe = recipe
+        self._where = where
         self._shown = shown
-        self._settings = tuple(settings)
-        self._began = began
         self._threads: list[_Thread] = []
         self._next = 0.0
+        self.result: Result | None = None
+
+    def __enter__(self) -> Self:
+        """Return the display."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Log the results, wait for the trackers for a bounded time, and say which ones failed."""
+        if not self._recipe.log_to:
+            return
+        self._begin()
+        state: State = "failed" if self.result is None else state_of(self.result)
+        metrics = {} if self.result is None else of_result(self.result)
+        for thread in self._threads:
+            thread.finish(lambda tracker: tracker.end(metrics, state))
+        until = time.monotonic() + _END_S
+        for thread in self._threads:
+            if fault := thread.fault(max(0.0, until - time.monotonic())):
+                self._shown.note(f"log_to: {thread.kind}: {fault}; the run is not affected")
 
     def _begin(self) -> None:
         # The run directory is there now.
-        if not self._threads:
-            self._threads = [_Thread(one.kind, self._began(one)) for one in self._settings]
+        if not self._threads and self._recipe.log_to:
+            settings = parameters(self._recipe.resolved())
+            self._threads = [
+                _Thread(one.kind, self._began(one, settings)) for one in self._recipe.log_to
+            ]
+
+    def _began(self, tracker: LogTo, settings: dict[str, str | int | float | bool]) -> Began:
+        return Began(
+            project=tracker.project or self._recipe.name,
+            name=self._recipe.name,
+            folder=newest(self._where).absolute(),
+            parameters=settings,
+            uri=tracker.uri,
+            mode=tracker.mode,
+        )
 
     def start(self, title: str, total: int) -> None:
         """Begin: the run's title and its number of units."""
@@ -86,17 +123,6 @@ class Tracking:
     def stop(self) -> None:
         """End the display; trackers wait for the results."""
         self._shown.stop()
-
-    def finish(self, result: "Result | None", state: State) -> None:
-        """Log the results, wait for the trackers for a bounded time, and say which ones failed."""
-        self._begin()
-        metrics = {} if result is None else of_result(result)
-        for thread in self._threads:
-            thread.finish(lambda tracker: tracker.end(metrics, state))
-        until = time.monotonic() + _END_S
-        for thread in self._threads:
-            if fault := thread.fault(max(0.0, until - time.monotonic())):
-                self._shown.note(f"log_to: {thread.kind}: {fault}; the run is not affected")
 
 
 class _Thread:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from orchestrator.probing.record import ProbeRecord
+from orchestrator.report.completeness import Completeness
 from orchestrator.runner.models.identity import identity_key, server_label
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import stored_revision
@@ -42,6 +44,37 @@ class Record(msgspec.Struct, frozen=True):
     def keys(self) -> dict[str, bytes]:
         """The identities of the models as the store names them."""
         return {model: identity_key(identity) for model, identity in self.identities.items()}
+
+    def metadata(self, path: Path, completeness: Completeness) -> dict[str, Any]:
+        """Return the identity and progress of the run for machine-readable results.
+
+        Args:
+            path: The run directory.
+            completeness: How far the run is.
+
+        Returns:
+            JSON values.
+        """
+        settings, status = self.recipe, self.status
+        return {
+            "run": str(path),
+            "name": settings.get("name", path.name),
+            "orchestrator": self.version,
+            "at": None if status is None else status.at.isoformat(timespec="seconds"),
+            "seed": settings.get("seed"),
+            "limit": settings.get("limit"),
+            "subset": settings.get("subset"),
+            "dataset": settings.get("dataset"),
+            "models": {
+                name: {
+                    str(key): str(value) for key, value in (self.identities.get(name) or {}).items()
+                }
+                for name in settings.get("models", {})
+            },
+            "methods": [one.get("name") or one.get("kind") for one in settings.get("methods", ())],
+            "confidence_level": settings.get("statistics", {}).get("confidence_level", 0.95),
+            **completeness.as_json(),
+        }
 
 
 def record_of(store: Store, run_dir: RunDirectory, status: RunStatus | None) -> Record:

@@ -54,6 +54,33 @@ def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
     return {id(server): server for copies in servers for server in copies}.values()
 
 
+class Listener:
+    """The run that a fleet serves, told of what happens to servers; by itself it does nothing."""
+
+    def counted(self, model: str, n_there: int) -> None:
+        """Take down how many servers of a model that has several are there; it has changed."""
+
+    def asked_again(self) -> None:
+        """Count a request that was sent to another server: one lost, failed or is silent on it."""
+
+    def restarted(self, model: str) -> None:
+        """Note that the server of a model was started."""
+
+    def lost(self, node: str) -> None:
+        """Plan anew what was to run on a node of a cluster that is out of reach."""
+
+    def has_answered(self, model: str) -> bool:  # noqa: ARG002 (nothing was asked)
+        """Return whether a request to a model was answered in this call."""
+        return False
+
+    def doubted(self, model: str) -> None:
+        """Have a model compared: its replies name another one, or a connection broke."""
+
+    def quiet_s(self, model: str) -> float:  # noqa: ARG002 (nothing was asked)
+        """Return for how long a model has ended none of the requests that it has."""
+        return 0.0
+
+
 class _Way(msgspec.Struct, frozen=True):
     """Kind of the back-end that speaks to a model, and where it is."""
 
@@ -80,15 +107,7 @@ class Fleet:
     Attributes:
         states: Of the connection to each model, in a word.
         compared_every_s: Seconds between comparisons of servers whose connections hold.
-        counted: Told how many servers of a model that has several are there, when that changes.
-        asked_again: Told of each request that is sent to another server because the one that had
-            it was lost, failed it or is silent.
-        restarted: Told of a model whose server was started.
-        lost: Told of a node of a cluster that is out of reach.
-        has_answered: Tells whether a request to a model was answered in this call.
-        doubted: Told of a model whose replies say that another one answers, or that lost a
-            connection to one of its servers while others went on.
-        quiet_s: Tells for how long a model has ended none of the requests that it has.
+        listener: Told of what happens to servers.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
@@ -126,13 +145,7 @@ class Fleet:
         self._doubts = Doubts(self._errands.put_nowait)
         self._replicas: dict[str, Replicas] = {}
         self._waits_for_all = waits_for_all
-        self.counted: Callable[[str, int], None] = lambda _model, _n_there: None
-        self.asked_again: Callable[[], None] = lambda: None
-        self.restarted: Callable[[str], None] = lambda _: None
-        self.has_answered: Callable[[str], bool] = lambda _: False
-        self.doubted: Callable[[str], None] = lambda _: None
-        self.quiet_s: Callable[[str], float] = lambda _: 0.0
-        self.lost: Callable[[str], None] = lambda _: None
+        self.listener = Listener()
         for server in _each(self._servers.values()):
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
@@ -143,9 +156,9 @@ class Fleet:
         self.compared_every_s = COMPARED_EVERY_S
 
     @property
-    def server_of(self) -> Mapping[str, int]:
+    def server_ids(self) -> Mapping[str, int]:
         """Number in the store of the server that each model is connected to."""
-        return self._held.server_of
+        return self._held.server_ids
 
     def warn_of_missing_keys(self) -> None:
         """Say now which keys will be missed, not when the first request of a judge needs one."""
@@ -199,10 +212,10 @@ class Fleet:
             [None] * n_servers,
             self._errands.put_nowait,
             lambda number: self._one(spec, number),
-            lambda n_there: self.counted(spec.name, n_there),
-            lambda: self.asked_again(),
+            lambda n_there: self.listener.counted(spec.name, n_there),
+            lambda: self.listener.asked_again(),
             spec.limits.silent_after_s,
-            lambda: self.doubted(spec.name),
+            lambda: self.listener.doubted(spec.name),
         )
         self._replicas[spec.name] = found
         failure = await found.begin(None if self._waits_for_all else spec.min_servers)
@@ -242,14 +255,16 @@ class Fleet:
 
     def _started(self, server: Launched) -> None:
         for model in server.models:
-            self.restarted(model.name)
+            self.listener.restarted(model.name)
 
     def _is_quiet(self, server: Launched, number: int) -> bool:
         """Return whether a launched server has requests, and has ended none for long."""
         quiet = []
         for model in server.models:
             several = self._replicas.get(model.name)
-            quiet_s = self.quiet_s(model.name) if several is None else several.quiet_s(number)
+            quiet_s = (
+                self.listener.quiet_s(model.name) if several is None else several.quiet_s(number)
+            )
             if quiet_s:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
@@ -270,7 +285,7 @@ class Fleet:
         return not isinstance(found, Failure) or bool(found.status)
 
     def _has_answered(self, server: Launched) -> bool:
-        return any(self.has_answered(model.name) for model in server.models)
+        return any(self.listener.has_answered(model.name) for model in server.models)
 
     def doubt(self, model: str, hold: Hold) -> None:
         """Note that a connection to a model broke: is what answers there still the same server?
@@ -295,7 +310,7 @@ class Fleet:
         several = self._replicas.get(model)
         if several is not None:
             several.note_broken(number)
-        self.doubted(model)
+        self.listener.doubted(model)
 
     def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
         several = self._replicas.get(spec.name)
@@ -397,7 +412,7 @@ class Fleet:
                 group.create_task(_to_end(errand, fail))
 
     def _lost(self, node: str) -> None:
-        self.lost(node)
+        self.listener.lost(node)
 
     def move(self, loss: Loss) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""

@@ -31,7 +31,7 @@ class Held:
         accept_change: Go on although a server is not the one the run was started with.
 
     Attributes:
-        server_of: Number in the store of the server that a model is connected to.
+        server_ids: Number in the store of the server that a model is connected to.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Held:
         self._identities = dict(identities)
         self._copies = copies
         self._accept_change = accept_change
-        self.server_of: dict[str, int] = {}
+        self.server_ids: dict[str, int] = {}
 
     def label(self, spec: ModelSpec) -> str:
         """Return what the store remembers the servers of a model by."""
@@ -78,7 +78,7 @@ class Held:
             _log.warning("%s", said, extra={"model": spec.name})
         if self._copies is not None:
             self._copies.meet(spec.name, provenance)
-        self.server_of[spec.name] = self._store.server_id(label, provenance)
+        self.server_ids[spec.name] = self._store.server_id(label, provenance)
         return label
 
     def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:

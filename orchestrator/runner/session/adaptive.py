@@ -7,18 +7,21 @@ with, in the store.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from orchestrator.backend import ServerLoad
-from orchestrator.recipe.schema import ModelSpec
 from orchestrator.report.progress import LimitProgress
+from orchestrator.runner.models.identity import server_label
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.load import Loads
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
+from orchestrator.store import Store
 from orchestrator.store.clock import wall_ms
 
 META: Final = "limits"
@@ -56,23 +59,33 @@ def decoded(text: str | None) -> dict[str, KeptLimit]:
         return {}
 
 
-def first_limits(
-    specs: Mapping[str, ModelSpec],
-    n_servers: Mapping[str, int],
-    labels: Mapping[str, str],
-    kept: Mapping[str, KeptLimit],
-) -> tuple[dict[str, Controller], dict[str, Limits]]:
-    """Return controllers of the models whose limit is to be found, and the limits of all.
+class FirstLimits(msgspec.Struct, frozen=True):
+    """Limits that a call begins with.
 
-    Args:
-        specs: By model.
-        n_servers: Of each model.
+    Attributes:
+        first: Of all models.
+        controllers: Of the models whose limit is to be found while the run goes on.
         labels: What the store remembers the servers of each model by.
-        kept: What an earlier call wrote down; a controller begins there.
+        kept: What earlier calls wrote down, by label.
+        n_servers: Servers of each model for which its limit was made; 1 where left out.
     """
+
+    first: Mapping[str, Limits] = {}
+    controllers: Mapping[str, Controller] = {}
+    labels: Mapping[str, str] = {}
+    kept: Mapping[str, KeptLimit] = {}
+    n_servers: Mapping[str, int] = {}
+
+
+def first_limits(prepared: Prepared, fleet: Fleet, store: Store) -> FirstLimits:
+    """Return the limits of a run's models; where one is to be found, from what was found before."""
+    identities = prepared.plan.identities
+    labels = {name: server_label(name, identities[name]) for name in prepared.identities}
+    n_servers = {name: fleet.n_servers(name) for name in labels}
+    kept = decoded(store.get_meta(META))
     controllers, limits = {}, {}
-    for name, spec in specs.items():
-        n = n_servers[name]
+    for name, n in n_servers.items():
+        spec = prepared.models[name]
         limit = spec.max_in_flight * n
         if spec.is_adaptive:
             known = kept.get(labels[name])
@@ -81,49 +94,42 @@ def first_limits(
             limit = controllers[name].limit
         own = spec.limits
         limits[name] = Limits(limit, own.dead_after_s, own.max_attempts, own.max_failures)
-    return controllers, limits
+    return FirstLimits(limits, controllers, labels, kept, n_servers)
 
 
 class Adaptive:
     """Keeps the limits of models where their servers do best.
 
     Args:
-        controllers: Of the models whose limit is to be found.
-        labels: What the store remembers each model by.
-        kept: What an earlier call wrote down.
-        n_servers: Servers of each model for which its limit was made; 1 where left out.
+        limits: That the call begins with.
         core: Counters of the models.
         scheduler: Has the connections, and is told new limits.
         loads: Asks the servers for their figures.
         tokens: Prompt and completion tokens of a model so far.
-        keep: Writes text into the store.
+        store: Keeps the changes.
     """
 
-    def __init__(  # noqa: PLR0913 (its neighbours, by keyword)
+    def __init__(
         self,
-        controllers: Mapping[str, Controller],
-        *,
-        labels: Mapping[str, str],
-        kept: Mapping[str, KeptLimit],
-        n_servers: Mapping[str, int],
+        limits: FirstLimits,
         core: Core,
         scheduler: Scheduler,
         loads: Loads,
         tokens: Mapping[str, list[int]],
-        keep: Callable[[str], None],
+        store: Store,
     ) -> None:
-        self._controllers = dict(controllers)
-        self._labels = dict(labels)
-        self._kept = dict(kept)
+        self._controllers = dict(limits.controllers)
+        self._labels = limits.labels
+        self._kept = dict(limits.kept)
         self._core = core
         self._scheduler = scheduler
         self._loads = loads
         self._tokens = tokens
-        self._keep = keep
+        self._store = store
         self._first = {name: state.limits.max_in_flight for name, state in core.models.items()}
         self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
         self._n_changes = dict.fromkeys(core.models, 0)
-        self._n_servers = {name: n_servers.get(name, 1) for name in core.models}
+        self._n_servers = {name: limits.n_servers.get(name, 1) for name in core.models}
         self._n_there = dict(self._n_servers)
         self._by_hand: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -226,7 +232,7 @@ class Adaptive:
         # What was said by hand holds for this call only.
         found = before.limit if change.why == _BY_HAND else change.after
         self._kept[label] = KeptLimit(found, (*before.changes[1 - _KEPT :], made))
-        self._keep(msgspec.json.encode(self._kept).decode())
+        self._store.set_meta(META, msgspec.json.encode(self._kept).decode())
 
     def _now(self) -> float:
         return self._loop.time() - self._started

@@ -43,18 +43,20 @@ class Stop:
 
 Work = Callable[[Stop], Coroutine[Any, Any, T]]
 
+_STOP: Final[contextvars.ContextVar[Stop]] = contextvars.ContextVar("stop")
+"""Of the call in this thread, where another thread may request one (`in_thread`)."""
 
-def run_to_end(work: Work[T], stop: Stop | None = None) -> T:
+
+def run_to_end(work: Work[T]) -> T:
     """Return the result of a coroutine when it has ended.
 
     In a notebook an event loop already runs in this thread, and no second one can. Then the work
     runs in a thread of its own, which gets no signals: SIGINT here requests the stop.
 
     Args:
-        work: Makes the coroutine.
-        stop: Passed to `work`; a new one if omitted.
+        work: Makes the coroutine; passed the stop that another thread may request.
     """
-    stop = stop or Stop()
+    stop = _STOP.get(None) or Stop()
     if not _has_loop():
         return _run(work, stop)
     with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
@@ -66,7 +68,7 @@ def run_to_end(work: Work[T], stop: Stop | None = None) -> T:
         return future.result()
 
 
-async def in_thread(work: Callable[[Stop], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
     """Return the result of a blocking call in a thread of its own.
 
     Cancelling requests the stop, waits until the call has ended, and then raises.
@@ -77,9 +79,10 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
     Raises:
         asyncio.CancelledError: If it was cancelled.
     """
-    stop = Stop()
+    stop, context = Stop(), contextvars.copy_context()
+    context.run(_STOP.set, stop)
     with ThreadPoolExecutor(1, "orchestrator") as pool:
-        future = pool.submit(contextvars.copy_context().run, work, stop)
+        future = pool.submit(context.run, work)
         try:
             waiting = asyncio.wrap_future(future)
             while not waiting.done():
@@ -106,6 +109,21 @@ async def _ended(future: "Future[Any]", stop: Stop) -> None:
             continue
     # What it raised is beside the point now; unread, asyncio would complain.
     waiting.exception()
+
+
+def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the run, out of its groups of tasks: ours before others."""
+    leaves: list[BaseException] = []
+
+    def walk(error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                walk(inner)
+        else:
+            leaves.append(error)
+
+    walk(group)
+    return next((leaf for leaf in leaves if isinstance(leaf, OrchestratorError)), leaves[0])
 
 
 @contextmanager

@@ -7,28 +7,38 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
 
 from orchestrator.ask import Request
 from orchestrator.backend import Backend
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError, OrchestratorError
+from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.records import DONE, Failure, Generation, Outcome
-from orchestrator.report.progress import ModelProgress, Progress, connection_state
+from orchestrator.report.progress import Progress
 from orchestrator.runner.logs import RepeatedEvents
+from orchestrator.runner.planning.budget import Budget
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.load import Loads
 from orchestrator.runner.servers.losses import plan_anew
 from orchestrator.runner.servers.waves import Waves
-from orchestrator.runner.session.adaptive import META, Adaptive
-from orchestrator.runner.session.live_ranking import LiveRankings
-from orchestrator.runner.session.order import positions_left
-from orchestrator.runner.session.spelling import Spelling
-from orchestrator.runner.session.stages import Stages
-from orchestrator.runner.session.wiring import Wiring
+from orchestrator.runner.session.adaptive import Adaptive, FirstLimits
+from orchestrator.runner.session.opening import Opened, positions_left
+from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
+from orchestrator.runner.session.token_texts import TokenTexts
 from orchestrator.scheduler.admission import Admission
+from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.window import Window
 from orchestrator.schemas import pack_row
+from orchestrator.statistics.trust import Thresholds
+from orchestrator.store import Store
 
 # A fault in a method is likely to fail every unit; a few are enough to see why.
 _MAX_FAULTS = 3
@@ -40,6 +50,7 @@ _DISK_S = 0.05
 # gives way to replies, signals and displays.
 _OPENED_AT_ONCE = 32
 
+_MEGABYTE: Final = 1e6
 _NO_SERVER = "the remaining units wait for a model that no server serves"
 
 _log = logging.getLogger(__name__)
@@ -49,66 +60,105 @@ _RECENT = 512
 _RECENT_CHARACTERS = 8_000
 
 
-class Session:
-    """Runs the units that are not done yet."""
+class Ended(msgspec.Struct, frozen=True):
+    """The end of a call.
 
-    def __init__(self, wiring: Wiring) -> None:
-        self._w = wiring
+    Attributes:
+        progress: At the end; None where nothing was left to do.
+        stopping: Why it stopped early; empty if it did not.
+        interrupted: Whether a signal stopped it.
+    """
+
+    progress: Progress | None = None
+    stopping: str = ""
+    interrupted: bool = False
+
+
+class Session(Listener):
+    """Runs the units that are not done yet.
+
+    Args:
+        prepared: The run.
+        opened: Its plan, and what of it is done.
+        store: Open for writing.
+        core: Queues and limits.
+        budget: Bounds on requests, tokens, money and time.
+        fleet: Connects to servers.
+        limits: That the call begins with.
+        waves: Where not all servers run at the same time, or may not after the loss of a node.
+        run_dir: For messages.
+    """
+
+    def __init__(  # noqa: PLR0913 (the parts of a run)
+        self,
+        prepared: Prepared,
+        opened: Opened,
+        store: Store,
+        core: Core,
+        budget: Budget,
+        fleet: Fleet,
+        limits: FirstLimits,
+        waves: Waves | None = None,
+        *,
+        run_dir: Path,
+    ) -> None:
+        plan, self._opened = prepared.plan, opened
+        self._plan, self._store, self._core, self._budget = plan, store, core, budget
+        self._fleet, self._all_waves, self._run_dir = fleet, waves, str(run_dir)
+        specs = {name: prepared.models[name] for name in prepared.identities}
         self._recent: dict[bytes, Generation] = {}
-        copies = wiring.copies
+        copies = fleet.copies
         self._n_copied = {} if copies is None else copies.n_copied
         self._driver = Driver(
-            wiring.plan,
+            plan,
             self._look_up,
-            wiring.systems,
+            {name: spec.system for name, spec in specs.items() if spec.system},
             reuse=None if copies is None else copies.find,
-            epoch_of=wiring.store.server_epoch,
+            epoch_of=store.server_epoch,
             # The handler of signals never raises in a run.
             is_interruptible=False,
         )
-        self._n_stored = wiring.done.count(1)
-        self._stages = Stages(wiring.plan, wiring.done, wiring.not_needed)
-        if wiring.blocks is None:
-            ended = bytearray(wiring.done)
-            left: Iterator[int | None] = positions_left(
-                wiring.done, wiring.first, wiring.plan.n_per_item
-            )
+        blocks = opened.blocks
+        self._n_stored = opened.done.count(1) - opened.n_not_needed
+        self._stages = Stages(plan, opened.done, self._not_needed)
+        if blocks is None:
+            ended = bytearray(opened.done)
+            left: Iterator[int | None] = positions_left(opened.done, opened.first, plan.n_per_item)
         else:
-            ended, left = wiring.blocks.ended, wiring.blocks.positions()
-            self._n_stored -= wiring.blocks.n_not_needed
+            ended, left = blocks.ended, blocks.positions()
+        window = prepared.recipe.window
         self._window = Window(
-            wiring.plan, left, wiring.max_open, wiring.max_bytes, ended, wiring.limit
+            plan,
+            left,
+            window.units or DEFAULT_UNITS,
+            window.megabytes * _MEGABYTE,
+            ended,
+            core.limit if window.units is None else None,
         )
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
-        self._scheduler = Scheduler(
-            wiring.core, wiring.connect, self, wiring.per_minute, self._leave
-        )
-        self.spelling = Spelling(wiring.store, wiring.server_of, self._scheduler.backend)
+        per_minute = {
+            name: spec.limits.requests_per_minute
+            for name, spec in specs.items()
+            if spec.limits.requests_per_minute is not None
+        }
+        self._scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
+        self.texts = TokenTexts(store, fleet.server_ids, self._scheduler.backend)
         self._n_done = 0
         self._n_failed = 0
         self._n_sent = 0
         self._failures: dict[str, int] = {}
-        self._tokens = {name: [0, 0] for name in wiring.plan.identities}
-        self.loads = Loads(wiring.core.models, self._scheduler.backend)
-        self.adaptive = Adaptive(
-            wiring.controllers,
-            labels=wiring.labels,
-            kept=wiring.kept_limits,
-            n_servers=wiring.n_servers,
-            core=wiring.core,
-            scheduler=self._scheduler,
-            loads=self.loads,
-            tokens=self._tokens,
-            keep=lambda text: wiring.store.set_meta(META, text),
-        )
+        self._tokens = {name: [0, 0] for name in plan.identities}
+        self.loads = Loads(core.models, self._scheduler.backend)
+        self.adaptive = Adaptive(limits, core, self._scheduler, self.loads, self._tokens, store)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
+        statistics = prepared.recipe.statistics
         self._board = LiveRankings(
-            wiring.plan,
-            stops_early=wiring.blocks is not None,
-            thresholds=wiring.thresholds,
-            confidence_level=wiring.confidence_level,
+            plan,
+            stops_early=blocks is not None,
+            thresholds=Thresholds(**statistics.trust.model_dump()),
+            confidence_level=statistics.confidence_level,
         )
         self._pumping = False
         self._pump_is_due = False
@@ -131,15 +181,17 @@ class Session:
         try:
             await self._scheduler.run(self._pump)
         finally:
-            self._w.budget.run_for(self._loop.time() - self._started)
+            self._budget.run_for(self._loop.time() - self._started)
             # What was in flight when the bound stopped the run has ended since.
-            self.stopping = self._w.budget.words() or self.stopping
+            self.stopping = self._budget.words() or self.stopping
             self._driver.close()
         if len(self._faults) >= _MAX_FAULTS:
             raise MethodError(
                 f"{self._faults[-1]}\nA fault of a method made {len(self._faults)} units fail; "
-                f"all answers so far are saved in {self._w.run_dir}"
+                f"all answers so far are saved in {self._run_dir}"
             )
+        if not self.stopping:
+            await self._fleet.compare_at_end()
 
     def stop(self, why: str) -> None:
         """Send nothing more; what is in flight is still recorded."""
@@ -166,64 +218,81 @@ class Session:
     @property
     def models(self) -> tuple[str, ...]:
         """The models of the run."""
-        return tuple(self._w.core.models)
+        return tuple(self._core.models)
 
     # -- told by the scheduler -------------------------------------------------------------------
 
     def may_send(self, request: Request) -> Admission:
         """Count a request, unless it might exceed a bound."""
-        admission = self._w.budget.admit(request, self._loop.time() - self._started)
+        admission = self._budget.admit(request, self._loop.time() - self._started)
         if admission is Admission.SEND:
             self._n_sent += 1
         elif admission is Admission.STOP:
-            self.stop(self._w.budget.words())
+            self.stop(self._budget.words())
         return admission
+
+    # -- told by the servers ---------------------------------------------------------------------
+
+    def counted(self, model: str, n_there: int) -> None:
+        """Have the limit of a model follow how many of its servers are there."""
+        self.adaptive.servers(model, n_there)
+
+    def has_answered(self, model: str) -> bool:
+        """Return whether a request to a model was answered in this call."""
+        return self._core.has_answered(model)
+
+    def quiet_s(self, model: str) -> float:
+        """Return for how long a model has ended none of the requests that it has."""
+        return self._core.quiet_s(model, self._loop.time())
+
+    def restarted(self, model: str) -> None:
+        """Note that the server of a model was started."""
+        self._core.restarted(model, self._loop.time())
 
     def asked_again(self) -> None:
         """Count a request that was sent to another server because one lost or failed it."""
         self._n_sent += 1
-        self._w.budget.spent.requests += 1
+        self._budget.spent.requests += 1
 
     def attempted(self, request: Request) -> None:
         """End what was reserved for an attempt."""
-        self._w.budget.release(request)
+        self._budget.release(request)
 
     def retried(self, request: Request, failure: Failure, wait_s: float) -> None:
         """Record an attempt that failed."""
         model = request.ask.model
-        self._w.store.put_attempt(request.key, model, failure)
-        self._w.budget.receive(request, failure)
+        self._store.put_attempt(request.key, model, failure)
+        self._budget.receive(request, failure)
         if failure.cause == "connection":
-            self.doubt(model)
+            self.doubted(model)
         self._often.retried(model, failure, wait_s)
 
-    def doubt(self, model: str) -> None:
+    def doubted(self, model: str) -> None:
         """Have it found out whether the server of a model is still the one that it was."""
-        if self._w.doubt is not None:
-            self._w.doubt(model, self._scheduler.hold)
+        self._fleet.doubt(model, self._scheduler.hold)
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
         """Record an end and let the units go on that waited for it."""
         model = request.ask.model
         if isinstance(outcome, Failure) and not outcome.permanent:
-            self._w.store.put_attempt(request.key, model, outcome)
+            self._store.put_attempt(request.key, model, outcome)
             if outcome.cause == "connection":
-                self.doubt(model)
+                self.doubted(model)
             if self._waves is not None or not outcome.retriable:
                 self._failed_now[request.key] = outcome
         else:
-            self._w.store.put_outcome(
+            self._store.put_outcome(
                 request.key,
                 request.kind,
                 model,
                 outcome,
-                server=self._w.server_of.get(model, 0),
+                server=self._fleet.server_ids.get(model, 0),
                 prompt_hash=request.prompt_hash,
                 attempts=request.attempts,
                 latency_s=latency_s,
             )
-            self.spelling.note(model, outcome)
-        prompt_tokens, completion_tokens = self._w.budget.receive(request, outcome)
+            self.texts.note(model, outcome)
+        prompt_tokens, completion_tokens = self._budget.receive(request, outcome)
         counts = self._tokens[model]
         counts[0] += prompt_tokens
         counts[1] += completion_tokens
@@ -236,7 +305,7 @@ class Session:
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
-        return self._recent.get(key) or self._failed_now.get(key) or self._w.store.get(key)
+        return self._recent.get(key) or self._failed_now.get(key) or self._store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 
@@ -264,19 +333,19 @@ class Session:
 
     def _is_idle(self) -> bool:
         """Return True if nothing is asked of the servers of this wave, and nothing left to ask."""
-        core, absent = self._w.core, frozenset(self._driver.absent)
+        core, absent = self._core, frozenset(self._driver.absent)
         return not any(
             core.busy(model) for model in core.models if model not in absent
         ) and absent.issuperset(self._driver.models_asked())
 
     def _enter_wave(self, waves: Waves) -> tuple[str, ...] | None:
         """Go on to the next wave with something to do; the models that leave, None for no wave."""
-        core = self._w.core.models
+        core = self._core.models
         dead = [name for name, state in core.items() if state.dead is not None]
         # Requests to a server that has lost its node wait for another wave.
         leaving = waves.turn(
             lambda model: (
-                self._window.waits_for(model) or (model in core and self._w.core.busy(model))
+                self._window.waits_for(model) or (model in core and self._core.busy(model))
             ),
             dead,
         )
@@ -286,28 +355,28 @@ class Session:
         return leaving
 
     async def _leave(self, model: str, backend: Backend) -> None:
-        await self.spelling.leave(model, backend)
+        await self.texts.leave(model, backend)
 
     async def _rest(self, models: Collection[str]) -> None:
-        if self._w.rest is not None and models:
-            await self._w.rest(models)
+        if models:
+            await self._fleet.rest(models)
 
-    def lose(self, node: str) -> None:
+    def lost(self, node: str) -> None:
         """Plan anew what was to run on a node of a cluster that is out of reach."""
-        waves, move = self._w.waves, self._w.move
-        if waves is not None and move is not None and plan_anew(waves, node, move):
+        waves = self._all_waves
+        if waves is not None and plan_anew(waves, node, self._fleet.move):
             self._driver.absent = self._window.absent = waves.absent
             self._scheduler.soon(self._pump)
 
     @property
     def _waves(self) -> Waves | None:
         """The waves of the run; None while all servers run at the same time."""
-        waves = self._w.waves
+        waves = self._all_waves
         return waves if waves is not None and len(waves) > 1 else None
 
     def _turned(self) -> None:
-        if self._w.waves is not None and self._w.admit is not None:
-            self._w.admit(self._w.waves.models)
+        if self._all_waves is not None:
+            self._fleet.admit(self._all_waves.models)
         self._turning = False
         self._pump()
 
@@ -316,7 +385,7 @@ class Session:
         for _ in range(_OPENED_AT_ONCE):
             if self.stopping or self._turning:
                 return
-            if self._w.store.pending_bytes >= _MAX_PENDING_BYTES:
+            if self._store.pending_bytes >= _MAX_PENDING_BYTES:
                 self._pump_later(_DISK_S)
                 return
             position = self._window.next_position(driver.n_open, driver.waiting, driver.n_bytes)
@@ -347,22 +416,22 @@ class Session:
             self._scheduler.submit(outbox.popleft())
 
     def _record(self, end: Finished) -> None:
-        plan = self._w.plan
+        plan = self._plan
         self._window.end(end.position)
         part = plan.part(end.position)
         of_all = {"method": part.name, "server_epoch": end.server_epoch}
         rows = [pack_row(part.columns, of_all | row) for row in end.rows]
-        self._w.store.put_unit(
+        self._store.put_unit(
             plan.unit_hash(end.position),
-            self._w.plan_id,
+            self._opened.plan_id,
             end.position,
             end.status,
             end.frame,
             rows,
             cause="" if end.status == DONE else str(end.rows[0]["cause"]),
         )
-        if self._w.blocks is not None:
-            self._w.blocks.end(end.position, end.status, rows)
+        if self._opened.blocks is not None:
+            self._opened.blocks.end(end.position, end.status, rows)
         self._n_done += 1
         # A method may say of single rows that they failed.
         cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
@@ -382,39 +451,22 @@ class Session:
 
     def progress(self, states: Mapping[str, str]) -> Progress:
         """The run at this moment; `states` gives each model's connection state."""
-        core = self._w.core
-        units = self._stages.of_models(self._w.not_needed)
-        models = tuple(
-            ModelProgress(
-                name=name,
-                state=connection_state(
-                    states.get(name, "idle"), down=state.down_since, dead=state.dead
-                ),
-                in_flight=state.in_flight,
-                limit=state.most_in_flight,
-                queued=state.n_queued,
-                done=state.n_done,
-                failed=state.n_failed,
-                retried=state.n_retried,
-                prompt_tokens=self._tokens[name][0],
-                completion_tokens=self._tokens[name][1],
-                limits=self.adaptive.progress(name),
-                waiting=self.loads.waiting(name),
-                cache_hits=self.loads.cache_hits(name),
-                units_done=units.get(name, (0, 0))[0],
-                units_left=units.get(name, (0, 0))[1],
-                fault="" if state.dead is None else state.dead.message,
-            )
-            for name, state in core.models.items()
+        models = models_progress(
+            self._core,
+            states,
+            tokens=self._tokens,
+            limits=self.adaptive,
+            loads=self.loads,
+            units=self._stages.of_models(self._not_needed),
         )
         return Progress(
-            run_dir=self._w.run_dir,
+            run_dir=self._run_dir,
             elapsed_s=self._loop.time() - self._started,
-            units_total=len(self._w.plan),
+            units_total=len(self._plan),
             units_stored=self._n_stored,
             units_done=self._n_done,
             units_failed=self._n_failed,
-            units_not_needed=0 if self._w.blocks is None else self._w.blocks.n_not_needed,
+            units_not_needed=self._opened.n_not_needed,
             units_open=self._driver.n_open,
             units_aside=self._window.n_aside,
             requests_sent=self._n_sent,
@@ -423,12 +475,12 @@ class Session:
             asks_copied=dict(self._n_copied),
             asks_joined=self._driver.n_joined,
             models=models,
-            stages=self._stages.progress(self._w.not_needed),
+            stages=self._stages.progress(self._not_needed),
             failures=dict(self._failures),
             stopping=self.stopping,
-            paused=self._w.core.paused,
+            paused=self._core.paused,
             rankings=self._board.rankings(self._loop.time()),
-            money=self._w.budget.money,
+            money=self._budget.money,
         )
 
     @property
@@ -441,5 +493,9 @@ class Session:
         """Units of this call that failed."""
         return self._n_failed
 
-
-Watch = Callable[[Progress], None]
+    @property
+    def _not_needed(self) -> Ints:
+        """By unit of an item, how many are not asked because they would decide nothing."""
+        if self._opened.blocks is None:
+            return np.zeros(self._plan.n_per_item, dtype=np.int64)
+        return self._opened.blocks.not_needed

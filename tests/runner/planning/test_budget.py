@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -15,12 +14,11 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.contracts.method import Combination
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
 from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent, token_counts
-from orchestrator.runner.session.session import Session
-from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import plan, row
+from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
 
 CONCURRENCY = 64
@@ -71,13 +69,14 @@ async def spend(bounds, seed, spent):
 
     budget = Budget(bounds, spent, PRICES)
     limits = Limits(max_in_flight=CONCURRENCY)
-    wiring = Wiring(
-        plan=p, plan_id=1, done=bytearray(len(p)), store=cast("Any", MemoryStore()),
+    session = Parts(
+        plan=p,
+        store=MemoryStore(),
         core=Core(dict.fromkeys(servers, limits), RetryPolicy(first_wait_s=0.001)),
-        budget=budget, connect=connect, server_of={}, systems={}, per_minute={}, max_open=300,
-        run_dir="here",
-    )  # fmt: skip
-    session = Session(wiring)
+        budget=budget,
+        fleet=Fleet(connect),
+        max_open=300,
+    ).session()
     await session.run()
     return servers, budget, session
 

@@ -79,7 +79,7 @@ async def connected(path, *specs):
             if n_there == 2:
                 both.set()
 
-        fleet.counted = count
+        fleet.listener.counted = count  # type: ignore[method-assign]
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             mending = group.create_task(fleet.mend(told.fail))
             judge = await fleet.connect("judge")
@@ -93,7 +93,7 @@ async def connected(path, *specs):
 async def broken(fleet, judge):
     """Ask until a connection broke, which costs no request its answer."""
     doubted: list[str] = []
-    fleet.doubted = doubted.append
+    fleet.listener.doubted = doubted.append  # type: ignore[method-assign]
     for seed in range(4):
         assert isinstance(await judge.generate(ASK, seed), Generation)
         if doubted:

@@ -3,9 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
 
-import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -15,17 +13,16 @@ from orchestrator.placement import GIB, Demand, Gpu, Inventory, Node, Share, Siz
 from orchestrator.records import Failure, Message
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
 from orchestrator.runner.servers.waves import PlacedServer, Waves
-from orchestrator.runner.session.session import Session
-from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BUSY, SAMPLING, generation, plan
+from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
 
 pytestmark = pytest.mark.looptime
 
 
-class Machine:
+class Machine(Fleet):
     """Runs a bounded number of servers; starting one takes a minute."""
 
     def __init__(self, names, at_most, failures=None):
@@ -126,25 +123,16 @@ def make(
     machine = Machine(names, at_most, failures)
     p = plan(evaluate, names, n_items, combos)
     store = MemoryStore()
-    wiring = Wiring(
+    parts = Parts(
         plan=p,
-        plan_id=1,
-        done=bytearray(len(p)),
-        store=cast("Any", store),
+        store=store,
         core=Core(dict.fromkeys(names, Limits(8, 30.0)), RetryPolicy(max_attempts=2)),
         budget=Budget(Bounds(), Spent(), {}),
-        connect=machine.connect,
-        server_of={},
-        systems={},
-        per_minute={},
+        fleet=machine,
         max_open=max_open,
-        run_dir="here",
         waves=placed or Waves([servers(*wave) for wave in waves], Inventory(max_servers=at_most)),
-        rest=machine.rest,
-        move=machine.move,
-        admit=machine.admit,
     )
-    return machine, store, Session(wiring)
+    return machine, store, parts.session()
 
 
 def values(store):
@@ -242,7 +230,7 @@ async def test_a_stop_between_waves_starts_no_other_server():
             session.stop("interrupted")
         await rest(models)
 
-    session._w = msgspec.structs.replace(session._w, rest=stopping)
+    machine.rest = stopping
     await session.run()
     assert machine.starts == ["a"]
     assert machine.closed == ["a"]
@@ -266,7 +254,7 @@ async def test_a_server_whose_node_is_lost_is_asked_on_when_there_is_room(waves)
         if model == "b" and len(machine.asked) > 20 and machine.starts.count("b") == 1:
             machine.lose("b")
             machine.when_asked = lambda _: None
-            session.lose("n2")
+            session.lost("n2")
 
     machine.when_asked = lose
     await session.run()

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from orchestrator.backend import ServerLoad
-from orchestrator.runner.session.adaptive import META, KeptLimit, decoded
-from orchestrator.runner.session.session import Session
+from orchestrator.runner.session.adaptive import META, FirstLimits, KeptLimit, decoded
 from orchestrator.scheduler.core import Limits
 from orchestrator.scheduler.limits import Controller
 from tests.core.fakes import BUSY, generation
@@ -72,13 +71,11 @@ class Store(MemoryStore):
 
 async def run(server, n_items, *, start=64, fix_at=None):
     store = Store()
-    _, wiring, _ = make(
+    _, parts, _ = make(
         {"m": server}, n_items=n_items, limits=Limits(start), store=store, max_open=2000
     )
-    wiring = msgspec.structs.replace(
-        wiring, controllers={"m": Controller(start)}, labels={"m": "m 1234"}
-    )
-    session = Session(wiring)
+    limits = FirstLimits(controllers={"m": Controller(start)}, labels={"m": "m 1234"})
+    session = msgspec.structs.replace(parts, limits=limits).session()
     if fix_at is not None:
         asyncio.get_running_loop().call_later(fix_at, session.limit, "m", 3)
     started = asyncio.get_running_loop().time()
@@ -157,21 +154,23 @@ def test_what_is_kept_is_read_again():
 
 async def test_servers_that_come_and_go_take_their_share_of_the_limit_along():
     store = Store()
-    _, wiring, _ = make({"m": Server(64)}, limits=Limits(64), store=store)
-    session = Session(msgspec.structs.replace(wiring, n_servers={"m": 4}, labels={"m": "m 1234"}))
+    _, parts, _ = make({"m": Server(64)}, limits=Limits(64), store=store)
+    first = FirstLimits(n_servers={"m": 4}, labels={"m": "m 1234"})
+    session = msgspec.structs.replace(parts, limits=first).session()
     limits = []
     for n_there in (1, 1, 3, 4):
         session.adaptive.servers("m", n_there)
-        limits.append(wiring.core.limit("m"))
+        limits.append(parts.core.limit("m"))
     assert limits == [16, 16, 48, 64]
     session.limit("m", 7)
     session.adaptive.servers("m", 2)
-    assert wiring.core.limit("m") == 7, "what was said by hand stays"
+    assert parts.core.limit("m") == 7, "what was said by hand stays"
 
 
-async def test_a_small_window_holds_nobody_up_where_servers_take_more():
+async def test_a_small_window_holds_nobody_up_where_servers_take_more(monkeypatch):
+    monkeypatch.setattr("orchestrator.runner.session.session.DEFAULT_UNITS", 60)
     servers = {name: Server(128) for name in "abcdef"}
-    _, wiring, _ = make(servers, n_items=400, limits=Limits(128), max_open=60)
-    session = Session(msgspec.structs.replace(wiring, limit=wiring.core.limit))
+    _, parts, _ = make(servers, n_items=400, limits=Limits(128), max_open=None)
+    session = parts.session()
     await session.run()
     assert [server.most_at_once for server in servers.values()] == [128] * 6

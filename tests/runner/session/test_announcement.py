@@ -9,8 +9,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.session.announcement import announce
-from orchestrator.runner.session.execute import Opened
+from orchestrator.runner.session.opening import Opened, announce
 from tests.core.fakes import SAMPLING, generation, plan
 
 CHANGED = ["prompt changed"]

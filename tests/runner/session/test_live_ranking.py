@@ -12,7 +12,7 @@ from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import Combination
 from orchestrator.ranking.trust import of_rows
 from orchestrator.roles import PairColumns
-from orchestrator.runner.session.live_ranking import LiveRankings
+from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method

@@ -126,9 +126,9 @@ class Provider:
 def call(store, servers):
     """One call of the command, and the requests of the model under test that it sent."""
     limits = Limits(max_in_flight=IN_FLIGHT, dead_after_s=30.0)
-    plan, wiring, session = make(servers, n_items=N_ITEMS, store=store, limits=limits)
+    plan, parts, session = make(servers, n_items=N_ITEMS, store=store, limits=limits)
     for position, (status, _) in store.units.items():
-        wiring.done[position] = status in {DONE, FAILED}
+        parts.done[position] = status in {DONE, FAILED}
     return plan, session
 
 

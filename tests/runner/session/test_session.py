@@ -2,7 +2,6 @@
 
 import asyncio
 from itertools import combinations
-from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from orchestrator.contracts.method import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
-from orchestrator.runner.session.session import Session
-from orchestrator.runner.session.wiring import Wiring
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.retry import RetryPolicy
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
+from tests.runner.session.parts import Fleet, Parts
 
 pytestmark = pytest.mark.looptime
 
@@ -88,21 +86,15 @@ def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=
         return servers[model]
 
     limit = limits or Limits(max_in_flight=8, dead_after_s=30.0)
-    wiring = Wiring(
+    parts = Parts(
         plan=p,
-        plan_id=1,
-        done=bytearray(len(p)),
-        store=cast("Any", store or MemoryStore()),
+        store=store or MemoryStore(),
         core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
         budget=Budget(bounds or Bounds(), Spent(), {}),
-        connect=connect,
-        server_of={},
-        systems={},
-        per_minute={},
+        fleet=Fleet(connect),
         max_open=max_open,
-        run_dir="here",
     )
-    return p, wiring, Session(wiring)
+    return p, parts, parts.session()
 
 
 def last_end(p, store, models):
@@ -115,9 +107,9 @@ def last_end(p, store, models):
 
 async def test_every_unit_ends_and_the_limit_is_kept_and_used():
     servers = {"a": Server()}
-    _, wiring, session = make(servers)
+    _, parts, session = make(servers)
     await session.run()
-    assert len(wiring.store.units) == 60
+    assert len(parts.store.units) == 60
     assert servers["a"].most_at_once == 8
 
 
@@ -136,15 +128,15 @@ class Watching(Server):
 
 @pytest.mark.parametrize(("first", "is_early"), [((399,), True), ((), False)])
 async def test_items_that_are_begun_first_wait_for_no_unit_that_the_store_answers(first, is_early):
-    _, wiring, session = make({"a": Server()}, n_items=400)
+    _, parts, session = make({"a": Server()}, n_items=400)
     await session.run()
     store = MemoryStore()
-    store.outcomes = dict(wiring.store.outcomes)
+    store.outcomes = dict(parts.store.outcomes)
     server = Watching(store)
     (lacking,) = [key for key, made in store.outcomes.items() if made.text.endswith(" 399")]
     del store.outcomes[lacking]
-    _, wiring, _ = make({"a": server}, n_items=400, store=store)
-    await Session(msgspec.structs.replace(wiring, first=first)).run()
+    _, parts, _ = make({"a": server}, n_items=400, store=store)
+    await msgspec.structs.replace(parts, first=first).session().run()
     assert (len(store.units), len(store.outcomes), server.n_asked) == (400, 400, 1)
     assert (server.n_ended < 40) is is_early
 
@@ -156,69 +148,67 @@ async def test_fast_models_keep_their_pace_beside_a_slow_and_a_dead_one():
         singles = [Combination((name,)) for name in names]
         return singles + [Combination(two) for two in combinations(names, 2)]
 
-    p, wiring, session = make(
-        {name: Server() for name in fast}, n_items=200, combos=everybody(fast)
-    )
+    p, parts, session = make({name: Server() for name in fast}, n_items=200, combos=everybody(fast))
     start = asyncio.get_running_loop().time()
     await session.run()
-    alone = last_end(p, wiring.store, fast) - start
+    alone = last_end(p, parts.store, fast) - start
 
     servers = {name: Server() for name in fast}
     servers |= {"slow": Server(latency_s=20.0), "dead": Server(failure=REFUSED)}
-    p, wiring, session = make(servers, n_items=200, combos=everybody(servers))
+    p, parts, session = make(servers, n_items=200, combos=everybody(servers))
     start = asyncio.get_running_loop().time()
     await session.run()
-    beside = last_end(p, wiring.store, fast) - start
+    beside = last_end(p, parts.store, fast) - start
     assert beside <= alone / 0.95
-    assert len(wiring.store.units) == len(p)
+    assert len(parts.store.units) == len(p)
 
 
 async def test_units_of_a_dead_model_fail_for_now_and_are_counted():
     servers = {"ok": Server(), "dead": Server(failure=REFUSED)}
-    p, wiring, session = make(servers, n_items=10)
+    p, parts, session = make(servers, n_items=10)
     await session.run()
-    statuses = [wiring.store.units[position][0] for position in range(len(p))]
+    statuses = [parts.store.units[position][0] for position in range(len(p))]
     assert statuses == [0, 2] * 10
     assert session.progress({}).failures == {"dead_server": 10}
 
 
 async def test_a_server_that_comes_back_is_asked_everything():
     servers = {"a": Server(failure=REFUSED, n_failures=3)}
-    _, wiring, session = make(servers)
+    _, parts, session = make(servers)
     await session.run()
-    assert {status for status, _ in wiring.store.units.values()} == {0}
+    assert {status for status, _ in parts.store.units.values()} == {0}
 
 
 async def test_failures_of_the_moment_are_tried_again():
     servers = {"a": Server(failure=BUSY, n_failures=5)}
-    _, wiring, session = make(servers)
+    _, parts, session = make(servers)
     await session.run()
-    assert {status for status, _ in wiring.store.units.values()} == {0}
-    assert wiring.store.attempts == [("a", "rate_limited")] * 5
+    assert {status for status, _ in parts.store.units.values()} == {0}
+    assert parts.store.attempts == [("a", "rate_limited")] * 5
 
 
 async def test_no_more_requests_are_sent_than_the_budget_allows():
     servers = {"a": Server()}
-    _, wiring, session = make(servers, bounds=Bounds(requests=21))
+    _, parts, session = make(servers, bounds=Bounds(requests=21))
     await session.run()
     assert servers["a"].n_asked == 21
-    assert len(wiring.store.units) == 21
+    assert len(parts.store.units) == 21
     assert "budget.requests" in session.stopping
 
 
 async def test_stopping_records_what_is_in_flight_and_sends_nothing_more():
     servers = {"a": Server()}
-    _, wiring, session = make(servers)
+    _, parts, session = make(servers)
     asyncio.get_running_loop().call_later(0.25, session.stop, "interrupted")
     await session.run()
-    assert servers["a"].n_asked == len(wiring.store.outcomes) == 24
+    assert servers["a"].n_asked == len(parts.store.outcomes) == 24
 
 
 async def test_a_permanent_failure_is_an_outcome():
     bad = Failure("bad_request", "no", permanent=True, status=400)
-    _, wiring, session = make({"a": Server(failure=bad)}, n_items=2)
+    _, parts, session = make({"a": Server(failure=bad)}, n_items=2)
     await session.run()
-    assert list(wiring.store.outcomes.values()) == [bad, bad]
+    assert list(parts.store.outcomes.values()) == [bad, bad]
 
 
 async def test_the_window_bounds_how_many_units_are_open():
@@ -236,7 +226,7 @@ async def test_the_window_bounds_how_many_units_are_open():
 
 async def test_a_paused_session_sends_nothing_until_it_goes_on():
     servers = {"a": Server()}
-    _, wiring, session = make(servers)
+    _, parts, session = make(servers)
     loop = asyncio.get_running_loop()
     counted = []
 
@@ -249,7 +239,7 @@ async def test_a_paused_session_sends_nothing_until_it_goes_on():
     loop.call_later(0.25, hold)
     await session.run()
     assert counted[0] == counted[1] < 60
-    assert len(wiring.store.units) == 60
+    assert len(parts.store.units) == 60
 
 
 async def test_a_session_paused_before_its_first_request_goes_on_at_full_width():

@@ -2,7 +2,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.contracts.method import Combination
-from orchestrator.runner.session.stages import Stages
+from orchestrator.runner.session.progress import Stages
 from orchestrator.units import Plan
 from tests.core.fakes import plan
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.runner.session import remote_control as control
-from orchestrator.runner.session.remote_control import Answer, Command, CommandInbox, tell
+from orchestrator.runner.session import control
+from orchestrator.runner.session.control import Answer, Command, CommandInbox, tell
 from orchestrator.store import RunDirectory
 
 

@@ -1,4 +1,4 @@
-"""The rankings of a run while it runs, for displays: each method's over the prompts it finished.
+"""Progress of a run for displays: units of each method, and rankings of the prompts finished.
 
 Judges are held to the rule of the reports (`orchestrator.ranking.trust`), on the judgments so far.
 A row is only kept when it comes; many are counted at once.
@@ -6,7 +6,7 @@ A row is only kept when it comes; many are counted at once.
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -14,14 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.records import Row
-from orchestrator.report.progress import RankingProgress, StandingProgress
+from orchestrator.report.progress import (
+    ModelProgress,
+    RankingProgress,
+    StageProgress,
+    StandingProgress,
+    connection_state,
+)
 from orchestrator.roles import PairColumns
+from orchestrator.runner.servers.load import Loads
+from orchestrator.runner.session.adaptive import Adaptive
+from orchestrator.scheduler.core import Core
 from orchestrator.statistics.forming import Forming, Standing
 from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
 from orchestrator.units import Part, Plan
 
 if TYPE_CHECKING:
     from orchestrator.runner.session.live_trust import LiveTrust
+
+Ints = NDArray[np.int64]
 
 _LEVEL: Final = 0.95
 # How often the ratings are computed anew, seconds: the judgments of a moment change little.
@@ -30,6 +41,66 @@ _EVERY_S: Final = 5.0
 _MAX_WAITING: Final = 1024
 # Prompts of which some units have ended. Those that an earlier call began never get all of theirs.
 _MAX_BEGUN: Final = 4096
+
+
+class Stages:
+    """Counts units by the method they belong to.
+
+    Args:
+        plan: Of the run.
+        done: One byte a position, 1 where there is nothing to do any more.
+        not_needed: Shape (units of one item,), of those how many have no row and need none.
+    """
+
+    def __init__(self, plan: Plan, done: bytearray, not_needed: Ints) -> None:
+        self._n_items = len(plan.items)
+        names = [plan.part(which).name for which in range(plan.n_per_item)]
+        self._names = list(dict.fromkeys(names))
+        # Which method each unit of an item belongs to.
+        self._of = np.array([self._names.index(name) for name in names], dtype=np.int64)
+        units = np.frombuffer(done, np.uint8).reshape(self._n_items, plan.n_per_item)
+        self._stored = self._by_method(units.sum(axis=0, dtype=np.int64) - not_needed)
+        self._gates = [plan.gate(which) for which in range(plan.n_per_item)]
+        self._not_done = self._n_items - units.sum(axis=0, dtype=np.int64)
+        self._not_needed = not_needed
+        self._ended = np.zeros(plan.n_per_item, dtype=np.int64)
+        self._done = [0] * len(self._names)
+        self._failed = [0] * len(self._names)
+
+    def ended(self, position: int, *, failed: bool) -> None:
+        """A unit has ended."""
+        which = position % len(self._of)
+        stage = int(self._of[which])
+        self._ended[which] += 1
+        self._done[stage] += 1
+        self._failed[stage] += failed
+
+    def progress(self, not_needed: Ints) -> tuple[StageProgress, ...]:
+        """The methods in the order of the plan."""
+        totals = self._by_method(self._n_items - not_needed)
+        return tuple(
+            StageProgress(
+                name, int(totals[i]), int(self._stored[i]), self._done[i], self._failed[i]
+            )
+            for i, name in enumerate(self._names)
+        )
+
+    def of_models(self, not_needed: Ints) -> dict[str, tuple[int, int]]:
+        """Units by the model that they ask last: how many this call did, and how many are left.
+
+        Args:
+            not_needed: As at the beginning, now.
+        """
+        # Those that were not needed at the beginning are marked as done.
+        left = self._not_done - self._ended - (not_needed - self._not_needed)
+        found: dict[str, tuple[int, int]] = {}
+        for gate, n_ended, n_left in zip(self._gates, self._ended, left, strict=True):
+            done, more = found.get(gate, (0, 0))
+            found[gate] = done + int(n_ended), more + int(n_left)
+        return found
+
+    def _by_method(self, of_units: Ints) -> Ints:
+        return np.bincount(self._of, of_units, minlength=len(self._names)).astype(np.int64)
 
 
 class _Method:
@@ -220,3 +291,47 @@ def _shown(one: Standing) -> StandingProgress:
     rating = one.rating if math.isfinite(one.rating) else None
     width = one.half_width if math.isfinite(one.half_width) and rating is not None else None
     return StandingProgress(one.model, rating, width, one.n_prompts)
+
+
+def models_progress(
+    core: Core,
+    states: Mapping[str, str],
+    *,
+    tokens: Mapping[str, list[int]],
+    limits: Adaptive,
+    loads: Loads,
+    units: Mapping[str, tuple[int, int]],
+) -> tuple[ModelProgress, ...]:
+    """Return how far each model is.
+
+    Args:
+        core: Counters of the models.
+        states: Of the connection to each model, in a word.
+        tokens: Prompt and completion tokens of each model.
+        limits: Of requests at a time.
+        loads: Last figures of the servers.
+        units: Of each model, how many this call did, and how many are left.
+    """
+    return tuple(
+        ModelProgress(
+            name=name,
+            state=connection_state(
+                states.get(name, "idle"), down=state.down_since, dead=state.dead
+            ),
+            in_flight=state.in_flight,
+            limit=state.most_in_flight,
+            queued=state.n_queued,
+            done=state.n_done,
+            failed=state.n_failed,
+            retried=state.n_retried,
+            prompt_tokens=tokens[name][0],
+            completion_tokens=tokens[name][1],
+            limits=limits.progress(name),
+            waiting=loads.waiting(name),
+            cache_hits=loads.cache_hits(name),
+            units_done=units.get(name, (0, 0))[0],
+            units_left=units.get(name, (0, 0))[1],
+            fault="" if state.dead is None else state.dead.message,
+        )
+        for name, state in core.models.items()
+    )

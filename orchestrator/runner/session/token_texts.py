@@ -38,23 +38,23 @@ class _Met(msgspec.Struct, eq=False):
     gives_none: bool = False
 
 
-class Spelling:
+class TokenTexts:
     """The texts of the ids in a run's outcomes.
 
     Args:
         store: Keeps the texts.
-        server_of: Number in the store of the server that a model is connected to.
+        server_ids: Number in the store of the server that a model is connected to.
         backend: Gives the connection to a model, None while there is none.
     """
 
     def __init__(
         self,
         store: Store,
-        server_of: Mapping[str, int],
+        server_ids: Mapping[str, int],
         backend: Callable[[str], Backend | None],
     ) -> None:
         self._store = store
-        self._server_of = server_of
+        self._server_ids = server_ids
         self._backend = backend
         self._met: dict[int, _Met] = {}
         self._model_of: dict[int, str] = {}
@@ -62,7 +62,7 @@ class Spelling:
 
     def note(self, model: str, outcome: Outcome | Failure) -> None:
         """Take down the ids of an outcome that are new. Called for each: it must be quick."""
-        if isinstance(outcome, Choice | Failure) or not (server := self._server_of.get(model, 0)):
+        if isinstance(outcome, Choice | Failure) or not (server := self._server_ids.get(model, 0)):
             return
         met = self._met.get(server) or self._first(server, model)
         if met.gives_none or (ids := ids_of(outcome)) is None:
@@ -86,12 +86,12 @@ class Spelling:
             await asyncio.sleep(_EVERY_S)
             for server, model in list(self._model_of.items()):
                 backend = self._backend(model)
-                if backend is not None and self._server_of.get(model) == server:
+                if backend is not None and self._server_ids.get(model) == server:
                     await self._ask(server, backend)
 
     async def leave(self, model: str, backend: Backend) -> None:
         """Ask for what is left before a connection is closed, for some seconds at most."""
-        server = self._server_of.get(model, 0)
+        server = self._server_ids.get(model, 0)
         if server in self._met:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_S):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.records import DONE, FAILED_FOR_NOW
-from orchestrator.runner.session import order as resuming
-from orchestrator.runner.session.order import positions_left, unfinished_before
+from orchestrator.runner.session import opening as resuming
+from orchestrator.runner.session.opening import positions_left, unfinished_before
 from orchestrator.store import Store
 from tests.store.helpers import key
 

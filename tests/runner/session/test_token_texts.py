@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.records import UNKNOWN_ID, Generation, TopLogprobs
-from orchestrator.runner.session.spelling import Spelling
+from orchestrator.runner.session.token_texts import TokenTexts
 
 
 class Server:
@@ -36,7 +36,7 @@ def drawn(*ids: int) -> Generation:
 def asked_for(*outcomes: Generation) -> list[list[int]]:
     server = Server()
     both: Any = server
-    spelling = Spelling(both, {"m": 1}, lambda _: both)
+    spelling = TokenTexts(both, {"m": 1}, lambda _: both)
     for outcome in outcomes:
         spelling.note("m", outcome)
     asyncio.run(spelling.leave("m", both))

@@ -1,0 +1,336 @@
+"""A run from its recipe to its results: every step in order, each done by a room of its own."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.report.display import Display, Kind, make_display
+from orchestrator.report.progress import Progress
+from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.on_end import hooked, own_hook
+from orchestrator.runner.interface.tracking import Tracking, needed
+from orchestrator.runner.interrupts import deferred_interrupts
+from orchestrator.runner.logs import logged
+from orchestrator.runner.planning.budget import Budget
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.planning.reuse import copies_of, open_lenders
+from orchestrator.runner.planning.similar_items import notes_on_items
+from orchestrator.runner.planning.spending import budget_of, keep_spent
+from orchestrator.runner.planning.stopping import remember_not_needed
+from orchestrator.runner.probing.records import Probes, needs_of
+from orchestrator.runner.results.items import keep_items
+from orchestrator.runner.results.stored import check_whole, missing_notes
+from orchestrator.runner.servers.fleet import Fleet
+from orchestrator.runner.servers.keeping import Keep
+from orchestrator.runner.servers.machine import raise_file_limit
+from orchestrator.runner.servers.placement import find_places
+from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.servers.slurm import On, carriers, places_on
+from orchestrator.runner.servers.slurm_chain import HANDS_ON
+from orchestrator.runner.servers.waves import Waves
+from orchestrator.runner.session.adaptive import first_limits
+from orchestrator.runner.session.control import Interrupts, obey
+from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
+from orchestrator.runner.session.opening import Opened, announce, open_plan
+from orchestrator.runner.session.session import Ended, Session
+from orchestrator.scheduler.core import Core
+from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.store import RunDirectory, Store, newest
+
+if TYPE_CHECKING:
+    from orchestrator.runner.interface.recipe import Recipe
+    from orchestrator.runner.interface.result import Result
+
+# How often displays and status.json are brought up to date, seconds.
+_WATCH_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
+    recipe: "str | PathLike[str] | Recipe",
+    *,
+    run_dir: str | PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    fresh: bool = False,
+    display: Kind | None = "auto",
+    accept_server_change: bool = False,
+    keep_servers: bool = False,
+    on_end: str | None = None,
+    on: On = "local",
+    allow_code: bool = False,
+) -> "Result":
+    """Run a recipe, or continue where it stopped.
+
+    Works in a notebook too. An interrupt while requests are sent (Ctrl-C, or the stop button) stops
+    softly: no new requests are sent, those in flight may end, every answer is recorded, and the
+    result says so (`result.ended.interrupted`). The same call continues.
+
+    Args:
+        recipe: The path of a file, the name of a bundled recipe, or a `Recipe`.
+        run_dir: Where to keep the run; `runs/<recipe name>` if omitted.
+        overrides: Settings as `a.b=c`.
+        limit: Use only this many items from the start.
+        fresh: Begin in a new directory.
+        display: "live", "plain", "json", "notebook" or "none"; "auto" is "notebook" in a notebook
+            and otherwise "none"; None is "live" at a terminal and otherwise "plain".
+        accept_server_change: Continue even if another server answered before.
+        keep_servers: Leave the servers that were launched running for a later run.
+        on_end: Command for the shell when the call ends, with the result in its environment,
+            instead of the recipe's `on_end`. It gets all environment variables, and needs no
+            permission.
+        on: Start servers on this machine ("local"), or on the nodes of a cluster of Slurm
+            ("slurm") or Ray ("ray").
+        allow_code: Run code and programs that the recipe names.
+
+    Returns:
+        The run, with its frames, rankings, tables and reports.
+
+    Raises:
+        RecipeError: With all faults of the recipe.
+        OrchestratorError: If the run can't begin or continue.
+
+    Example:
+        >>> result = orchestrator.run("pairwise_ranking", limit=20)  # doctest: +SKIP
+        >>> result.frames["judgments"]  # doctest: +SKIP
+    """
+    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    if on_end is not None:
+        loaded = replace(loaded, on_end=own_hook(on_end))
+    prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
+    needed(loaded.log_to)
+    where, shown = directory_of(run_dir, loaded.name), make_display(display, sys.stderr)
+    servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
+    with hooked(loaded.on_end, loaded.name, where, shown) as ended:
+        with Tracking(loaded, where, shown) as tracked:
+            result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
+            tracked.result = result
+        # The lock is gone: the gates and the command of `on_end` may read the run.
+        ended.append(result)
+        importlib.import_module("orchestrator.runner.comparing.gating").hold(result, shown.note)
+    return result
+
+
+class _Servers(msgspec.Struct, frozen=True):
+    """Options on the servers of a run, as `run` describes them."""
+
+    accept_change: bool
+    keep: bool
+    on: On
+
+
+def _in_directory(
+    prepared: Prepared,
+    given: "Recipe | None",
+    where: Path,
+    shown: Display,
+    servers: _Servers,
+    *,
+    fresh: bool,
+) -> "Result":
+    """Hold the run directory, send what is left to send, and return the results."""
+    with contextlib.ExitStack() as stack:
+        lenders = open_lenders(prepared.recipe.reuse, None if fresh else newest(where))
+        prepared = msgspec.structs.replace(prepared, lenders=stack.enter_context(lenders))
+        late = stack.enter_context(deferred_interrupts())
+        directory = stack.enter_context(RunDirectory.lock(where, fresh=fresh))
+        check_whole(directory)
+        if given is not None:
+            recipe = given.keep(prepared.recipe, directory)
+            prepared = msgspec.structs.replace(prepared, recipe=recipe)
+        stack.enter_context(logged(directory.log_path, shown))
+        path, check_owned = directory.store_path, directory.check_owned
+        store = stack.enter_context(Store.open(path, check_owned=check_owned))
+        for line in missing_notes(store, directory, directory.last_outcome):
+            shown.note(line)
+
+        opened = open_plan(prepared, directory, store)
+        alike = notes_on_items(prepared)
+        for line in (*announce(prepared, opened, store), *alike):
+            shown.note(line)
+
+        before = directory.read_status()
+        ended = Ended()
+        if opened.n_left:
+            shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
+            try:
+                sending = partial(_send, prepared, opened, directory, store, shown, servers)
+                ended = run_to_end(sending)
+            finally:
+                shown.stop()
+        else:
+            n_stored = len(prepared.plan) - opened.n_not_needed
+            shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")
+
+        late.begin()
+        # Imported while requests were in flight: none of them waited for it.
+        result: Result = _results().result_of(
+            prepared,
+            opened,
+            directory,
+            store,
+            shown,
+            ended,
+            late,
+            is_read=not _is_handed_on(prepared, ended),
+            notes=alike,
+            before=before,
+        )
+    return result
+
+
+async def _send(  # noqa: PLR0913 (the parts of a run)
+    prepared: Prepared,
+    opened: Opened,
+    directory: RunDirectory,
+    store: Store,
+    shown: Display,
+    servers: _Servers,
+    stop: Stop,
+) -> Ended:
+    """Evaluate the units that are not done, with servers that are started or reached for them."""
+    fleet, waves = _fleet(prepared, directory, store, servers)
+    budget = budget_of(prepared, store)
+    limits = first_limits(prepared, fleet, store)
+    core = Core(dict(limits.first), RetryPolicy())
+    session = Session(
+        prepared, opened, store, core, budget, fleet, limits, waves, run_dir=directory.path
+    )
+    fleet.listener = session
+    fleet.warn_of_missing_keys()
+    raise_file_limit()
+    monitor = _Monitor(session, fleet, directory, store, budget, shown)
+    interrupts = Interrupts(session, stop)
+    _log.info("sending begins", extra={"units_left": opened.n_left})
+    with interrupts.handled():
+        try:
+            await _to_end(prepared, monitor, interrupts)
+        finally:
+            await fleet.stop()
+            keep_spent(store, budget, is_ending=True)
+            remember_not_needed(opened.blocks, opened.plan_id, store)
+            store.flush()
+    progress = monitor.tell()
+    _log.info(
+        "sending ended",
+        extra={
+            "requests": progress.requests_sent,
+            "units_done": progress.units_done,
+            "units_failed": progress.units_failed,
+            "units_not_needed": progress.units_not_needed,
+            "units_left": progress.units_left,
+            "stopping": progress.stopping,
+        },
+    )
+    return Ended(progress, session.stopping, interrupts.count > 0)
+
+
+def _fleet(
+    prepared: Prepared, directory: RunDirectory, store: Store, servers: _Servers
+) -> tuple[Fleet, Waves | None]:
+    """Return the servers of a run, none of which is started or reached yet, and their waves."""
+    carrier_of = carriers(prepared, servers.on, keep_servers=servers.keep)
+    if servers.on == "local":
+        placed = find_places(prepared)
+    else:
+        placed = places_on(prepared, servers.on)
+        placed.log()
+    registry = ServerRegistry()
+    if servers.keep:
+        registry.prepare()
+    is_accepted = servers.accept_change
+    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
+    fleet = Fleet(
+        [prepared.models[name] for name in prepared.identities],
+        prepared.plan.identities,
+        directory.server_log,
+        store,
+        accept_change=is_accepted,
+        allow_code=prepared.allow_code,
+        places=msgspec.structs.replace(placed.places, carrier_of=carrier_of),
+        probes=Probes(store, needs, accept_change=is_accepted, enabled=enabled),
+        keep=Keep(registry, prepared.plan.identities, servers.keep),
+        copies=copies_of(prepared, store, accept_change=is_accepted),
+    )
+    return fleet, placed.turns()
+
+
+async def _to_end(prepared: Prepared, monitor: "_Monitor", interrupts: Interrupts) -> None:
+    """Run the session, and beside it everything that watches, steers and supplies it."""
+    session, fleet, directory = monitor.session, monitor.fleet, monitor.directory
+    try:
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(monitor.run(interrupts)),
+                group.create_task(obey(directory, session, interrupts)),
+                group.create_task(fleet.mend(session.fail)),
+                group.create_task(session.adaptive.run()),
+                group.create_task(session.loads.run()),
+                group.create_task(session.texts.run()),
+                group.create_task(
+                    keep_items(lambda: session.n_sent, prepared.dataset, directory, _results)
+                ),
+            ]
+            interrupts.task = group.create_task(session.run())
+            await interrupts.wait()
+            for task in beside:
+                task.cancel()
+            if interrupts.task.cancelled() and not interrupts.count:
+                raise OrchestratorError(CANCELLED)
+    except BaseExceptionGroup as errors:
+        raise unwrapped(errors) from None
+
+
+class _Monitor(msgspec.Struct, frozen=True):
+    """Tells the display, status.json and the store once a second how far a run is."""
+
+    session: Session
+    fleet: Fleet
+    directory: RunDirectory
+    store: Store
+    budget: Budget
+    shown: Display
+
+    async def run(self, interrupts: Interrupts) -> None:
+        """Tell until cancelled, and look for a stop that another thread requested."""
+        while True:
+            self.tell()
+            keep_spent(self.store, self.budget)
+            interrupts.look()
+            await asyncio.sleep(_WATCH_S)
+
+    def tell(self) -> Progress:
+        """Bring the display and status.json up to date."""
+        progress = self.session.progress(self.fleet.states)
+        self.shown.update(progress)
+        last_outcome = self.store.last_outcome
+        self.directory.write_status(msgspec.to_builtins(progress), last_outcome=last_outcome)
+        return progress
+
+
+def _results() -> ModuleType:
+    # It imports frames, tables and reports, which nothing needs before there is a result.
+    return importlib.import_module("orchestrator.runner.interface.loading")
+
+
+def _is_handed_on(prepared: Prepared, ended: Ended) -> bool:
+    """Return True if another client goes on with the run, and nothing looks at this call's results.
+
+    Then no frames are written: that would only delay the other client, and readers make their own.
+    """
+    is_read = bool(prepared.recipe.on_end or prepared.recipe.log_to)
+    return ended.interrupted and HANDS_ON in os.environ and not is_read

@@ -1,0 +1,265 @@
+"""Control of a running run: signals, another thread, and commands from other terminals.
+
+A command is a file in the run's directory, which only its user may enter, and of this user. The run
+looks there twice a second, carries out what it finds and writes an answer beside it; why files and
+no socket: docs/design/0013-control.md.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from orchestrator.disk import files
+from orchestrator.disk.foreign import is_foreign
+from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts
+from orchestrator.runner.session.event_loop import Stop
+from orchestrator.store import RunDirectory
+
+if TYPE_CHECKING:
+    from orchestrator.runner.session.session import Session
+
+Action = Literal["pause", "resume", "limit", "stop"]
+
+# How long requests in flight may go on after a first interrupt, seconds.
+_GRACE_S: Final = 15.0
+# Between two looks of a run for commands, seconds.
+_LOOK_S: Final = 0.5
+_ANSWER_S: Final = 10.0
+_WAIT_S: Final = 0.05
+_LONGEST: Final = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command to a run.
+
+    Attributes:
+        action: "pause" (send nothing more until "resume"), "resume", "limit" or "stop" (as Ctrl-C).
+        model: Whose limit.
+        n: Requests that the model's servers may have at a time.
+    """
+
+    action: Action
+    model: str = ""
+    n: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of a run to a command.
+
+    Attributes:
+        text: For the user.
+        refused: Whether nothing was done.
+    """
+
+    text: str
+    refused: bool = False
+
+
+class CommandInbox:
+    """The run's side: takes commands and answers them.
+
+    Args:
+        folder: Where commands are put.
+        carry_out: Does what a command says.
+    """
+
+    def __init__(self, folder: Path, carry_out: Callable[[Command], Answer]) -> None:
+        self._folder = folder
+        self._carry_out = carry_out
+
+    def open(self) -> None:
+        """Drop what an earlier process was told."""
+        for file in self._files("*"):
+            with contextlib.suppress(IsADirectoryError):
+                file.unlink(missing_ok=True)
+
+    def look(self) -> None:
+        """Carry out the commands that are there, oldest first."""
+        for file in self._files("*.json"):
+            try:
+                command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
+            except (OSError, msgspec.MsgspecError) as error:
+                answer = Answer(f"invalid command: {error}", refused=True)
+            else:
+                answer = self._carry_out(command)
+            _log.info("command: %s", answer.text, extra={"refused": answer.refused})
+            # A disk that takes no file stops no run; who asked is told that nobody answered.
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+                _write(file.with_suffix(".answer"), msgspec.json.encode(answer))
+
+    def _files(self, pattern: str) -> list[Path]:
+        return sorted(self._folder.glob(pattern))
+
+
+def tell(run_dir: RunDirectory, command: Command) -> str:
+    """Give a running run a command and wait for its answer.
+
+    Raises:
+        RunDirectoryError: If the run does not run, is another user's, or does not answer within ten
+            seconds.
+        UsageError: If it refuses.
+    """
+    if is_foreign(run_dir.path):
+        raise RunDirectoryError(
+            f"{run_dir.path} belongs to another user; only that user may control it"
+        )
+    holder = run_dir.holder()
+    if holder is None:
+        raise RunDirectoryError(f"{run_dir.path}: this run is not running")
+    try:
+        files.real_folder(run_dir.control)
+    except OSError as error:
+        raise RunDirectoryError(f"{run_dir.control}: {error.strerror or error}") from error
+    # Names sort by time; two terminals never share one.
+    asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
+    _write(asked, msgspec.json.encode(command))
+    answered = asked.with_suffix(".answer")
+    deadline = time.monotonic() + _ANSWER_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            answer = msgspec.json.decode(answered.read_bytes(), type=Answer)
+            answered.unlink(missing_ok=True)
+            if answer.refused:
+                raise UsageError(answer.text)
+            return answer.text
+        if run_dir.holder() is None:
+            break
+        time.sleep(_WAIT_S)
+    # What nobody took must not be obeyed later.
+    asked.unlink(missing_ok=True)
+    raise RunDirectoryError(
+        f"{run_dir.path}: {holder} did not answer within {_ANSWER_S:.0f} s; it is starting or "
+        "ending; the command was withdrawn"
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file as a whole: who looks for its name never sees a part of it."""
+    files.write(path, content)
+
+
+class Interrupts:
+    """SIGINT and SIGTERM: the first stops sending, the second stops waiting too.
+
+    `DRAINS` stop sending, and never cut short what is in flight: a shell whose terminal goes away
+    sends SIGHUP to its jobs although the kernel has done so.
+
+    Python gives signals to the main thread only; elsewhere `stop` is looked at.
+    """
+
+    def __init__(self, session: "Session", stop: Stop) -> None:
+        self._session = session
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self.count = 0
+        self.task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals inside this block."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in DRAINS:
+            handler = signal.getsignal(number)
+            if handler == signal.SIG_DFL or isinstance(handler, DeferredInterrupts):
+                before[number] = handler
+        for number in before:
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                if isinstance(handler, DeferredInterrupts):
+                    handler.begin()
+                self._loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def look(self) -> None:
+        """Do what another thread asked for: stop, or from the second time on stop waiting too."""
+        n_asked = self._stop.count
+        if n_asked:
+            self.once("interrupted")
+        if n_asked > 1:
+            self._give_up()
+
+    def once(self, why: str) -> None:
+        """Stop sending, if nothing has stopped it yet."""
+        if self.count == 0:
+            self.count = 1
+            self._session.stop(why)
+            self._loop.call_later(_GRACE_S, self._give_up)
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        _log.info("interrupted by %s", name, extra={"n_signals": self.count + 1})
+        if self.count == 0:
+            self.once("interrupted")
+        elif number not in DRAINS:
+            self.count += 1
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    async def wait(self) -> None:
+        """Until the session's task ended, cancelled or not."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+
+async def obey(run_dir: RunDirectory, session: "Session", interrupts: Interrupts) -> None:
+    """Carry out what other terminals say, until cancelled."""
+    inbox = CommandInbox(run_dir.control, _Steering(session, interrupts).carry_out)
+    inbox.open()
+    while True:
+        inbox.look()
+        await asyncio.sleep(_LOOK_S)
+
+
+class _Steering(msgspec.Struct, frozen=True):
+    """Does what a command says."""
+
+    session: "Session"
+    interrupts: Interrupts
+
+    def carry_out(self, command: Command) -> Answer:
+        """One command; what it can't do is refused with a reason."""
+        match command.action:
+            case "pause":
+                self.session.pause()
+                return Answer("paused; requests in flight are still recorded")
+            case "resume":
+                self.session.resume()
+                return Answer("resumed")
+            case "limit":
+                models = self.session.models
+                if command.model not in models:
+                    known = ", ".join(models)
+                    return Answer(
+                        f"unknown model {command.model!r}; available: {known}", refused=True
+                    )
+                if command.n < 1:
+                    return Answer(
+                        "a limit must be at least 1; use `pause` to stop sending", refused=True
+                    )
+                before = self.session.limit(command.model, command.n)
+                return Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
+            case "stop":
+                self.interrupts.once("stopped by a command")
+                return Answer("stopping; resume with the same command")

@@ -1,0 +1,224 @@
+"""The plan of a run in its store: what is done, what a change means, and what comes first.
+
+To count a plan, each of its units is driven against the store (`counts.count_plan`), which takes
+minutes for a million. A run must not wait for that: of many items, some are drawn.
+
+After a change that leaves the requests but not the rows, such as a method's name, every unit is
+evaluated anew from the store. The few whose outcomes are not there yet are begun first, so that no
+server waits for that. The order decides nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from orchestrator.report.planned import StageCount
+from orchestrator.runner.planning.counts import count_group
+from orchestrator.runner.planning.prepare import Prepared, describe_change
+from orchestrator.runner.planning.revisions import REVISION, revision_of, revision_text
+from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_not_needed, rule_text
+from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
+from orchestrator.runner.results.stored import plan_values
+from orchestrator.scheduler.blocks import Blocks
+from orchestrator.store import RunDirectory, Store
+
+# Units driven, at most, of the items that are done and of the others: 0.1 s each.
+_DRIVEN: Final = 1_000
+# So many units are evaluated from the store in a moment.
+_FEW_UNITS: Final = 2_000
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A plan in its store.
+
+    Attributes:
+        plan_id: Its number there.
+        done: One byte a position.
+        changes: What differs from the call before, in words.
+        adopted: Units of earlier plans that this plan keeps.
+        blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
+            are marked in `done`.
+        first: Items whose units are begun first.
+    """
+
+    plan_id: int
+    done: bytearray
+    changes: list[str]
+    adopted: int
+    blocks: Blocks | None = None
+    first: tuple[int, ...] = ()
+
+    @property
+    def n_left(self) -> int:
+        """Units that are still to be done."""
+        return self.done.count(0)
+
+    @property
+    def n_not_needed(self) -> int:
+        """Units that the stopping rule has found to be not needed."""
+        return 0 if self.blocks is None else self.blocks.n_not_needed
+
+
+def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
+    """Find what of the plan is done, and write a revision if the recipe changed."""
+    plan = prepared.plan
+    before = revision_of(run_dir, prepared.recipe.name)
+    changes = describe_change(before, prepared.identities, prepared.recipe)
+    record = {"identities": prepared.identities, "recipe": prepared.recipe.resolved()}
+    text = revision_text(record)
+    # Reports and gates read from the last revision what they compute, and at which level.
+    read = ("analyses", "statistics", "gates")
+    known, wanted = (before or {}).get("recipe", {}), record["recipe"]
+    is_other = changes or any(known.get(key) != wanted.get(key) for key in read)
+    if before is None or before.get("identities") != record["identities"] or is_other:
+        run_dir.write_revision(text)
+    plan_hash = plan.hash()
+    is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
+    # Readers take the recipe from there, with the plan; `orchestrator repair` restores the file.
+    values = {**plan_values(plan), RULE: rule_text(prepared.rule), REVISION: text}
+    plan_id = store.open_plan(plan_hash, len(plan), values)
+    adopted = 0
+    if not is_current:
+        hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
+        adopted = store.adopt(plan_id, hashes)
+    done = store.done_bitmap(plan_id, len(plan))
+    rule = prepared.rule
+    blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
+    remember_not_needed(blocks, plan_id, store)
+    first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
+    return Opened(plan_id, done, changes, adopted, blocks, first)
+
+
+def unfinished_before(
+    store: Store, before: int | None, done: bytearray, n_per_item: int
+) -> tuple[int, ...]:
+    """Items with units that the plan before had not ended, as far as they stand where they stood.
+
+    Args:
+        store: Of the run.
+        before: Number of the plan that was the current one; None where there was none.
+        done: One byte a position of the plan now.
+        n_per_item: Its units of one item.
+
+    Returns:
+        Indexes in order; none where so little is left to do that the order makes no difference.
+    """
+    if before is None or done.count(0) <= _FEW_UNITS:
+        return ()
+    ended = store.done_bitmap(before, len(done))
+    units = np.frombuffer(ended, np.bool_).reshape(-1, n_per_item)
+    return tuple(np.flatnonzero(~units.all(axis=1)).tolist())
+
+
+def positions_left(done: bytearray, first: Sequence[int], n_per_item: int) -> Iterator[int]:
+    """Positions that are not done: those of some items first, then the others in their order."""
+    for item in first:
+        yield from _left(done, item * n_per_item, (item + 1) * n_per_item)
+    begin = 0
+    for item in first:
+        yield from _left(done, begin, item * n_per_item)
+        begin = (item + 1) * n_per_item
+    yield from _left(done, begin, len(done))
+
+
+def _left(done: bytearray, begin: int, end: int) -> Iterator[int]:
+    """Positions of a span that are not done."""
+    position = done.find(0, begin, end)
+    while position >= 0:
+        yield position
+        position = done.find(0, position + 1, end)
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """Requests of some of the plan's items.
+
+    Attributes:
+        stages: Of all of these items.
+        group: The items, and on which of them the numbers rest.
+    """
+
+    stages: list[StageCount]
+    group: Group
+
+
+def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
+    """Describe the changes since the last call and their effects, in one line."""
+    if not opened.changes:
+        done = opened.done.count(1) - opened.n_not_needed
+        left = opened.n_left
+        return [f"resuming: {done:,} units done, {left:,} to do"] if done and left else []
+    ended, begun = by_end(opened.done, prepared.plan.n_per_item)
+    rng = np.random.default_rng(prepared.recipe.seed)
+    to_do = _count(prepared, opened, store, begun, rng)
+    kept = _count(prepared, opened, store, ended, rng)
+    return [f"{'; '.join(opened.changes)}: {_said(to_do, kept)}"]
+
+
+def _count(
+    prepared: Prepared, opened: Opened, store: Store, items: Ints, rng: np.random.Generator
+) -> _Counted:
+    group = drawn(items, _DRIVEN, prepared.plan.n_per_item, rng)
+    return _Counted(count_group(prepared, store, opened.blocks, group), group)
+
+
+def _said(left: _Counted, kept: _Counted) -> str:
+    """Describe the requests to send, and those to keep.
+
+    Args:
+        left: Of items with units that have not ended.
+        kept: Of the others: they ask nothing more, also where one failed for good.
+    """
+    is_estimate = left.group.is_sample
+    asked = [
+        f"{_bound(stage)}{_number(stage.left, is_estimate)} {stage.name} to request"
+        for stage in _by_name(left.stages)
+        if stage.left
+    ]
+    if not asked:
+        asked = ["few or no requests to send" if is_estimate else "nothing to send"]
+    is_sample = is_estimate or kept.group.is_sample
+    held = [
+        f"{_number(stage.held, is_sample)} {stage.name} kept"
+        for stage in _by_name([*left.stages, *kept.stages])
+        if stage.held
+    ]
+    said = ", ".join([*asked, *held])
+    if not is_sample:
+        return said
+    n_driven = len(left.group.driven) + len(kept.group.driven)
+    n_items = len(left.group.items) + len(kept.group.items)
+    return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
+
+
+def _bound(stage: StageCount) -> str:
+    if not stage.known:
+        return "at least "
+    return "" if stage.exact else "at most "
+
+
+def _number(value: int, is_estimate: bool) -> str:  # noqa: FBT001 (of a number, whether it is one)
+    """A number, of an estimate its first two digits."""
+    return f"about {float(f'{value:.2g}'):,.0f}" if is_estimate else f"{value:,}"
+
+
+def _by_name(stages: Sequence[StageCount]) -> list[StageCount]:
+    merged: dict[str, StageCount] = {}
+    for stage in stages:
+        old = merged.get(stage.name)
+        merged[stage.name] = (
+            stage
+            if old is None
+            else StageCount(
+                stage.name,
+                "",
+                old.total + stage.total,
+                old.held + stage.held,
+                old.left + stage.left,
+                old.exact and stage.exact,
+                old.max_tokens + stage.max_tokens,
+                known=old.known and stage.known,
+            )
+        )
+    return list(merged.values())
