@@ -489,11 +489,6 @@ class Session(Listener):
         return self._n_sent
 
     @property
-    def n_failed(self) -> int:
-        """Units of this call that failed."""
-        return self._n_failed
-
-    @property
     def _not_needed(self) -> Ints:
         """By unit of an item, how many are not asked because they would decide nothing."""
         if self._opened.blocks is None:
