@@ -110,12 +110,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     if on_end is not None:
-        loaded = replace(loaded, on_end=own_hook(on_end))
+        settings = loaded.settings.model_copy(update={"on_end": own_hook(on_end)})
+        loaded = replace(loaded, settings=settings)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
-    needed(loaded.log_to)
+    needed(loaded.settings.log_to)
     where, shown = directory_of(run_dir, loaded.name), make_display(display, sys.stderr)
     servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
-    with hooked(loaded.on_end, loaded.name, where, shown) as ended:
+    with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
         with Tracking(loaded, where, shown) as tracked:
             result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
             tracked.result = result
@@ -253,7 +254,7 @@ def _fleet(
     if servers.keep:
         registry.prepare()
     is_accepted = servers.accept_change
-    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.probe
+    needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     fleet = Fleet(
         [prepared.models[name] for name in prepared.identities],
         prepared.plan.identities,
@@ -332,5 +333,5 @@ def _is_handed_on(prepared: Prepared, ended: Ended) -> bool:
 
     Then no frames are written: that would only delay the other client, and readers make their own.
     """
-    is_read = bool(prepared.recipe.on_end or prepared.recipe.log_to)
+    is_read = bool(prepared.recipe.settings.on_end or prepared.recipe.settings.log_to)
     return ended.interrupted and HANDS_ON in os.environ and not is_read

@@ -71,7 +71,7 @@ class Tracking:
 
     def __exit__(self, *_: object) -> None:
         """Log the results, wait for the trackers for a bounded time, and say which ones failed."""
-        if not self._recipe.log_to:
+        if not self._recipe.settings.log_to:
             return
         self._begin()
         state: State = "failed" if self.result is None else state_of(self.result)
@@ -85,10 +85,10 @@ class Tracking:
 
     def _begin(self) -> None:
         # The run directory is there now.
-        if not self._threads and self._recipe.log_to:
+        if not self._threads and self._recipe.settings.log_to:
             settings = parameters(self._recipe.resolved())
             self._threads = [
-                _Thread(one.kind, self._began(one, settings)) for one in self._recipe.log_to
+                _Thread(one.kind, self._began(one, settings)) for one in self._recipe.settings.log_to
             ]
 
     def _began(self, tracker: LogTo, settings: dict[str, str | int | float | bool]) -> Began:

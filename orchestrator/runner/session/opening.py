@@ -150,7 +150,7 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
         left = opened.n_left
         return [f"resuming: {done:,} units done, {left:,} to do"] if done and left else []
     ended, begun = by_end(opened.done, prepared.plan.n_per_item)
-    rng = np.random.default_rng(prepared.recipe.seed)
+    rng = np.random.default_rng(prepared.recipe.settings.seed)
     to_do = _count(prepared, opened, store, begun, rng)
     kept = _count(prepared, opened, store, ended, rng)
     return [f"{'; '.join(opened.changes)}: {_said(to_do, kept)}"]

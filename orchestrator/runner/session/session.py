@@ -126,7 +126,7 @@ class Session(Listener):
             left: Iterator[int | None] = positions_left(opened.done, opened.first, plan.n_per_item)
         else:
             ended, left = blocks.ended, blocks.positions()
-        window = prepared.recipe.window
+        window = prepared.recipe.settings.window
         self._window = Window(
             plan,
             left,
@@ -153,7 +153,7 @@ class Session(Listener):
         self.adaptive = Adaptive(limits, core, self._scheduler, self.loads, self._tokens, store)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
-        statistics = prepared.recipe.statistics
+        statistics = prepared.recipe.settings.statistics
         self._board = LiveRankings(
             plan,
             stops_early=blocks is not None,

@@ -93,7 +93,7 @@ async def connected(path, *specs):
 async def broken(fleet, judge):
     """Ask until a connection broke, which costs no request its answer."""
     doubted: list[str] = []
-    fleet.listener.doubted = doubted.append  # type: ignore[method-assign]
+    fleet.listener.doubted = doubted.append
     for seed in range(4):
         assert isinstance(await judge.generate(ASK, seed), Generation)
         if doubted:
