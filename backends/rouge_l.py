@@ -14,8 +14,8 @@ import numpy as np
 
 from backends._local import LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
+from orchestrator.contracts.similarity import RougeLSettings
 from orchestrator.errors import UsageError
-from orchestrator.recipe.similarity import RougeLSettings
 from orchestrator.records import PairScores
 
 # Scripts that are written without blanks: each character is a token.

@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from backends.rouge_l import RougeL
-from orchestrator.analyses._human import read_key
-from orchestrator.analyses._labelled import Config
-from orchestrator.analyses._sheets import About
 from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
+from orchestrator.ranking.human_labels import read_key
+from orchestrator.ranking.labelled import Config
+from orchestrator.ranking.sheets import About
 from orchestrator.report.generic import generic_markdown
 from orchestrator.runner import api
 from orchestrator.runner.interface.labelling import Draw, sheet_of, write_sheet

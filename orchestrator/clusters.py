@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.dataset import connected
 from orchestrator.frames import columns_of
+from orchestrator.statistics.groups import connected
 from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"
@@ -31,7 +31,7 @@ _COLUMNS: Final = (_ITEM, CLUSTER, _SAME)
 class Clusters:
     """The cluster of each item of a run by its key, for frames of results.
 
-    Before there are results, a dataset has them by place: `ClusterCodes` in `dataset.py`.
+    Before there are results, a dataset has them by place: `orchestrator.dataset.ClusterCodes`.
 
     Args:
         items: Columns item, cluster and same_as; cluster is null where the dataset names none,

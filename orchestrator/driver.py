@@ -28,9 +28,9 @@ from orchestrator.ask import (
     messages_digest,
     seed_of,
 )
+from orchestrator.contracts.faults import Fault
+from orchestrator.contracts.rows import failed_row
 from orchestrator.errors import MethodError
-from orchestrator.methods._faults import Fault
-from orchestrator.methods._rows import failed_row
 from orchestrator.records import (
     DONE,
     FAILED,

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from orchestrator.statistics.results import Estimate
-
 Form = Callable[[float], str]
 
 EN_DASH: Final = "\N{EN DASH}"
@@ -118,12 +116,6 @@ def bounds(
 def maybe(value: float | None, form: Form) -> str:
     """The number in a form of this module; UNDEFINED where there is none."""
     return UNDEFINED if value is None else form(value)
-
-
-def ends(estimate: Estimate) -> tuple[float, float]:
-    """The bounds of an estimate; nan where it has no interval."""
-    interval = estimate.interval
-    return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
 
 
 def difference(value: float, low: float, high: float) -> str:

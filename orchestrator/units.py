@@ -26,8 +26,8 @@ from orchestrator.ask import (
     item_digest,
 )
 from orchestrator.contracts.method import Combination, Method, MethodSettings, Stage, frame_of
-from orchestrator.methods._needs import check_needs
-from orchestrator.methods._rows import RowContract
+from orchestrator.contracts.rows import RowContract
+from orchestrator.errors import UsageError
 from orchestrator.records import Failure, Generation, Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
@@ -215,7 +215,7 @@ class Plan:
         self.clusters = clusters
         self.is_new = is_new
         for part in parts:
-            check_needs(part.kind, part.method, items)
+            _check_needs(part.kind, part.method, items)
         self.identities = dict(identities)
         self.seed = seed
         self.given = dict(given or {})
@@ -429,3 +429,21 @@ class Plan:
                     del self._kept[next(iter(self._kept))]
                 self._kept[index] = item
         return item
+
+
+def _check_needs(kind: str, method: Method[MethodSettings], items: Items) -> None:
+    """See that a method can work with these items, before anything is sent.
+
+    One item that has what is needed is enough: the others become failed units, each with its cause.
+
+    Raises:
+        UsageError: If the method needs a part of an item that no item has.
+    """
+    for name in sorted(method.needs()):
+        if len(items) and all(
+            getattr(items.item(index), name) is None for index in range(len(items))
+        ):
+            raise UsageError(
+                f"{kind}: its prompt shows the {name} of each item, and no item has one; set "
+                f"its column with dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
+            )

@@ -8,8 +8,8 @@ import pytest
 from orchestrator import contracts, plugins
 from orchestrator.ask import digest
 from orchestrator.backend import ComparerKind
-from orchestrator.datasets import open_dataset
 from orchestrator.recipe.schema import PluginRef
+from orchestrator.runner.planning.datasets import open_dataset
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from typing import Final, Self
 from backends._local import Comparer, LocalBackend
 from launch import _weights
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
+from orchestrator.contracts.similarity import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError, UsageError
-from orchestrator.recipe.similarity import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.records import PairScores
 
 _EXTRA: Final = "install the extra: pip install 'selfeval-orchestrator[bertscore]'"

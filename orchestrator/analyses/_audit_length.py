@@ -11,11 +11,11 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import share_of, without_n
+from orchestrator.ranking.preferences import SOFT, Preferences
+from orchestrator.ranking.style import controllable, styles_of, with_style
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.style import fit_style
-from orchestrator.summaries._clusters import share_of, without_n
-from orchestrator.summaries._preferences import SOFT, Preferences
-from orchestrator.summaries._style import controllable, styles_of, with_style
 from orchestrator.tables import (
     Cell,
     Column,

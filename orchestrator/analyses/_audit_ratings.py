@@ -17,6 +17,9 @@ from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import mean_of, share_of, without_n
+from orchestrator.ranking.points import KEYS, score
+from orchestrator.ranking.preferences import judged_rows
 from orchestrator.settings import Settings
 from orchestrator.statistics.conformal import (
     Bounds,
@@ -29,9 +32,6 @@ from orchestrator.statistics.conformal import (
     reach,
 )
 from orchestrator.statistics.folds import folds_of
-from orchestrator.summaries._clusters import mean_of, share_of, without_n
-from orchestrator.summaries._points import KEYS, score
-from orchestrator.summaries._preferences import judged_rows
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.ranking.cells import mean_of, share_of, without_n
+from orchestrator.ranking.points import Score, ScoreRef, score, source_of
 from orchestrator.statistics.averages import levelled
-from orchestrator.summaries._clusters import mean_of, share_of, without_n
-from orchestrator.summaries._points import Score, ScoreRef, score, source_of
 from orchestrator.tables import Measured
 
 Floats = NDArray[np.float64]

@@ -7,13 +7,13 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from orchestrator.contracts.context import Context
+from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.roles import answers_of
-from orchestrator.datasets._labels import read_labels
+from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
-from orchestrator.recipe.given_file import GivenFile
+from orchestrator.ranking.points import KEYS, score, source_of
 from orchestrator.settings import Settings
-from orchestrator.summaries._points import KEYS, score, source_of
 
 
 class Gold(Settings):

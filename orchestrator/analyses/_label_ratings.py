@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.analyses._labelled import LabelledRows
+from orchestrator.ranking.labelled import LabelledRows
 from orchestrator.statistics.label_ratings import (
     MIN_LABELLED,
     CorrectedRatings,

@@ -17,10 +17,11 @@ from pydantic import Field
 
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.summary import Analysis
-from orchestrator.datasets._labels import read_labels
+from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
-from orchestrator.recipe.given_file import GivenFile
+from orchestrator.ranking.cells import METHODS, n_prompts, share_of, without_n
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
@@ -28,7 +29,6 @@ from orchestrator.statistics.agreement import (
     krippendorff_alpha,
     rater_counts,
 )
-from orchestrator.summaries._clusters import METHODS, n_prompts, share_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _KEYS: Final = ("item", "model", "turn")

@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 
 from orchestrator import numbers
-from orchestrator.analyses._human import read_human_labels, skipped_rows
 from orchestrator.analyses._label_ratings import rating_tables
-from orchestrator.analyses._labelled import Config, LabelledRows, labelled_rows
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
+from orchestrator.ranking.labelled import Config, LabelledRows, labelled_rows
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.label_power import (
     expected_reach,
@@ -32,7 +33,6 @@ from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.statistics.rogan_gladen import judge_rates, rogan_gladen
-from orchestrator.summaries._clusters import without_n
 from orchestrator.tables import (
     Cell,
     Column,

@@ -16,21 +16,16 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._calibrate import recalibrated
-from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
+from orchestrator.contracts.winner import Calibrate
 from orchestrator.methods._judging import JudgeMethod
-from orchestrator.recipe.winner import Calibrate
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._judged import mass
-from orchestrator.summaries._preferences import (
+from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.estimators import mass
+from orchestrator.ranking.preferences import (
     PAIRWISE,
     POINTWISE,
     SCORES,
@@ -39,6 +34,11 @@ from orchestrator.summaries._preferences import (
     judged_rows,
     preferences,
 )
+from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
+from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
 
 Floats = NDArray[np.float64]

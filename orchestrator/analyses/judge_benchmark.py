@@ -17,16 +17,16 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
 from orchestrator.contracts.summary import Analysis
+from orchestrator.contracts.winner import Winner
+from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
-from orchestrator.recipe.winner import Winner
+from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
+from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
 from orchestrator.statistics.clustered import clustered_share
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 Floats = NDArray[np.float64]

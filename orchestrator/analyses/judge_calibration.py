@@ -1,59 +1,14 @@
-"""Calibration of judges: confidence against accuracy, Brier score, ECE.
+"""Calibration of judges: confidence against accuracy, Brier score, ECE."""
 
-A judge's confidence in a pair is the probability of the side it prefers, over its whole
-distribution and both orders. Pairs whose better answer is not known, or is a tie, are left out.
-"""
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
-
-import numpy as np
-import polars as pl
-
-from orchestrator.analyses._winners import JudgedWinner, judging_sources, truths
-from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
-from orchestrator.recipe.winner import Winner
-from orchestrator.statistics.calibration import Calibration, calibration
-from orchestrator.summaries._preferences import SOFT, UNIT, judged_rows, preferences
-from orchestrator.tables import Cell, Column, Table, make_table, measured
-
-_OVERALL: Final = (
-    Column("judge"),
-    Column("accuracy", "percent"),
-    Column("too sure by", "signed", 3),
-    Column("Brier score", "number", 3),
-    Column("ECE", "number", 3),
-    Column("pairs", "count"),
-)
-_BY_BIN: Final = (
-    Column("judge"),
-    Column("confidence from"),
-    Column("mean confidence", "number", 3),
-    Column("accuracy", "percent"),
-    Column("pairs", "count"),
-)
+from orchestrator.ranking.calibration import calibrated, tables
+from orchestrator.ranking.winners import JudgedWinner, judging_sources
+from orchestrator.tables import Table
 
 
 class Config(JudgedWinner):
     """Settings of `judge_calibration`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calibrated:
-    """One method with one judge.
-
-    Attributes:
-        name: What tables call it.
-        found: Its calibration.
-        prompts: Prompts of the pairs whose better answer is known, and their clusters, in words.
-    """
-
-    name: str
-    found: Calibration
-    prompts: str
 
 
 class JudgeCalibrationAnalysis(Analysis[Config]):
@@ -64,75 +19,3 @@ class JudgeCalibrationAnalysis(Analysis[Config]):
         config = self.config
         sources = judging_sources(context, config.methods)
         return tables(list(calibrated(context, sources, config.winner)))
-
-
-def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> Iterator[Calibrated]:
-    """The calibration of each judge of each source.
-
-    Raises:
-        UsageError: If it is known of no pair of a source who is better.
-    """
-    for source in sources:
-        rows = judged_rows(context, source)
-        if rows.is_empty():
-            continue
-        pairs = preferences(rows)
-        # Most of a large run's columns are the other estimators.
-        del rows
-        judges = list(replace(pairs, rows=pairs.rows.select(*UNIT, SOFT)).by_judge())
-        del pairs
-        for judge, of_judge in judges:
-            truth = truths(context, winner, of_judge.rows, source.name)
-            kept = np.abs(truth) == 1.0
-            rows_kept = of_judge.rows.filter(pl.Series(kept))
-            found = calibration(
-                of_judge.values(SOFT)[kept],
-                0.5 + 0.5 * truth[kept],
-                codes(rows_kept[CLUSTER]),
-                context.confidence_level,
-            )
-            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
-            yield Calibrated(name, found, prompt_words(rows_kept))
-
-
-def tables(found: Sequence[Calibrated]) -> list[Table]:
-    """Return the findings as tables: a line a judge, then a line a judge and bin."""
-    if not found:
-        return []
-    overall: list[list[Cell]] = [
-        [
-            one.name,
-            measured(one.found.accuracy),
-            measured(one.found.overconfidence),
-            measured(one.found.brier),
-            one.found.expected_error if one.found.n else None,
-            one.found.n,
-        ]
-        for one in found
-    ]
-    notes = [
-        "too sure by: mean confidence minus accuracy, tied verdicts counting half",
-        "Brier score: 0.25 for a coin toss; ECE (expected calibration error) over bins of 0.1 "
-        "is never negative, so part of it is noise",
-    ]
-    most = max(found, key=lambda one: one.found.n)
-    basis = f"{most.prompts} · pairs whose better answer is known"
-    title = "Calibration of the judge"
-    by_bin: list[list[Cell]] = [
-        [
-            one.name,
-            f"{part.low:.1f} to {part.high:.1f}",
-            part.confidence,
-            measured(part.accuracy),
-            part.n,
-        ]
-        for one in found
-        for part in one.found.bins
-        if part.n
-    ]
-    over = ["intervals: over prompts, by Gaffke's test of a bounded mean; for these judges"]
-    bins = "judge_calibration.bins"
-    return [
-        make_table("judge_calibration", title, _OVERALL, overall, basis=basis, notes=notes),
-        make_table(bins, "Confidence against accuracy", _BY_BIN, by_bin, notes=over),
-    ]

@@ -19,18 +19,18 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._winners import judging_sources, truths
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
-from orchestrator.recipe.winner import Winner
+from orchestrator.contracts.winner import Winner
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
+from orchestrator.ranking.winners import judging_sources, truths
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.results import Estimate
 from orchestrator.statistics.trust import Trust
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._preferences import Preferences, judged_rows, preferences
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,10 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from orchestrator.analyses._calibrate import (
+from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.contracts.context import Context
+from orchestrator.contracts.summary import Analysis
+from orchestrator.ranking.calibrated import (
     CITES,
     KEY,
     CalibratedJudge,
@@ -19,13 +22,10 @@ from orchestrator.analyses._calibrate import (
     rating_tables,
     refusals,
 )
-from orchestrator.analyses._winners import JudgedWinner, judging_sources
-from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.preferences import SOFT
+from orchestrator.ranking.winners import JudgedWinner, judging_sources
 from orchestrator.statistics.recalibration import Change, Kind, changes
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._preferences import SOFT
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 
 _KINDS: Final[tuple[Kind, ...]] = ("temperature", "platt", "isotonic")

@@ -15,14 +15,17 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._calibrate import recalibrated
-from orchestrator.analyses._winners import source_of_judges
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Analysis
+from orchestrator.contracts.winner import Calibrate
 from orchestrator.errors import UsageError
-from orchestrator.recipe.winner import Calibrate
+from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.estimators import between, mass
+from orchestrator.ranking.preferences import SOFT, Preferences, decided, judged_rows, preferences
+from orchestrator.ranking.winners import source_of_judges
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
@@ -36,15 +39,6 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._judged import between, mass
-from orchestrator.summaries._preferences import (
-    SOFT,
-    Preferences,
-    decided,
-    judged_rows,
-    preferences,
-)
 from orchestrator.tables import (
     Cell,
     Column,

@@ -14,14 +14,24 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._calibrate import recalibrated
-from orchestrator.analyses._winners import source_of_judges, truths
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Analysis
+from orchestrator.contracts.winner import Calibrate, Winner
 from orchestrator.errors import UsageError
-from orchestrator.recipe.winner import Calibrate, Winner
+from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.estimators import between
+from orchestrator.ranking.preferences import (
+    COLUMNS,
+    SOFT,
+    TIED,
+    Preferences,
+    judged_rows,
+    preferences,
+)
+from orchestrator.ranking.winners import source_of_judges, truths
 from orchestrator.settings import Settings
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.dawid_skene import (
@@ -36,16 +46,6 @@ from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import compare_accuracies
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._judged import between
-from orchestrator.summaries._preferences import (
-    COLUMNS,
-    SOFT,
-    TIED,
-    Preferences,
-    judged_rows,
-    preferences,
-)
 from orchestrator.tables import (
     Cell,
     Column,

@@ -16,11 +16,11 @@ from orchestrator.analyses._evaluators import evaluators, level_means, mean_cell
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import METHODS
+from orchestrator.ranking.points import Score, ScoreRef
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.jackknife import Resampling
-from orchestrator.summaries._clusters import METHODS
-from orchestrator.summaries._points import Score, ScoreRef
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _ORDERS: Final = (

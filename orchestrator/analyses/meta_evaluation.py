@@ -25,6 +25,8 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.roles import answers_of
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import n_prompts
+from orchestrator.ranking.points import KEYS, ScoreRef, collect
 from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind
@@ -37,8 +39,6 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
-from orchestrator.summaries._clusters import n_prompts
-from orchestrator.summaries._points import KEYS, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]

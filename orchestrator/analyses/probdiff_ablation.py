@@ -14,9 +14,9 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.ranking.cells import METHODS, mean_of, without_n
 from orchestrator.settings import Settings
 from orchestrator.statistics.confidence import Confidence
-from orchestrator.summaries._clusters import METHODS, mean_of, without_n
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 

@@ -11,12 +11,12 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.points import score, source_of
 from orchestrator.settings import Settings
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.ties import TiesScore, rated, ties_score
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._points import score, source_of
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _FORMS: Final = ("ref", "tied")

@@ -19,10 +19,10 @@ from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
+from orchestrator.ranking.points import Score, ScoreRef
 from orchestrator.settings import Settings
 from orchestrator.statistics.differences import METHOD, paired_difference
 from orchestrator.statistics.results import Interval
-from orchestrator.summaries._points import Score, ScoreRef
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 _ALL: Final = "all"

@@ -23,7 +23,6 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.analyses._winners import judging_sources
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
@@ -31,10 +30,11 @@ from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.methods.listwise import Listwise
+from orchestrator.ranking.cells import mean_of, without_n
+from orchestrator.ranking.winners import judging_sources
 from orchestrator.settings import Settings
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.summaries._clusters import mean_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table, with_interval
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")

@@ -8,15 +8,15 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.analyses._calibrate import noted, recalibrated
-from orchestrator.analyses._winners import judging_sources
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Analysis
-from orchestrator.recipe.winner import Calibrate
+from orchestrator.contracts.winner import Calibrate
+from orchestrator.ranking.calibrated import noted, recalibrated
+from orchestrator.ranking.preferences import Preferences
+from orchestrator.ranking.style import FEATURES, EqualStyle, Feature
+from orchestrator.ranking.winners import judging_sources
 from orchestrator.settings import Settings
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.summaries._preferences import Preferences
-from orchestrator.summaries._style import FEATURES, EqualStyle, Feature
 from orchestrator.tables import Table, untrusted
 
 

@@ -17,11 +17,11 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.roles import answers_of
 from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import UsageError
+from orchestrator.ranking.cells import n_prompts
+from orchestrator.ranking.points import Score, ScoreRef, collect
 from orchestrator.settings import Settings
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.ordering import METHOD, ordering
-from orchestrator.summaries._clusters import n_prompts
-from orchestrator.summaries._points import Score, ScoreRef, collect
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS: Final = (

@@ -12,14 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from orchestrator.dataset import File
-from orchestrator.datasets._download import Patience, Remote, fetched, sha256_of, verified
-from orchestrator.datasets._rows import Rows
-from orchestrator.disk import paths
+from orchestrator.dataset.folders import DATA_VARIABLE, cache_folder, data_folder
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._download import Patience, Remote, fetched, verified
+from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 
 _log = logging.getLogger(__name__)
 
-DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
 OFFLINE_VARIABLE: Final = "ORCHESTRATOR_OFFLINE"
 
 HUB: Final = "https://huggingface.co"
@@ -64,24 +64,6 @@ def url_of(file: File) -> str:
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
 
 
-def is_here(kind: str, file: File) -> bool:
-    """Return True if the file can be used without a network."""
-    folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
-    names = (file.name, *file.others)
-    return any((folder / kind / name).is_file() for folder in folders for name in names)
-
-
-def data_folder() -> Path | None:
-    """The folder of files that the user put there by hand."""
-    given = os.environ.get(DATA_VARIABLE)
-    return Path(given).expanduser() if given else None
-
-
-def cache_folder() -> Path:
-    """The folder of what was fetched."""
-    return paths.cache_folder() / "datasets"
-
-
 def shown_name(kind: str, path: Path) -> str:
     """A benchmark file for messages."""
     return f"{kind} ({path})"
@@ -122,7 +104,7 @@ class MappedRows:
         return len(self._rows)
 
     def row(self, index: int) -> Mapping[str, Any]:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         try:
             return self._make(self._rows.row(index))
         except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -131,5 +113,5 @@ class MappedRows:
             ) from error
 
     def where(self, index: int) -> str:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         return self._rows.where(index)

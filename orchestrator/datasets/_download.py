@@ -6,7 +6,6 @@ with the address, the length, the SHA-256, the revision that the server named, a
 """
 
 import fcntl
-import hashlib
 import http.client
 import logging
 import os
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 
 _log = logging.getLogger(__name__)
@@ -162,12 +162,6 @@ def origin_of(path: Path) -> Origin | None:
         return msgspec.json.decode(_origin_path(path).read_bytes(), type=Origin)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, lower-case hex."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def shown_size(n_bytes: int) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.datasets._rows import Rows
+from orchestrator.dataset.rows import Rows
 from orchestrator.errors import DatasetError
 
 
@@ -51,7 +51,7 @@ class PickedRows:
         return len(self._picks)
 
     def row(self, index: int) -> Mapping[str, Any]:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         place, told = self._picks[index]
         try:
             return self._make(place, told, self._rows.row(place))
@@ -61,5 +61,5 @@ class PickedRows:
             ) from error
 
     def where(self, index: int) -> str:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         return self._rows.where(self._picks[index][0])

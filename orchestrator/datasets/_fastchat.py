@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchestrator.dataset import Dataset, File
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.json_rows import JsonLines
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._fields import FieldNames
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.jsonl import JsonLines
 
 SOURCE: Final = "https://github.com/lm-sys/FastChat"
 LICENCE: Final = "Apache-2.0; references are text of GPT-4"

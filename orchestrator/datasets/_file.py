@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from orchestrator.dataset import FileSettings
-from orchestrator.datasets._fields import FieldNames
+from orchestrator.dataset.fields import FieldNames
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import DatasetError
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from orchestrator.datasets._rows import Rows
+from orchestrator.dataset.rows import Rows
 from orchestrator.errors import DatasetError
 from orchestrator.settings import Settings
 
@@ -32,11 +32,11 @@ class KeptRows:
         return len(self._kept)
 
     def row(self, index: int) -> Mapping[str, Any]:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         return self._rows.row(self._kept[index])
 
     def where(self, index: int) -> str:
-        """See `_rows.Rows`."""
+        """See `rows.Rows`."""
         return self._rows.where(self._kept[index])
 
 

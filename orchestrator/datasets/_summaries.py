@@ -7,11 +7,11 @@ import numpy as np
 from pydantic import Field
 
 from orchestrator.dataset import Dataset, File
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import ParquetRows
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
-from orchestrator.datasets._fields import FieldNames
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.parquet import ParquetRows
 from orchestrator.settings import Settings
 
 # The wording of ProbDiff's released code, blank at its end included.

@@ -11,10 +11,10 @@ from typing import Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset import About, Dataset, DatasetKind, File
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.json_rows import JsonLines
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._fields import FieldNames
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.jsonl import JsonLines
 from orchestrator.settings import Settings
 
 _RAW: Final = (

@@ -12,11 +12,11 @@ from typing import Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.json_rows import JsonRows
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.json import JsonRows
 from orchestrator.settings import Settings
 
 _REPOSITORY: Final = "tatsu-lab/alpaca_eval"

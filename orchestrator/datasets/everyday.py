@@ -10,7 +10,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset import Dataset, DatasetKind, from_items
-from orchestrator.datasets.jsonl import JsonLines
+from orchestrator.dataset.json_rows import JsonLines
 from orchestrator.records import Item, Message
 from orchestrator.settings import Settings
 

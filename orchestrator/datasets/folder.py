@@ -6,10 +6,10 @@ from typing import Final
 from pydantic import Field
 
 from orchestrator.dataset import Dataset, DatasetKind, FolderSettings
-from orchestrator.datasets._fields import FieldNames
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import joined_rows
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._hub_folder import FolderConfig, Split, configs_of
-from orchestrator.datasets._readers import joined_rows
-from orchestrator.datasets._rows import from_rows
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import DatasetError
 

@@ -12,13 +12,13 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset import About, Dataset, DatasetKind, File
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import ParquetRows
+from orchestrator.dataset.rows import Rows, from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows
-from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import converted
 from orchestrator.datasets._judge_benchmark import pair_of
-from orchestrator.datasets._rows import Rows, from_rows
-from orchestrator.datasets.parquet import ParquetRows
 from orchestrator.settings import Settings
 
 _RATED: Final = "helpfulness"

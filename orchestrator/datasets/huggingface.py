@@ -14,11 +14,12 @@ import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.dataset import About, Dataset, DatasetKind
-from orchestrator.datasets._benchmark import data_folder, located, shown_name
-from orchestrator.datasets._fields import FieldNames
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import joined_rows
+from orchestrator.dataset.folders import data_folder
+from orchestrator.dataset.rows import from_rows
+from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._hub import converted, hub_file, listing
-from orchestrator.datasets._readers import joined_rows
-from orchestrator.datasets._rows import from_rows
 from orchestrator.errors import DatasetError
 from orchestrator.settings import Settings
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.dataset import About, Dataset, DatasetKind
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import ParquetRows
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._fields import FieldNames
 from orchestrator.datasets._hub import hub_file
 from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.parquet import ParquetRows
 
 _FILE: Final = hub_file("allenai/reward-bench", "data/filtered-00000-of-00001.parquet")
 _FIELDS: Final = FieldNames.model_validate(

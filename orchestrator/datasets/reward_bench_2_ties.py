@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.dataset import Dataset, DatasetKind
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import ParquetRows
+from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows
-from orchestrator.datasets._fields import FieldNames
-from orchestrator.datasets._rows import from_rows
-from orchestrator.datasets.parquet import ParquetRows
 from orchestrator.datasets.reward_bench_2 import ABOUT, FILE
 from orchestrator.settings import Settings
 

@@ -7,6 +7,7 @@ folder. Nothing here follows a link, waits for a pipe, or reads more than a boun
 import contextlib
 import errno
 import fcntl
+import hashlib
 import itertools
 import os
 import resource
@@ -320,3 +321,9 @@ def _remove_if_stale(folder: Path, before: float) -> None:
         pass  # its process lives
     finally:
         os.close(lock)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, lower-case hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -6,10 +6,10 @@ from itertools import combinations as pairs_of
 from statistics import fmean
 from typing import NamedTuple
 
+from orchestrator.contracts.rows import failed_row
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._listing import ReadList, Started
-from orchestrator.methods._rows import failed_row
 from orchestrator.records import Failure, Row
 
 

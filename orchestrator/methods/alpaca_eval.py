@@ -22,6 +22,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask
+from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.method import (
     Columns,
     Combination,
@@ -39,7 +40,6 @@ from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import worded_example
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.recipe.given_file import GivenFile
 from orchestrator.records import Choice, Row, Unit, labels
 from orchestrator.settings import Settings
 

@@ -38,6 +38,8 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
+from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.similarity import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.peer import f_beta_scores
@@ -47,8 +49,6 @@ from orchestrator.methods._conversation import Turn, converse, questions
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values, known
-from orchestrator.recipe.similarity import ByBertScore, Similarity, comparer_name
-from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Generation, Label, Message, Messages, Prefix, Row, Unit
 from orchestrator.settings import Settings
 

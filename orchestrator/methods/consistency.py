@@ -28,12 +28,12 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
+from orchestrator.contracts.similarity import Similarity, comparer_name
+from orchestrator.contracts.similarity import comparers as named_comparers
 from orchestrator.judgment.overlap import token_f1
 from orchestrator.judgment.peer import f_beta_scores
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing, blank_row
-from orchestrator.recipe.similarity import Similarity, comparer_name
-from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Generation, Message, Row, Unit
 
 

@@ -30,6 +30,7 @@ from pydantic import (
 
 from orchestrator.ask import Ask, AskFailed
 from orchestrator.contracts.method import Columns, Combination, Companion, ModelName, Stage
+from orchestrator.contracts.rows import failed_row
 from orchestrator.methods import answers, pairwise_ranking
 from orchestrator.methods._changed import (
     ChangedAnswers,
@@ -42,7 +43,6 @@ from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import checked_prompt, stages_of
 from orchestrator.methods._lists_in_texts import lists_in, with_list_before, with_lists_twice
-from orchestrator.methods._rows import failed_row
 from orchestrator.methods._verdicts import after_thinking
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.rephrasing import REPHRASE_LIST

@@ -31,17 +31,13 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
+from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.similarity import comparers as named_comparers
 from orchestrator.errors import UsageError
 from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn, converse_where_answered
 from orchestrator.methods._drawing import Drawing
-from orchestrator.recipe.similarity import (
-    ByBertScore,
-    Similarity,
-    comparer_name,
-)
-from orchestrator.recipe.similarity import comparers as named_comparers
 from orchestrator.records import Failure, PairScores, Row, Unit
 from orchestrator.roles import PairColumns
 

@@ -28,6 +28,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.contracts.method import Columns, Compared, Stage
+from orchestrator.contracts.rows import FAILED
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
 from orchestrator.judgment.rubric import (
     HIGHEST,
@@ -58,7 +59,6 @@ from orchestrator.methods._judging import (
 from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._named_scores import slots_by_name
 from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, spanned
-from orchestrator.methods._rows import FAILED
 from orchestrator.methods._verdicts import slot_of, spelled
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.rubric import ALL, ONE

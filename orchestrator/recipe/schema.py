@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
+from orchestrator.contracts.winner import Calibrate
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.ending import LogTo, OnEnd
@@ -20,7 +21,6 @@ from orchestrator.recipe.plugin_ref import AnalysisRef as AnalysisRef
 from orchestrator.recipe.plugin_ref import MethodRef as MethodRef
 from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
 from orchestrator.recipe.reused import ReusedRun
-from orchestrator.recipe.winner import Calibrate
 from orchestrator.settings import Settings
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"

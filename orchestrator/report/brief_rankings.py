@@ -253,8 +253,8 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
     yield from of_coverage(analysis.coverage)
     if (position := analysis.position) is not None:
         same, bias = position.consistency, position.bias
-        shown = numbers.percent_with_interval(same.value, *numbers.ends(same))
-        signed = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        shown = numbers.percent_with_interval(same.value, *same.ends)
+        signed = numbers.signed_percent_with_interval(bias.value, *bias.ends)
         text = (
             f"same decision in both orders for {shown}; bias for the answer shown first {signed}."
         )

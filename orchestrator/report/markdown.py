@@ -172,7 +172,7 @@ def _judge(analysis: RankingAnalysis) -> Iterator[str]:
     if analysis.position is not None:
         position = analysis.position
         bias = position.bias
-        text = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        text = numbers.signed_percent_with_interval(bias.value, *bias.ends)
         rows.append(["bias for the answer shown first", text])
         rows.append(["winner flips with the order", _share(position.flip_rate)])
         rows.append(["one order decides, the other ties", _share(position.half_flip_rate)])
@@ -226,7 +226,7 @@ def _categories(analysis: RankingAnalysis) -> Iterator[str]:
 
 
 def _share(estimate: Estimate) -> str:
-    return numbers.percent_with_interval(estimate.value, *numbers.ends(estimate))
+    return numbers.percent_with_interval(estimate.value, *estimate.ends)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: set[int]) -> Iterator[str]:

@@ -62,7 +62,7 @@ def judge_section(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableT
         rows.append(("effects of presentation order", numbers.UNDEFINED, ""))
     else:
         bias, interval = position.bias, position.bias.interval
-        shown = numbers.signed_percent_with_interval(bias.value, *numbers.ends(bias))
+        shown = numbers.signed_percent_with_interval(bias.value, *bias.ends)
         biased = interval is not None and not interval.contains(0.0)
         rows += [
             ("bias for the answer shown first", shown, DOUBTFUL if biased else ""),
@@ -106,7 +106,7 @@ def _readings(analysis: RankingAnalysis) -> list[tuple[str, str, str]]:
 
 
 def _share(estimate: Estimate) -> str:
-    return numbers.percent_with_interval(estimate.value, *numbers.ends(estimate))
+    return numbers.percent_with_interval(estimate.value, *estimate.ends)
 
 
 def failures(page: Page, analysis: RankingAnalysis) -> Iterator[RenderableType]:

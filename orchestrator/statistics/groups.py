@@ -1,7 +1,12 @@
-"""Groups of what cannot be told apart: two share one exactly where no test separates them."""
+"""Groups of models that no test tells apart, and of elements that are connected."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
 
 _MOST: Final = 99
 
@@ -45,3 +50,22 @@ def shared_groups(
         model: tuple(number for number, group in enumerate(groups, 1) if group & bits[model])
         for model in models
     }
+
+
+def connected(*partitions: NDArray[np.int32] | Places) -> Places:
+    """Return the first member of each of n elements' component: shape (n,).
+
+    Elements with the same code in any of the partitions are connected, directly or through others.
+
+    Args:
+        partitions: Codes from 0 on, shape (n,) each.
+    """
+    found: Places = np.arange(len(partitions[0]), dtype=np.int64)
+    while True:
+        before = found
+        for codes in partitions:
+            least = np.full(int(codes.max(initial=-1)) + 1, len(found), np.int64)
+            np.minimum.at(least, codes, found)
+            found = least[codes]
+        if np.array_equal(found, before):
+            return found

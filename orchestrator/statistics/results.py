@@ -76,6 +76,12 @@ class Estimate:
     method: str
     undefined: str | None = None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds of its interval; nan where it has none."""
+        interval = self.interval
+        return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
+
 
 def interval_or_none(low: float, high: float, confidence_level: float) -> Interval | None:
     """The interval, or None if a bound is nan."""

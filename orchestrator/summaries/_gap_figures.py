@@ -8,9 +8,9 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.contracts.context import Context
 from orchestrator.figures import Figure, Picture, as_table, cell, finite, key
+from orchestrator.ranking.cells import prompts_of
 from orchestrator.statistics.clustered import METHOD
 from orchestrator.statistics.confidence import Gaps, confidence
-from orchestrator.summaries._clusters import prompts_of
 from orchestrator.tables import Column
 
 _BINS: Final = 40

@@ -16,8 +16,8 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
+from orchestrator.ranking.cells import METHODS, mean_of
 from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
-from orchestrator.summaries._clusters import METHODS, mean_of
 from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 

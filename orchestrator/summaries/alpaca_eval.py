@@ -22,14 +22,14 @@ from orchestrator.contracts.summary import Summary
 from orchestrator.errors import StatisticsError
 from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
+from orchestrator.ranking.cells import METHODS, share_of, without_n
+from orchestrator.ranking.comparisons import comparisons
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
     head_to_head,
     length_controlled_win_rate,
     standardised_length,
 )
-from orchestrator.summaries._clusters import METHODS, share_of, without_n
-from orchestrator.summaries._comparisons import comparisons
 from orchestrator.summaries._difficulties import Difficulties
 from orchestrator.summaries._harness import OK
 from orchestrator.tables import Cell, Column, Measured, Table, make_table

@@ -6,8 +6,8 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
-from orchestrator.summaries._clusters import share_of
-from orchestrator.summaries._comparisons import comparisons
+from orchestrator.ranking.cells import share_of
+from orchestrator.ranking.comparisons import comparisons
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (

@@ -6,7 +6,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.methods.confidence import Confidence, Config
-from orchestrator.summaries._clusters import METHODS, mean_of
+from orchestrator.ranking.cells import METHODS, mean_of
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _MEASURES = (

@@ -10,8 +10,8 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.figures import Figure, Picture, as_table, points
 from orchestrator.methods.glass_box import Config, GlassBox
-from orchestrator.summaries._aligned import GOLD, align, basis_of
-from orchestrator.summaries._clusters import METHODS, mean_of, numbered
+from orchestrator.ranking.aligned import GOLD, align, basis_of
+from orchestrator.ranking.cells import METHODS, mean_of, numbered
 from orchestrator.tables import Cell, Column, Table, make_table, with_interval
 
 _FEATURES = (

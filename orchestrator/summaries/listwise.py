@@ -8,9 +8,9 @@ from orchestrator.clusters import OVER, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
-from orchestrator.summaries._clusters import mean_of, share_of, without_n
-from orchestrator.summaries._judged import estimator_table
-from orchestrator.summaries._preferences import preferences
+from orchestrator.ranking.cells import mean_of, share_of, without_n
+from orchestrator.ranking.estimators import estimator_table
+from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _FIGURES: Final = (

@@ -9,8 +9,8 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.ranking.cells import share_of, without_n
 from orchestrator.statistics.position import decisions
-from orchestrator.summaries._clusters import share_of, without_n
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (

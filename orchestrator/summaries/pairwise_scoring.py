@@ -9,10 +9,10 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
-from orchestrator.summaries._clusters import mean_of, without_n
-from orchestrator.summaries._comparisons import comparisons
-from orchestrator.summaries._judged import estimator_table, mass
-from orchestrator.summaries._preferences import preferences
+from orchestrator.ranking.cells import mean_of, without_n
+from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.estimators import estimator_table, mass
+from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Cell, Column, Table, make_table
 
 _SCORES: Final = (

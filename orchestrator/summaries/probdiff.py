@@ -15,8 +15,7 @@ from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Summary
 from orchestrator.figures import Figure
 from orchestrator.methods.probdiff import Config
-from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
-from orchestrator.summaries._clusters import (
+from orchestrator.ranking.cells import (
     METHODS,
     basis_of,
     mean_of,
@@ -25,7 +24,8 @@ from orchestrator.summaries._clusters import (
     prompts_of,
     without_n,
 )
-from orchestrator.summaries._comparisons import comparisons
+from orchestrator.ranking.comparisons import comparisons
+from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._gap_figures import gap_figures
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
 

@@ -14,12 +14,12 @@ from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
+from orchestrator.ranking.cells import mean_of, numbered, without_n
+from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.estimators import estimator_table, mass, rates_table
+from orchestrator.ranking.preferences import preferences
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import correlate
-from orchestrator.summaries._clusters import mean_of, numbered, without_n
-from orchestrator.summaries._comparisons import comparisons
-from orchestrator.summaries._judged import estimator_table, mass, rates_table
-from orchestrator.summaries._preferences import preferences
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]

@@ -7,8 +7,8 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
-from orchestrator.summaries._clusters import METHODS, basis_of, mean_of, share_of, without_n
-from orchestrator.summaries._comparisons import comparisons
+from orchestrator.ranking.cells import METHODS, basis_of, mean_of, share_of, without_n
+from orchestrator.ranking.comparisons import comparisons
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)

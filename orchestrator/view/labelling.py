@@ -11,11 +11,11 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.analyses._human import TIE, read_human_labels, read_key
-from orchestrator.analyses._sheets import CODE, LABEL
-from orchestrator.datasets._lines import MAX_ROW_BYTES
+from orchestrator.dataset.lines import MAX_ROW_BYTES
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
+from orchestrator.ranking.human_labels import TIE, read_human_labels, read_key
+from orchestrator.ranking.sheets import CODE, LABEL
 
 _PAIR_LABELS: Final = ("", "1", "2", TIE)
 _MOST_CHARACTERS: Final = 30

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analyses._human import read_human_labels
-from orchestrator.analyses._labelled import Config
-from orchestrator.analyses._sheets import key_path
 from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
+from orchestrator.ranking.human_labels import read_human_labels
+from orchestrator.ranking.labelled import Config
+from orchestrator.ranking.sheets import key_path
 from orchestrator.report.generic import generic_json
 from orchestrator.statistics.label_ratings import (
     LabelledPairs,

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 
 from orchestrator.analyses import judge_accuracy
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.winner import Winner
 from orchestrator.errors import UsageError
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
-from orchestrator.recipe.winner import Winner
 from tests.summaries import judged
 from tests.summaries.judged import around
 

@@ -55,7 +55,7 @@ def test_a_check_loads_nothing_that_draws_fetches_or_computes_tables():
     assert modules.isdisjoint(
         {"aiohttp", "openai", "polars", "scipy", "torch", "rich.console", "rich.text"}
     )
-    assert modules.isdisjoint({"http.client", "urllib.request", "orchestrator.datasets.parquet"})
+    assert modules.isdisjoint({"http.client", "urllib.request", "orchestrator.dataset.files"})
 
 
 def test_a_list_of_runs_loads_no_html_report():

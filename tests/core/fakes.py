@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 from orchestrator import plugins
 from orchestrator.ask import Ask, AskFailed, Request, Several, digest
 from orchestrator.contracts.method import Columns, Combination, Method, MethodSettings, Stage
-from orchestrator.methods._rows import RowContract
+from orchestrator.contracts.rows import RowContract
 from orchestrator.records import (
     Choice,
     Failure,

@@ -4,9 +4,9 @@ import io
 import json
 
 from orchestrator import plugins
-from orchestrator.datasets import open_dataset
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
+from orchestrator.runner.planning.datasets import open_dataset
 
 
 def opened(kind, **settings):

@@ -8,10 +8,10 @@ from orchestrator import plugins
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.dataset import from_items
-from orchestrator.datasets import open_dataset
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message
+from orchestrator.runner.planning.datasets import open_dataset
 
 ROWS = [
     {"id": "a", "prompt": "p", "passage": "one"},

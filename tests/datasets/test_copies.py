@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.clusters import PROMPT, Clusters
-from orchestrator.dataset import connected, from_items
+from orchestrator.dataset import from_items
 from orchestrator.frames import make_frame
 from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.results.frames import ITEM_COLUMNS, _items
+from orchestrator.statistics.groups import connected
 from tests.e2e.runs import write_recipe
 
 NOWHERE = "http://127.0.0.1:9"

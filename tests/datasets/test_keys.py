@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.datasets._fields import key_text
-from orchestrator.datasets._keys import not_json, repeated_key
+from orchestrator.dataset.fields import key_text
+from orchestrator.dataset.json_rows import not_json, repeated_key
 from orchestrator.errors import DatasetError
 from tests.datasets.test_open import opened
 

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from orchestrator.datasets._labels import SCHEMA, read_labels
+from orchestrator.dataset.labels import SCHEMA, read_labels
 from orchestrator.errors import DatasetError
 
 

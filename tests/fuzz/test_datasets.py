@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from orchestrator import contracts
 from orchestrator.ask import GenerateAsk
 from orchestrator.dataset import Dataset
+from orchestrator.dataset.labels import read_labels
 from orchestrator.datasets import jsonl
-from orchestrator.datasets._answers import given_answers
-from orchestrator.datasets._labels import read_labels
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
+from orchestrator.runner.models.answers import given_answers
 from tests.fuzz.fuzzing import HOSTILE, JUNK, change, cut_bytes, fuzz
 
 ROWS: list[dict[str, Any]] = [

@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
+from orchestrator.contracts.rows import RowContract
 from orchestrator.errors import UsageError
 from orchestrator.judgment.listwise import judge_list
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._rows import RowContract
 from orchestrator.methods.listwise import Config, Listwise
 from orchestrator.records import Choice, Failure, Generation, Row, Unit
 from tests.core.fakes import answered

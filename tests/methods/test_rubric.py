@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.methods._rows import RowContract
+from orchestrator.contracts.rows import RowContract
 from orchestrator.methods.rubric import Config, Rubric
 from orchestrator.records import Choice, Generation, Item, Message, Unit
 from tests.core.fakes import answered

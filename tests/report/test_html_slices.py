@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.frames import FrameFiles
+from orchestrator.ranking import aligned
 from orchestrator.report.html import examples, page, rests, spread
 from orchestrator.report.html.material import Material
 from orchestrator.runner.results.tables import all_sources
-from orchestrator.summaries import _aligned
 from tests.report import hostile
 
 SETTINGS = hostile.SETTINGS
@@ -50,7 +50,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
 @pytest.mark.parametrize("n_rows", [7, 40])
 def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
     whole = said(as_in_a_folder())
-    for module in (_aligned, examples, spread):
+    for module in (aligned, examples, spread):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 

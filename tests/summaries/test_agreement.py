@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from orchestrator.clusters import Clusters
+from orchestrator.ranking.agreement import agreement_table
 from orchestrator.statistics.agreement import cohen_kappa, fleiss_kappa, rater_counts
-from orchestrator.summaries._agreement import agreement_table
 from orchestrator.tables import Measured
 
 JUDGES = ("first", "second", "third")

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 import orchestrator
+from orchestrator.ranking.comparisons import comparisons
 from orchestrator.report.brief import brief
 from orchestrator.runner.interface.html_report import material
 from orchestrator.statistics.results import SKEWED
-from orchestrator.summaries._comparisons import comparisons
 from orchestrator.tables import DOUBT, Column, Measured, cell_text, make_table
 from tests.api.made import MODELS, recipe
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from orchestrator.ranking.places import places_table
 from orchestrator.statistics.adaptive import AdaptiveTest, Goal
-from orchestrator.summaries._places import places_table
 
 MODELS = ("a", "b", "c")
 

@@ -5,8 +5,8 @@ from polars.testing import assert_frame_equal
 
 from orchestrator.clusters import Clusters
 from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.summaries import _preferences
-from orchestrator.summaries._preferences import PAIRWISE, POINTWISE, preferences
+from orchestrator.ranking import preferences as _preferences
+from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, preferences
 from tests.summaries import judged
 from tests.summaries.judged import around
 

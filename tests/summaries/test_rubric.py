@@ -6,8 +6,8 @@ from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods import rubric
 from orchestrator.methods.rubric import Config, Rubric
-from orchestrator.summaries._clusters import numbered
-from orchestrator.summaries._preferences import preferences
+from orchestrator.ranking.cells import numbered
+from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Measured
 from tests.summaries import judged
 from tests.summaries.told import summarise

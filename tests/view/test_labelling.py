@@ -7,8 +7,8 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.analyses._human import read_human_labels
 from orchestrator.errors import DatasetError, UsageError
+from orchestrator.ranking.human_labels import read_human_labels
 from orchestrator.view.app import make_app
 from orchestrator.view.guard import Door, Guard
 from orchestrator.view.labelling import Desk

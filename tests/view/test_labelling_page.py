@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.analyses._human import read_human_labels
+from orchestrator.ranking.human_labels import read_human_labels
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.layout import colliding, cut_off, too_wide
 from tests.view.pages import opened, served

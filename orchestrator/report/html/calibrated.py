@@ -3,11 +3,11 @@
 from typing import Any
 
 from orchestrator import numbers
-from orchestrator.analyses.judge_calibration import Calibrated, calibrated, tables
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.roles import answers_of
+from orchestrator.contracts.winner import Winner
 from orchestrator.errors import UsageError
-from orchestrator.recipe.winner import Winner
+from orchestrator.ranking.calibration import Calibrated, calibrated, tables
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, name
 from orchestrator.report.html.material import Material

@@ -8,11 +8,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator import numbers
+from orchestrator.ranking.aligned import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, name
 from orchestrator.report.html.material import Material
 from orchestrator.statistics.averages import levelled
-from orchestrator.summaries._aligned import Aligned, align, basis_of
 from orchestrator.tables import Column, cell_text, with_interval
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from orchestrator import plugins
-from orchestrator.datasets import listing as dataset_listing
 from orchestrator.disk.paths import answers
 from orchestrator.errors import EXIT_COMPLETE, PluginError
 from orchestrator.plugins import by_path
@@ -21,6 +20,7 @@ from orchestrator.recipe.load import find
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.streams import write_to
+from orchestrator.runner.planning.datasets import listing as dataset_listing
 
 _FAMILIES: Final = {
     "methods": plugins.METHODS,

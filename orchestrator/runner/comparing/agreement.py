@@ -7,9 +7,9 @@ import polars as pl
 
 from orchestrator.clusters import OVER
 from orchestrator.contracts.method import is_judging
+from orchestrator.ranking.agreement import PAIR, agreement_table, ordered, verdict_rows
 from orchestrator.runner.comparing.ratings import competitors
 from orchestrator.runner.comparing.sides import Common, Side
-from orchestrator.summaries._agreement import PAIR, agreement_table, ordered, verdict_rows
 from orchestrator.tables import Table
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, counted
+from orchestrator.ranking.points import Score
 from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.differences import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import Adjusted, adjusted
-from orchestrator.summaries._points import Score
 
 By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")

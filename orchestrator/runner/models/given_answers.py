@@ -34,7 +34,7 @@ def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, Gi
     for name, spec in specs.items():
         if spec.answers is not None:
             # It knows every form of file, which takes long to import.
-            from orchestrator.datasets._answers import given_answers  # noqa: PLC0415
+            from orchestrator.runner.models.answers import given_answers  # noqa: PLC0415
 
             find, identity = given_answers(spec.answers)
             _check_fit(name, find, dataset)

@@ -10,7 +10,6 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset
-from orchestrator.datasets import open_dataset
 from orchestrator.errors import PluginError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, Recipe
@@ -19,6 +18,7 @@ from orchestrator.runner.models.comparers import local_models
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.models.identity import identity_key, model_identity
 from orchestrator.runner.planning.copies import shown_of
+from orchestrator.runner.planning.datasets import open_dataset
 from orchestrator.runner.planning.similar_items import check_stopping
 from orchestrator.units import Part, Plan, make_part, settings_of
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import numbers
 from orchestrator.dataset import Dataset
-from orchestrator.datasets._near_copies import MOST_ITEMS, NearCopies, near_copies, text_of
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import Recipe
+from orchestrator.runner.planning.near_copies import MOST_ITEMS, NearCopies, near_copies, text_of
 
 if TYPE_CHECKING:
     import polars as pl

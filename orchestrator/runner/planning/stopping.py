@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.ranking.orders import orders_table
+from orchestrator.ranking.places import places_table
 from orchestrator.recipe.schema import AdaptivePairs, Recipe
 from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks, make_blocks
 from orchestrator.scheduler.blocks import Adaptive, Blocks, Ranking, Slot, StoppingRule
@@ -16,8 +18,6 @@ from orchestrator.statistics.adaptive import AdaptiveTest
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
-from orchestrator.summaries._orders import orders_table
-from orchestrator.summaries._places import places_table
 from orchestrator.tables import Table
 from orchestrator.units import Plan
 

@@ -12,28 +12,28 @@ import polars as pl
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
-from orchestrator.analyses._calibrate import CalibratedRatings
-from orchestrator.analyses._estimates import Estimates
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import frame_of, is_judging
 from orchestrator.contracts.roles import answer_frames
 from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.winner import Calibrate
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Plugin
 from orchestrator.plugins.permission import how_to_permit_run
+from orchestrator.ranking.agreement import JudgesAgreement
+from orchestrator.ranking.calibrated import CalibratedRatings
+from orchestrator.ranking.estimates import Estimates
+from orchestrator.ranking.mean_scores import ScoresSummary
+from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
-from orchestrator.recipe.winner import Calibrate
 from orchestrator.runner.results.cache import Keeping, code_digest
 from orchestrator.schemas import ITEMS
 from orchestrator.settings import Settings
 from orchestrator.statistics.trust import SETTINGS, Trust, Trusts, followable, no_ranking_by_judge
-from orchestrator.summaries._agreement import JudgesAgreement
-from orchestrator.summaries._scores import ScoresSummary
-from orchestrator.summaries._style import EqualStyle
 from orchestrator.tables import Table, by_cluster, untrusted
 
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])

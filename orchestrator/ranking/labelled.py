@@ -8,16 +8,16 @@ import numpy as np
 import polars as pl
 from pydantic import Field, model_validator
 
-from orchestrator.analyses._human import Label
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError
-from orchestrator.recipe.given_file import GivenFile
+from orchestrator.ranking.human_labels import Label
+from orchestrator.ranking.points import score, source_of
+from orchestrator.ranking.preferences import SOFT, judged_rows, preferences
 from orchestrator.settings import Settings
 from orchestrator.statistics.prediction_powered import Labelled
-from orchestrator.summaries._points import score, source_of
-from orchestrator.summaries._preferences import SOFT, judged_rows, preferences
 
 _SHAPE: Final = {
     "item": pl.String(), **dict.fromkeys(OVER, pl.String()), "of": pl.String(),

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.dataset import connected
 from orchestrator.records import Item
+from orchestrator.statistics.groups import connected
 
 MOST_ITEMS: Final = 5_000
 """Items that are looked at, from the first on."""

@@ -21,10 +21,10 @@ from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Item
 from orchestrator.settings import Settings
+from orchestrator.statistics.groups import Places, connected
 
 Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]
-Places = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 NO_ITEMS: Final = "has no items"
@@ -406,25 +406,6 @@ def find_clusters(names: Iterable[str | None]) -> ClusterCodes | None:
     if n == len(codes):
         return None
     return ClusterCodes(np.frombuffer(codes, np.int32), digest("clusters", tuple(known)))
-
-
-def connected(*partitions: Codes | Places) -> Places:
-    """Return the first member of each of n elements' component: shape (n,).
-
-    Elements with the same code in any of the partitions are connected, directly or through others.
-
-    Args:
-        partitions: Codes from 0 on, shape (n,) each.
-    """
-    found: Places = np.arange(len(partitions[0]), dtype=np.int64)
-    while True:
-        before = found
-        for codes in partitions:
-            least = np.full(int(codes.max(initial=-1)) + 1, len(found), np.int64)
-            np.minimum.at(least, codes, found)
-            found = least[codes]
-        if np.array_equal(found, before):
-            return found
 
 
 def repeated(hashes: Hashes) -> Hashes | None:

@@ -16,7 +16,7 @@ from orchestrator.dataset import (
     key_hash,
     repeated,
 )
-from orchestrator.datasets._fields import FieldNames, RowError, find_columns, make_item
+from orchestrator.dataset.fields import FieldNames, RowError, find_columns, make_item
 from orchestrator.errors import DatasetError
 
 MAX_FAULTS: Final = 10

@@ -10,6 +10,8 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.preferences import decided, judged_rows, preferences
 from orchestrator.statistics.agreement import (
     METHOD,
     cohen_kappa,
@@ -19,8 +21,6 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.results import Estimate
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._preferences import decided, judged_rows, preferences
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 PAIR: Final = ("item", "turn", "model_a", "model_b")

@@ -13,8 +13,8 @@ from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import ROWS_AT_ONCE, Context
 from orchestrator.contracts.roles import answer_frames, role_slices
 from orchestrator.errors import OrchestratorError
+from orchestrator.ranking.points import score
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
-from orchestrator.summaries._points import score
 
 Floats = NDArray[np.float64]
 
@@ -112,6 +112,7 @@ def _answers(context: Context) -> pl.DataFrame | None:
 
 
 def basis_of(aligned: Aligned, level: float) -> str:
+    """Return in words what correlations of aligned answers rest on."""
     return (
         f"n = {numbers.counted(aligned.frame.height, 'answer')} on "
         f"{prompt_words(aligned.frame)}, of all models together · Spearman's rho, "

@@ -11,9 +11,9 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.datasets._fields import key_text
-from orchestrator.datasets._readers import open_rows
-from orchestrator.datasets._rows import Faults
+from orchestrator.dataset.fields import key_text
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.rows import Faults
 from orchestrator.errors import DatasetError
 
 _COLUMNS: Final = {

@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 
 from orchestrator.dataset import NO_ITEMS
-from orchestrator.datasets._fields import plain
+from orchestrator.dataset.fields import plain
 from orchestrator.errors import DatasetError
 
 _GIVEN: Final = "Recipe(dataset)"

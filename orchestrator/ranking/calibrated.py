@@ -9,22 +9,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.analyses._winners import truths
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.winner import Calibrate, Winner
 from orchestrator.errors import StatisticsError, UsageError
-from orchestrator.recipe.winner import Calibrate, Winner
+from orchestrator.ranking.estimators import between
+from orchestrator.ranking.preferences import SOFT, TIED, Preferences, judged_rows, preferences
+from orchestrator.ranking.winners import truths
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.recalibration import Kind, cross_fitted
 from orchestrator.statistics.win_rate import mean_preferences
-from orchestrator.summaries._judged import between
-from orchestrator.summaries._preferences import (
-    SOFT,
-    TIED,
-    Preferences,
-    judged_rows,
-    preferences,
-)
 from orchestrator.tables import Cell, Column, Form, Measured, Table, make_table
 
 Floats = NDArray[np.float64]

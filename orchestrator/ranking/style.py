@@ -15,17 +15,11 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source
 from orchestrator.contracts.roles import answer_slices, answers_behind
 from orchestrator.errors import UsageError
+from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, fit_bradley_terry
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.style import (
-    LEAST_OWN,
-    LEAST_PROMPTS,
-    StyledPairs,
-    StyleFit,
-    fit_style,
-)
-from orchestrator.summaries._preferences import SOFT, Preferences, judged_rows, preferences
+from orchestrator.statistics.style import LEAST_OWN, LEAST_PROMPTS, StyledPairs, StyleFit, fit_style
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]

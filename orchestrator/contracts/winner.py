@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.recipe.given_file import GivenFile
+from orchestrator.contracts.given_file import GivenFile
 from orchestrator.settings import Settings
 
 

@@ -8,10 +8,10 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.statistic import Statistic
+from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.points import score, source_of
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.resampled import METHOD, bootstrapped
-from orchestrator.summaries._clusters import without_n
-from orchestrator.summaries._points import score, source_of
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _DIGITS: Final = 3

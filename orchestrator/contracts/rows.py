@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from orchestrator.contracts.faults import about
 from orchestrator.contracts.method import Method, MethodSettings, schema_of
 from orchestrator.errors import MethodError
-from orchestrator.methods._faults import about
 from orchestrator.records import Failure, Row, Unit
 
 OK: Final = "ok"

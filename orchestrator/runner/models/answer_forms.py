@@ -11,7 +11,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.datasets._fields import DEFAULTS, key_text
+from orchestrator.dataset.fields import DEFAULTS, key_text
 
 _MANY: Final = 10**9
 _KEYS: Final = ("key", "item", "question_id", "doc_id", "id")

@@ -12,7 +12,10 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.analyses._sheets import (
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.rows import Faults, Rows
+from orchestrator.errors import DatasetError
+from orchestrator.ranking.sheets import (
     CODE,
     LABEL,
     PROBABILITY,
@@ -23,9 +26,6 @@ from orchestrator.analyses._sheets import (
     left_out,
     open_key,
 )
-from orchestrator.datasets._readers import open_rows
-from orchestrator.datasets._rows import Faults, Rows
-from orchestrator.errors import DatasetError
 
 TIE: Final = "tie"
 _Read = Callable[[Mapping[str, object], str], str | None]

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, GenerateAsk, digest
-from orchestrator.datasets._answer_forms import (
+from orchestrator.dataset.fields import key_text
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.rows import Faults, Rows
+from orchestrator.disk.files import sha256_of
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.records import GIVEN, Failure, Generation, Item
+from orchestrator.runner.models.answer_forms import (
     AnswerRow,
     FormError,
     Names,
@@ -20,13 +27,6 @@ from orchestrator.datasets._answer_forms import (
     check_columns,
     has_generator,
 )
-from orchestrator.datasets._download import sha256_of
-from orchestrator.datasets._fields import key_text
-from orchestrator.datasets._readers import open_rows
-from orchestrator.datasets._rows import Faults, Rows
-from orchestrator.errors import DatasetError
-from orchestrator.recipe.answers import GivenAnswers
-from orchestrator.records import GIVEN, Failure, Generation, Item
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5

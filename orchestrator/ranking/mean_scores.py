@@ -10,9 +10,9 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import PluginError
-from orchestrator.summaries._clusters import METHODS, mean_of, share_of
-from orchestrator.summaries._comparisons import comparisons
-from orchestrator.summaries._points import ends_of
+from orchestrator.ranking.cells import METHODS, mean_of, share_of
+from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.points import ends_of
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
 
 _UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.datasets._readers import open_rows
-from orchestrator.datasets._rows import Faults, Rows
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.rows import Faults, Rows
 from orchestrator.errors import DatasetError
 
 CODE: Final = "code"

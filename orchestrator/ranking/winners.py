@@ -13,12 +13,12 @@ from pydantic import Field
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.roles import answers_behind, answers_of
-from orchestrator.datasets._labels import read_labels
+from orchestrator.contracts.winner import Winner
+from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
-from orchestrator.recipe.winner import Winner
+from orchestrator.ranking.points import source_of
 from orchestrator.settings import Settings
-from orchestrator.summaries._points import source_of
 
 Floats = NDArray[np.float64]
 

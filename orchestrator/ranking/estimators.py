@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context
+from orchestrator.ranking.preferences import SOFT, WORDS, Preferences, Sides
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.win_rate import mean_preferences
-from orchestrator.summaries._preferences import SOFT, WORDS, Preferences, Sides
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]

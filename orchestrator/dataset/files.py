@@ -1,0 +1,108 @@
+"""Rows of any file by its suffix, and of several files one after the other."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.dataset import csv_rows, json_rows
+from orchestrator.dataset.csv_rows import CsvRows
+from orchestrator.dataset.json_rows import JsonLines, JsonRows
+from orchestrator.dataset.rows import Rows
+from orchestrator.errors import DatasetError, StoreError
+
+PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+
+
+def open_rows(path: Path, shown: str) -> Rows:
+    """The rows of a JSON Lines, JSON, CSV, TSV or Parquet file.
+
+    Raises:
+        DatasetError: If the suffix is none of these, or the file can't be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix in json_rows.LINES_SUFFIXES:
+        return JsonLines(path, shown)
+    if suffix in json_rows.LIST_SUFFIXES:
+        return JsonRows(path, shown)
+    if suffix in csv_rows.SUFFIXES:
+        return CsvRows(path, shown)
+    if suffix in PARQUET_SUFFIXES:
+        return ParquetRows(path, shown)
+    suffixes = (
+        *json_rows.LINES_SUFFIXES,
+        *json_rows.LIST_SUFFIXES,
+        *csv_rows.SUFFIXES,
+        *PARQUET_SUFFIXES,
+    )
+    raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
+
+
+def joined_rows(paths: Sequence[Path], shown: str) -> Rows:
+    """The rows of several files of one kind, one after the other.
+
+    Raises:
+        DatasetError: If a file can't be read.
+    """
+    if len(paths) == 1:
+        return open_rows(paths[0], shown)
+    if all(path.suffix.lower() in PARQUET_SUFFIXES for path in paths):
+        return ParquetRows(list(paths), shown)
+    return JoinedRows([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
+
+
+class JoinedRows:
+    """Rows of several files, one after the other."""
+
+    def __init__(self, parts: Sequence[Rows], shown: str) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(map(len, parts)))
+        self.file = shown
+        self.columns = tuple(dict.fromkeys(name for part in parts for name in part.columns))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        part, place = self._found(index)
+        return part.row(place)
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        part, place = self._found(index)
+        return part.where(place)
+
+    def _found(self, index: int) -> tuple[Rows, int]:
+        which = bisect_right(self._ends, index)
+        return self._parts[which], index - (self._ends[which - 1] if which else 0)
+
+
+class ParquetRows:
+    """Rows of a Parquet file, or of several with the same columns."""
+
+    def __init__(self, path: Path | list[Path], shown: str) -> None:
+        # Imported here: most recipes read no such file, and polars takes a quarter of a second.
+        from orchestrator.disk import columnar  # noqa: PLC0415
+
+        self.file = shown
+        try:
+            self._frame = columnar.read(path)
+        except columnar.UNREADABLE as error:
+            message = str(error).partition("\n")[0]
+            raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
+        except StoreError as error:
+            raise DatasetError(f"{error}, or use JSON Lines") from error
+        self.columns = tuple(self._frame.columns)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        return self._frame.row(index, named=True)
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return f"{self.file}: row {index + 1}"
