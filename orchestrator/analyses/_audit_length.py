@@ -9,21 +9,13 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context, Source
-from orchestrator.errors import UsageError
+from orchestrator.plugin import Cell, Column, Context, Source, Table, UsageError, make_table
 from orchestrator.ranking.cells import share_of, without_n
 from orchestrator.ranking.preferences import SOFT, Preferences
 from orchestrator.ranking.style import controllable, styles_of, with_style
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.style import fit_style
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Table,
-    as_chance,
-    make_table,
-    with_interval,
-)
+from orchestrator.tables import as_chance, with_interval
 
 _COLUMNS = (
     Column("method"),

@@ -15,12 +15,20 @@ from pydantic import Field, model_validator
 
 from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Context, Source
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.points import KEYS, score
 from orchestrator.ranking.preferences import judged_rows
-from orchestrator.settings import Settings
 from orchestrator.statistics.conformal import (
     Bounds,
     Kind,
@@ -32,7 +40,6 @@ from orchestrator.statistics.conformal import (
     reach,
 )
 from orchestrator.statistics.folds import folds_of
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]
 

@@ -9,12 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import OVER
-from orchestrator.contracts.context import Context, Source
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.plugin import Context, Measured, Source
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.points import Score, ScoreRef, score, source_of
 from orchestrator.statistics.averages import levelled
-from orchestrator.tables import Measured
 
 Floats = NDArray[np.float64]
 

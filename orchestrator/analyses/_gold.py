@@ -6,14 +6,12 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.context import Context
 from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.roles import answers_of
 from orchestrator.dataset.labels import read_labels
-from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
+from orchestrator.plugin import Context, Settings, UsageError
 from orchestrator.ranking.points import KEYS, score, source_of
-from orchestrator.settings import Settings
 
 
 class Gold(Settings):

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from orchestrator.plugin import Cell, Column, Measured, Table, make_table
 from orchestrator.ranking.labelled import LabelledRows
 from orchestrator.statistics.label_ratings import (
     MIN_LABELLED,
@@ -14,7 +15,7 @@ from orchestrator.statistics.label_ratings import (
     rating_interval,
 )
 from orchestrator.statistics.prediction_powered import Labelled
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 _MAX_MODELS: Final = 8
 """Models up to which the table of differences is made."""

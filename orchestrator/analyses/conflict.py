@@ -16,20 +16,27 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import OVER
-from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.given_file import GivenFile
-from orchestrator.contracts.summary import Analysis
 from orchestrator.dataset.labels import read_labels
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import METHODS, n_prompts, share_of, without_n
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
     krippendorff_alpha,
     rater_counts,
 )
-from orchestrator.tables import Cell, Column, Table, make_table, measured
+from orchestrator.tables import measured
 
 _KEYS: Final = ("item", "model", "turn")
 _OF_GAPS: Final = (*_KEYS, "d", "rewriting")

@@ -16,9 +16,16 @@ import numpy as np
 from orchestrator import numbers
 from orchestrator.analyses._label_ratings import rating_tables
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config, LabelledRows, labelled_rows
@@ -33,17 +40,7 @@ from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.statistics.rogan_gladen import judge_rates, rogan_gladen
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Curves,
-    Form,
-    Measured,
-    Table,
-    make_table,
-    measured,
-    with_interval,
-)
+from orchestrator.tables import Curves, Form, measured, with_interval
 
 _NUMBERS: Final = (25, 50, 100, 200, 400, 800)
 _MAX_NAMED: Final = 5

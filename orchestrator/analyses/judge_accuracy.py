@@ -18,10 +18,9 @@ from pydantic import Field
 
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Calibrate
 from orchestrator.methods._judging import JudgeMethod
+from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
 from orchestrator.ranking.calibrated import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.estimators import mass
@@ -39,7 +38,7 @@ from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
+from orchestrator.tables import measured, with_interval
 
 Floats = NDArray[np.float64]
 

@@ -18,18 +18,25 @@ from pydantic import Field
 from orchestrator.analyses._audit_length import length_table
 from orchestrator.analyses._audit_ratings import CITES, RatingIntervals, rating_tables
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.ranking.winners import judging_sources
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import raw_agreement
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.transitivity import Verdicts, count_cycles
-from orchestrator.tables import Cell, Column, Table, make_table, measured, with_interval
+from orchestrator.tables import measured, with_interval
 
 Floats = NDArray[np.float64]
 

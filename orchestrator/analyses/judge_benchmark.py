@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Winner
+from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
 from orchestrator.statistics.clustered import clustered_share
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import measured
 
 Floats = NDArray[np.float64]
 Rule = Literal["preference", "both_orders", "each_order", "best_of"]

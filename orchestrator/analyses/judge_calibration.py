@@ -1,10 +1,8 @@
 """Calibration of judges: confidence against accuracy, Brier score, ECE."""
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
+from orchestrator.plugin import Analysis, Context, Table
 from orchestrator.ranking.calibration import calibrated, tables
 from orchestrator.ranking.winners import JudgedWinner, judging_sources
-from orchestrator.tables import Table
 
 
 class Config(JudgedWinner):

@@ -20,18 +20,25 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Winner
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Table,
+    make_table,
+)
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
 from orchestrator.ranking.winners import judging_sources, truths
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.results import Estimate
 from orchestrator.statistics.trust import Trust
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import measured
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
+from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Table, make_table
 from orchestrator.ranking.calibrated import (
     CITES,
     KEY,
@@ -26,7 +25,7 @@ from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import SOFT
 from orchestrator.ranking.winners import JudgedWinner, judging_sources
 from orchestrator.statistics.recalibration import Change, Kind, changes
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import measured
 
 _KINDS: Final[tuple[Kind, ...]] = ("temperature", "platt", "isotonic")
 

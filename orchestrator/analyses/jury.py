@@ -16,17 +16,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Calibrate
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.calibrated import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.estimators import between, mass
 from orchestrator.ranking.preferences import SOFT, Preferences, decided, judged_rows, preferences
 from orchestrator.ranking.winners import source_of_judges
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
@@ -39,15 +45,7 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Table,
-    make_table,
-    measured,
-    untrusted,
-    with_interval,
-)
+from orchestrator.tables import measured, untrusted, with_interval
 
 Floats = NDArray[np.float64]
 

@@ -15,11 +15,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Calibrate, Winner
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.calibrated import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.estimators import between
@@ -32,7 +41,6 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import source_of_judges, truths
-from orchestrator.settings import Settings
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.dawid_skene import (
     DawidSkene,
@@ -46,16 +54,7 @@ from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import compare_accuracies
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Measured,
-    Table,
-    make_table,
-    measured,
-    untrusted,
-    with_interval,
-)
+from orchestrator.tables import measured, untrusted, with_interval
 
 Floats = NDArray[np.float64]
 

@@ -13,15 +13,21 @@ import polars as pl
 from pydantic import Field, field_validator
 
 from orchestrator.analyses._evaluators import evaluators, level_means, mean_cell, order_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import METHODS
 from orchestrator.ranking.points import Score, ScoreRef
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.jackknife import Resampling
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _ORDERS: Final = (
     Column("leaderboard"),

@@ -21,13 +21,20 @@ from pydantic import Field
 from orchestrator.analyses._evaluators import level_means, order_words
 from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.clusters import CLUSTER, codes
-from orchestrator.contracts.context import Context
 from orchestrator.contracts.roles import answers_of
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.points import KEYS, ScoreRef, collect
-from orchestrator.settings import Settings
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind
 from orchestrator.statistics.correlation import (
@@ -39,7 +46,7 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

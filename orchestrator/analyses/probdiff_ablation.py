@@ -9,16 +9,22 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import METHODS, mean_of, without_n
-from orchestrator.settings import Settings
 from orchestrator.statistics.confidence import Confidence
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
-from orchestrator.tables import Cell, Column, Table, make_table, measured
+from orchestrator.tables import measured
 
 _COLUMNS: Final = (
     Column("method"),

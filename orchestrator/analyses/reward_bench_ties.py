@@ -7,17 +7,24 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.points import score, source_of
-from orchestrator.settings import Settings
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.ties import TiesScore, rated, ties_score
-from orchestrator.tables import Cell, Column, Table, make_table, measured
+from orchestrator.tables import measured
 
 _FORMS: Final = ("ref", "tied")
 _SHARES: Final = ("ref", "tied", "preferred", "preferred_hard")

@@ -16,14 +16,21 @@ from pydantic import Field
 
 from orchestrator.analyses._evaluators import evaluators, mean_cell
 from orchestrator.clusters import CLUSTER, OVER, codes
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.points import Score, ScoreRef
-from orchestrator.settings import Settings
 from orchestrator.statistics.differences import METHOD, paired_difference
 from orchestrator.statistics.results import Interval
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 _ALL: Final = "all"
 _ROUNDING: Final = 1e-12

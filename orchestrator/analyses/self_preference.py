@@ -13,31 +13,30 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from orchestrator.clusters import codes, prompt_words
-from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Calibrate
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.calibrated import recalibrated
 from orchestrator.ranking.estimators import between
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.ranking.winners import source_of_judges
-from orchestrator.settings import Settings
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
 from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Measured,
-    Table,
-    as_chance,
-    make_table,
-    untrusted,
-    with_interval,
-)
+from orchestrator.tables import as_chance, untrusted, with_interval
 
 Floats = NDArray[np.float64]
 

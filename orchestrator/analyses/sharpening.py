@@ -24,18 +24,25 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes
-from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.roles import renamed
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.methods.listwise import Listwise
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Source,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
-from orchestrator.settings import Settings
 from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.tables import Cell, Column, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")
 _OF_SCORES: Final = ("turn", "judge", "model", "p")

@@ -8,16 +8,14 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Analysis
 from orchestrator.contracts.winner import Calibrate
+from orchestrator.plugin import Analysis, Context, Settings, Table
 from orchestrator.ranking.calibrated import noted, recalibrated
 from orchestrator.ranking.preferences import Preferences
 from orchestrator.ranking.style import FEATURES, EqualStyle, Feature
 from orchestrator.ranking.winners import judging_sources
-from orchestrator.settings import Settings
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.tables import Table, untrusted
+from orchestrator.tables import untrusted
 
 
 class Config(Settings):

@@ -13,16 +13,21 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes
-from orchestrator.contracts.context import Context
 from orchestrator.contracts.roles import answers_of
-from orchestrator.contracts.summary import Analysis
-from orchestrator.errors import UsageError
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Settings,
+    Table,
+    UsageError,
+    make_table,
+)
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.points import Score, ScoreRef, collect
-from orchestrator.settings import Settings
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.ordering import METHOD, ordering
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS: Final = (
     Column("score"),

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from orchestrator.dataset import File
 from orchestrator.dataset.folders import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import DatasetError, File
 
 _log = logging.getLogger(__name__)
 

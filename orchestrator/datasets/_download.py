@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from orchestrator.disk.files import sha256_of
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import DatasetError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.dataset.rows import Rows
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import DatasetError
 
 
 def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> list[int]:

@@ -7,11 +7,11 @@ answers are text of GPT-4.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from orchestrator.dataset import Dataset, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.json_rows import JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.plugin import Dataset, File
 
 SOURCE: Final = "https://github.com/lm-sys/FastChat"
 LICENCE: Final = "Apache-2.0; references are text of GPT-4"

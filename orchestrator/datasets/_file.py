@@ -4,10 +4,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset import FileSettings
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.disk.paths import answers, expanded
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import DatasetError, FileSettings
 
 
 class FileConfig(FileSettings):

@@ -6,7 +6,7 @@ reads, and the hub offers every public dataset as Parquet, whatever it was uploa
 
 from urllib.parse import quote
 
-from orchestrator.dataset import File
+from orchestrator.plugin import File
 
 
 def hub_file(repository: str, path: str, *, revision: str = "main", name: str = "") -> File:

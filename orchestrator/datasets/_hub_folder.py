@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import DatasetError
 
 SUFFIXES: Final = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 _README: Final = "README.md"

@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from orchestrator.dataset.rows import Rows
-from orchestrator.errors import DatasetError
-from orchestrator.settings import Settings
+from orchestrator.plugin import DatasetError, Settings
 
 
 class SubsetSettings(Settings):

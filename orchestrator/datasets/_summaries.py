@@ -6,13 +6,12 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset import Dataset, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
-from orchestrator.settings import Settings
+from orchestrator.plugin import Dataset, File, Settings
 
 # The wording of ProbDiff's released code, blank at its end included.
 PROMPT: Final = (

@@ -10,12 +10,11 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.json_rows import JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 _RAW: Final = (
     "https://raw.githubusercontent.com/THUDM/AlignBench/5b79d4a84e566db26e755c719935c62a0e1b0527"

@@ -7,9 +7,9 @@ Source: Hermann et al., "Teaching Machines to Read and Comprehend" (arXiv 1506.0
 from pathlib import Path
 from typing import Final
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _summaries
 from orchestrator.datasets._hub import hub_file
+from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file(
     "abisee/cnn_dailymail", "3.0.0/test-00000-of-00001.parquet", name="test.parquet"

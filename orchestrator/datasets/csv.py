@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.dataset.csv_rows import SUFFIXES, CsvRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
+from orchestrator.plugin import Dataset, DatasetKind
 
 
 class Config(FileConfig):

@@ -17,9 +17,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset import Dataset, DatasetKind, from_items
-from orchestrator.records import Item, Message
-from orchestrator.settings import Settings
+from orchestrator.plugin import Dataset, DatasetKind, Item, Message, Settings, from_items
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"

@@ -9,10 +9,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset import Dataset, DatasetKind, from_items
 from orchestrator.dataset.json_rows import JsonLines
-from orchestrator.records import Item, Message
-from orchestrator.settings import Settings
+from orchestrator.plugin import Dataset, DatasetKind, Item, Message, Settings, from_items
 
 FILE: Final = Path(__file__).with_name("everyday.jsonl")
 

@@ -5,13 +5,12 @@ from typing import Final
 
 from pydantic import Field
 
-from orchestrator.dataset import Dataset, DatasetKind, FolderSettings
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._hub_folder import FolderConfig, Split, configs_of
 from orchestrator.disk.paths import answers, expanded
-from orchestrator.errors import DatasetError
+from orchestrator.plugin import Dataset, DatasetError, DatasetKind, FolderSettings
 
 _TEST: Final = "test"
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"

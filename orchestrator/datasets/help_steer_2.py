@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import Rows, from_rows
@@ -19,7 +18,7 @@ from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows
 from orchestrator.datasets._hub import converted
 from orchestrator.datasets._judge_benchmark import pair_of
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 _RATED: Final = "helpfulness"
 _FIELDS: Final = FieldNames.model_validate(

@@ -13,15 +13,13 @@ from typing import Any, Final
 import msgspec
 from pydantic import Field, model_validator
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.folders import data_folder
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._hub import converted, hub_file, listing
-from orchestrator.errors import DatasetError
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetError, DatasetKind, Settings
 
 KIND: Final = "huggingface"
 _REPOSITORY: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$"

@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.json_rows import JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import MappedRows, located, shown_name
 from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets, pair_of
+from orchestrator.plugin import About, Dataset, DatasetKind, File
 
 _ADDRESS: Final = (
     "https://raw.githubusercontent.com/ScalerLab/JudgeBench/"

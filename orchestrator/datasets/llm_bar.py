@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.dataset import About, Dataset, DatasetKind, File
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import JoinedRows
 from orchestrator.dataset.json_rows import JsonRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import MappedRows, located, shown_name
 from orchestrator.datasets._judge_benchmark import SubsetSettings, chosen_subsets, pair_of
+from orchestrator.plugin import About, Dataset, DatasetKind, File
 
 _ADDRESS: Final = (
     "https://raw.githubusercontent.com/princeton-nlp/LLMBar/"

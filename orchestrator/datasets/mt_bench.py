@@ -10,9 +10,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _fastchat
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 QUESTIONS: Final = _fastchat.file(
     "mt_bench",

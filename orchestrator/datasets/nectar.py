@@ -12,14 +12,13 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
 from orchestrator.datasets._hub import converted
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 _FILE: Final = converted("berkeley-nest/Nectar", "default", "train", 0, "train-0.parquet")
 _RANKS: Final = tuple(f"rank_{rank}" for rank in range(1, 8))

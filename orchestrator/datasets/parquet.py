@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.dataset.files import PARQUET_SUFFIXES, ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
+from orchestrator.plugin import Dataset, DatasetKind
 
 
 class Config(FileConfig):

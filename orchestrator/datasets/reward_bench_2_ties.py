@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows
 from orchestrator.datasets.reward_bench_2 import ABOUT, FILE
-from orchestrator.settings import Settings
+from orchestrator.plugin import Dataset, DatasetKind, Settings
 
 _FIELDS: Final = FieldNames.model_validate(
     {"prompt": "prompt", "category": "form", "reference": None, "key": "id", "cluster": "question"}

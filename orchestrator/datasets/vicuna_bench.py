@@ -8,9 +8,8 @@ from typing import Final
 
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _fastchat
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 QUESTIONS: Final = _fastchat.file(
     "vicuna_bench",

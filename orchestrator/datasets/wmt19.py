@@ -13,14 +13,13 @@ from typing import Any, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.datasets._drawn import PickedRows, drawn
 from orchestrator.datasets._hub import hub_file
-from orchestrator.settings import Settings
+from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 LANGUAGES: Final = {
     "cs": "Czech",

@@ -7,9 +7,9 @@ Source: Narayan, Cohen and Lapata, "Don't Give Me the Details, Just the Summary!
 from pathlib import Path
 from typing import Final
 
-from orchestrator.dataset import About, Dataset, DatasetKind
 from orchestrator.datasets import _summaries
 from orchestrator.datasets._hub import hub_file
+from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file(
     "EdinburghNLP/xsum",

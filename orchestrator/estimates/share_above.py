@@ -3,7 +3,8 @@
 import numpy as np
 from pydantic import Field
 
-from orchestrator.contracts.statistic import Statistic, StatisticSettings, Values
+from orchestrator.contracts.statistic import Values
+from orchestrator.plugin import Statistic, StatisticSettings
 
 
 class Config(StatisticSettings):

@@ -11,8 +11,6 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import Columns, Method, ModelName
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._conversation import Turn
@@ -26,10 +24,20 @@ from orchestrator.methods._judging import (
 from orchestrator.methods._leading import LedSettings
 from orchestrator.methods._own_labels import PairLabels
 from orchestrator.methods._pairwise import FIELDS, Order, pair_prompt
+from orchestrator.plugin import (
+    Ask,
+    Columns,
+    Generation,
+    Label,
+    Messages,
+    Method,
+    ModelName,
+    Row,
+    Unit,
+)
 from orchestrator.prompts import pairwise
 from orchestrator.prompts.pairwise import LabelSet
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Generation, Label, Messages, Row, Unit
 
 _SHOWN: Final = ("answer_a", "answer_b")
 

@@ -6,9 +6,8 @@ Every method draws its answers here, so that methods over the same settings shar
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orchestrator.ask import Ask, AskFailed
 from orchestrator.methods._drawing import Drawing
-from orchestrator.records import Failure, Generation, Item, Message, Messages
+from orchestrator.plugin import Ask, AskFailed, Failure, Generation, Item, Message, Messages
 
 
 class Turn(NamedTuple):

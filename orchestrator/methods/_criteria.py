@@ -5,7 +5,6 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import AskFailed
 from orchestrator.methods._own_labels import (
     MOST_LABELS,
     GradeLabels,
@@ -14,8 +13,7 @@ from orchestrator.methods._own_labels import (
     ascending,
     spanned,
 )
-from orchestrator.records import Failure, Item, Label
-from orchestrator.settings import Settings
+from orchestrator.plugin import AskFailed, Failure, Item, Label, Settings
 
 MOST_CRITERIA: Final = 64
 _MOST_SCORES: Final = 201

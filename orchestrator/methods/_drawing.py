@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from orchestrator.methods._temperatures import BY_BENCHMARK
-from orchestrator.records import Row, Sampling
-from orchestrator.settings import Settings
+from orchestrator.plugin import Row, Sampling, Settings
 
 _Temperature = Annotated[float, Field(ge=0)]
 

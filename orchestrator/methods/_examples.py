@@ -10,11 +10,10 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.methods._drawing import Drawing
+from orchestrator.plugin import ChooseAsk, GenerateAsk, Label, Message, Prefix, labels
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import Wording
-from orchestrator.records import Label, Message, Prefix, labels
 
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     {

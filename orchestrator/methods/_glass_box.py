@@ -11,7 +11,8 @@ import numpy as np
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.entropy import entropy_bounds
-from orchestrator.records import FloatArray, Generation, Scored, TopLogprobs
+from orchestrator.plugin import Generation, Scored
+from orchestrator.records import FloatArray, TopLogprobs
 
 Values = dict[str, float | None]
 

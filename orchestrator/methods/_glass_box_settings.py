@@ -5,12 +5,11 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from orchestrator.contracts.method import MethodSettings, ModelName
 from orchestrator.judgment.glass_box import ORIENTATION
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods._drawing import Drawing
+from orchestrator.plugin import MethodSettings, ModelName, Settings
 from orchestrator.prompts.system_pool import SYSTEM_POOL
-from orchestrator.settings import Settings
 
 AUGMENTABLE: Final = (*values.OF_TOKENS, *values.OF_VOCABULARY)
 """Features that can be illustrated and calibrated: those of the softmax distribution."""

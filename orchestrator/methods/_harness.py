@@ -13,16 +13,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import msgspec
 from pydantic import Field
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import (
-    Columns,
-    Combination,
-    Companion,
-    Method,
-    MethodSettings,
-    ModelName,
-    Stage,
-)
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.harness._reading import NONE, Reading
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
@@ -32,20 +22,29 @@ from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import begun_example
 from orchestrator.methods._formats import Format, Slot
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
-from orchestrator.prompts import PromptError
-from orchestrator.prompts.files import Wording
-from orchestrator.records import (
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Columns,
+    Combination,
+    Companion,
     Failure,
     Generation,
     Item,
     Label,
     Message,
     Messages,
+    Method,
+    MethodSettings,
+    ModelName,
+    PairColumns,
     Prefix,
     Row,
+    Stage,
     Unit,
 )
-from orchestrator.roles import PairColumns
+from orchestrator.prompts import PromptError
+from orchestrator.prompts.files import Wording
 
 
 class HarnessSettings(MethodSettings):

@@ -5,29 +5,35 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.contracts.method import Companion, Method, MethodSettings, ModelName, Stage
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
-from orchestrator.prompts import PromptError, render, variables
-from orchestrator.prompts.costs import TemplateTooCostly
-from orchestrator.prompts.template import TemplateText
-from orchestrator.records import (
-    NO_PREFIX,
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
     Choice,
+    ChooseAsk,
+    Companion,
     Failure,
     Generation,
     Item,
     Label,
     Message,
     Messages,
+    Method,
+    MethodSettings,
+    ModelName,
     Prefix,
+    Stage,
     Unit,
 )
+from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts.costs import TemplateTooCostly
+from orchestrator.prompts.template import TemplateText
+from orchestrator.records import NO_PREFIX
 
 # What may differ between two settings that are compared for their reasoning.
 _OF_REASONING: Final = {"name", "chain_of_thought", "reasoning", "traces", "judges"}

@@ -5,11 +5,18 @@ from typing import Any, Final
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from orchestrator.ask import AskFailed
-from orchestrator.contracts.method import MethodSettings
+from orchestrator.plugin import (
+    AskFailed,
+    Failure,
+    Item,
+    Label,
+    Message,
+    Messages,
+    MethodSettings,
+    Settings,
+    Unit,
+)
 from orchestrator.prompts import PromptError, render
-from orchestrator.records import Failure, Item, Label, Message, Messages, Unit
-from orchestrator.settings import Settings
 
 NOTHING: Final = "I don't know."
 """An answer that is worse than any reference."""

@@ -10,7 +10,7 @@ from orchestrator.contracts.rows import failed_row
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._listing import ReadList, Started
-from orchestrator.records import Failure, Row
+from orchestrator.plugin import Failure, Row
 
 
 class Order(NamedTuple):

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Final, NamedTuple
 
-from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.listwise import ListJudgment, judge_list, likeliest
 from orchestrator.methods._judging import JudgeSettings, begun_reply, reason, said
 from orchestrator.methods._leading import LedSettings, continued
 from orchestrator.methods._verdicts import Slot, after_thinking, slot_of_list, spelled
-from orchestrator.prompts.listwise import FIRST_TURN, ListForm, next_turn
-from orchestrator.records import (
-    NO_PREFIX,
+from orchestrator.plugin import (
+    Ask,
     Choice,
+    ChooseAsk,
     Generation,
     Item,
     Label,
@@ -21,6 +20,8 @@ from orchestrator.records import (
     Messages,
     Prefix,
 )
+from orchestrator.prompts.listwise import FIRST_TURN, ListForm, next_turn
+from orchestrator.records import NO_PREFIX
 
 LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in ascii_uppercase)
 """Labels of answers, in the order in which they are shown."""

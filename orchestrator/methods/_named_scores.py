@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from orchestrator.methods._verdicts import Slot, after_thinking, cut
-from orchestrator.records import Generation, Label
+from orchestrator.plugin import Generation, Label
 
 
 def slots_by_name(

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from orchestrator.plugin import Label, Settings
 from orchestrator.prompts import PromptError, render
-from orchestrator.records import Label
-from orchestrator.settings import Settings
 
 MOST_LABELS: Final = 32
 _MOST_LEVEL: Final = 10

@@ -6,15 +6,25 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator
 
-from orchestrator.ask import Ask, digest
-from orchestrator.contracts.method import Columns, Combination, Compared, ModelName
+from orchestrator.ask import digest
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
 from orchestrator.methods._leading import NOTHING, WorkedExample
-from orchestrator.records import Item, Messages, Row, Unit
-from orchestrator.roles import ESTIMATORS, PairColumns
-from orchestrator.settings import Settings
+from orchestrator.plugin import (
+    Ask,
+    Columns,
+    Combination,
+    Compared,
+    Item,
+    Messages,
+    ModelName,
+    PairColumns,
+    Row,
+    Settings,
+    Unit,
+)
+from orchestrator.roles import ESTIMATORS
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 """Fields that a template may show."""

@@ -5,12 +5,19 @@ from typing import NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import MethodSettings, ModelName, Stage
 from orchestrator.judgment.reward import Places, reward_of
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._drawing import Drawing
-from orchestrator.records import Failure, Message, Rewards
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Failure,
+    Message,
+    MethodSettings,
+    ModelName,
+    Rewards,
+    Stage,
+)
 
 
 class RatingSettings(MethodSettings):

@@ -5,16 +5,26 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import MethodSettings, ModelName, Stage
 from orchestrator.methods._conversation import Turn, converse
 from orchestrator.methods._drawing import Drawing
 from orchestrator.methods._judging import checked_prompt
 from orchestrator.methods._temperatures import BY_BENCHMARK
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Failure,
+    Generation,
+    Item,
+    Message,
+    Messages,
+    MethodSettings,
+    ModelName,
+    Stage,
+    Unit,
+)
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Failure, Generation, Item, Message, Messages, Unit
 
 FIELDS: Final = ("prompt", "answer")
 PRESETS: Final[dict[str, dict[str, Any]]] = {

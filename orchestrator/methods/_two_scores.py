@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.methods._verdicts import TAIL, Slot, after_thinking, cut
-from orchestrator.records import Choice, Generation, Label, labels
+from orchestrator.plugin import Choice, Generation, Label, labels
 
 BETWEEN: Final = " "
 """Between the two scores of a reply."""

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from orchestrator.judgment.harness._reading import denied
-from orchestrator.records import NO_PREFIX, Generation, Label, Prefix
+from orchestrator.plugin import Generation, Label, Prefix
+from orchestrator.records import NO_PREFIX
 
 THINKING_ENDS: Final = "</think>"
 _THINKING_BEGINS: Final = "<think>"

@@ -18,15 +18,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, AskFailed
 from orchestrator.judgment.harness.align_bench import parse_judgment
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
+from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
 from orchestrator.prompts import compact
 from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
     "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge use "

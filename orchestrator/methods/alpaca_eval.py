@@ -21,27 +21,30 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask
 from orchestrator.contracts.given_file import GivenFile
-from orchestrator.contracts.method import (
-    Columns,
-    Combination,
-    Companion,
-    Method,
-    MethodSettings,
-    ModelName,
-    Stage,
-)
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.harness.alpaca_eval import DRAW, SEED, is_switched
 from orchestrator.methods import _harness, answers
 from orchestrator.methods._conversation import Turn, converse, questions
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import worded_example
+from orchestrator.plugin import (
+    Ask,
+    Choice,
+    Columns,
+    Combination,
+    Companion,
+    Method,
+    MethodSettings,
+    ModelName,
+    Row,
+    Settings,
+    Stage,
+    Unit,
+    labels,
+)
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.records import Choice, Row, Unit, labels
-from orchestrator.settings import Settings
 
 """`preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
 `preference_baseline_first` that of one order alone."""

@@ -13,19 +13,22 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import (
+from orchestrator.methods._conversation import converse
+from orchestrator.methods._drawing import Drawing
+from orchestrator.plugin import (
+    AnswerColumns,
+    Ask,
     Columns,
     Companion,
+    Generation,
     Method,
     MethodSettings,
     ModelName,
+    Row,
     Stage,
+    Unit,
 )
-from orchestrator.methods._conversation import converse
-from orchestrator.methods._drawing import Drawing
-from orchestrator.records import GIVEN, Generation, Row, Unit
-from orchestrator.roles import AnswerColumns
+from orchestrator.records import GIVEN
 
 
 class Config(MethodSettings):

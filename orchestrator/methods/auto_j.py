@@ -21,14 +21,13 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, AskFailed
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
+from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box_judges import FIRST_LINE, selfeval
-from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
     "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "

@@ -27,17 +27,6 @@ import msgspec
 import numpy as np
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import (
-    Columns,
-    Combination,
-    Companion,
-    Comparer,
-    Method,
-    MethodSettings,
-    ModelName,
-    Stage,
-)
 from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
 from orchestrator.contracts.similarity import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
@@ -49,8 +38,26 @@ from orchestrator.methods._conversation import Turn, converse, questions
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values, known
-from orchestrator.records import Generation, Label, Message, Messages, Prefix, Row, Unit
-from orchestrator.settings import Settings
+from orchestrator.plugin import (
+    Ask,
+    ChooseAsk,
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Generation,
+    Label,
+    Message,
+    Messages,
+    Method,
+    MethodSettings,
+    ModelName,
+    Prefix,
+    Row,
+    Settings,
+    Stage,
+    Unit,
+)
 
 _LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC")
 _TRUTH: Final = _LETTERS[:2]

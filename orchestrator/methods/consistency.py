@@ -17,24 +17,27 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import (
-    Columns,
-    Combination,
-    Companion,
-    Comparer,
-    Method,
-    MethodSettings,
-    ModelName,
-    Stage,
-)
 from orchestrator.contracts.similarity import Similarity, comparer_name
 from orchestrator.contracts.similarity import comparers as named_comparers
 from orchestrator.judgment.overlap import token_f1
 from orchestrator.judgment.peer import f_beta_scores
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing, blank_row
-from orchestrator.records import Generation, Message, Row, Unit
+from orchestrator.plugin import (
+    Ask,
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Generation,
+    Message,
+    Method,
+    MethodSettings,
+    ModelName,
+    Row,
+    Stage,
+    Unit,
+)
 
 
 class Config(MethodSettings):

@@ -19,13 +19,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask
 from orchestrator.methods import _formats, _harness
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
+from orchestrator.plugin import Ask, Item, Messages, Row, Unit
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.records import Item, Messages, Row, Unit
 
 WHERE: Final = (
     "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the "

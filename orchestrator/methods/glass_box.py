@@ -30,8 +30,6 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.ask import Ask, AskFailed, GenerateAsk, ScoreAsk
-from orchestrator.contracts.method import Columns, Combination, Companion, Method, Stage
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
@@ -46,7 +44,24 @@ from orchestrator.methods._glass_box_settings import (
     PromptEnsemble,
     orientation,
 )
-from orchestrator.records import Failure, Generation, Message, Messages, Row, Scored, Unit
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Columns,
+    Combination,
+    Companion,
+    Failure,
+    GenerateAsk,
+    Generation,
+    Message,
+    Messages,
+    Method,
+    Row,
+    ScoreAsk,
+    Scored,
+    Stage,
+    Unit,
+)
 
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import Columns, Companion, Stage
 from orchestrator.methods import answers, pairwise_ranking
 from orchestrator.methods._changed import (
     ChangedAnswers,
@@ -29,7 +27,7 @@ from orchestrator.methods._changed import (
 from orchestrator.methods._drawing import blank_row
 from orchestrator.methods._judging import stages_of
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
-from orchestrator.records import Row, Unit
+from orchestrator.plugin import Ask, Columns, Companion, Row, Stage, Unit
 
 
 class Config(ChangeJudge, RewritingSettings):

@@ -28,9 +28,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from orchestrator.ask import Ask, AskFailed, ChooseAsk, digest
-from orchestrator.contracts.method import Columns, Combination, ModelName, Stage
-from orchestrator.errors import UsageError
+from orchestrator.ask import digest
 from orchestrator.judgment.listwise import presentations
 from orchestrator.methods._conversation import (
     Turn,
@@ -56,18 +54,26 @@ from orchestrator.methods._listing import (
 )
 from orchestrator.methods._pairwise import PAIR_COLUMNS
 from orchestrator.methods._verdicts import FoundList, Slot, last_list
-from orchestrator.prompts import PromptError, render
-from orchestrator.prompts.listwise import FORMS, ListForm
-from orchestrator.prompts.template import TemplateText
-from orchestrator.records import (
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    ChooseAsk,
+    Columns,
+    Combination,
     Item,
     Label,
     Message,
     Messages,
+    ModelName,
     Prefix,
     Row,
+    Stage,
     Unit,
+    UsageError,
 )
+from orchestrator.prompts import PromptError, render
+from orchestrator.prompts.listwise import FORMS, ListForm
+from orchestrator.prompts.template import TemplateText
 
 FIELDS: Final = ("prompt", "reference", "answers")
 """Fields that a template may show."""

@@ -23,16 +23,25 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import Combination, Companion, ModelName
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
 from orchestrator.methods import _formats, _harness, answers
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Combination,
+    Companion,
+    Failure,
+    Item,
+    Messages,
+    ModelName,
+    Row,
+    Unit,
+)
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box_judges import GPT
-from orchestrator.records import Failure, Item, Messages, Row, Unit
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository "

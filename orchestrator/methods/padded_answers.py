@@ -28,8 +28,6 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import Columns, Combination, Companion, ModelName, Stage
 from orchestrator.contracts.rows import failed_row
 from orchestrator.methods import answers, pairwise_ranking
 from orchestrator.methods._changed import (
@@ -44,10 +42,24 @@ from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.methods._judging import checked_prompt, stages_of
 from orchestrator.methods._lists_in_texts import lists_in, with_list_before, with_lists_twice
 from orchestrator.methods._verdicts import after_thinking
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Columns,
+    Combination,
+    Companion,
+    Failure,
+    Generation,
+    Message,
+    ModelName,
+    Row,
+    Stage,
+    Unit,
+)
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.rephrasing import REPHRASE_LIST
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import GIVEN, Failure, Generation, Message, Row, Unit
+from orchestrator.records import GIVEN
 
 NAMED: Final = ("list", "repeat")
 _SHOWN: Final = ("prompt", "answer")

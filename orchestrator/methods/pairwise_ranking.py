@@ -26,8 +26,6 @@ from typing import ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import Columns, Stage
 from orchestrator.judgment.pairwise import expand_two
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import Judged, example_place, judge_prompts, stages_of
@@ -47,10 +45,10 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
+from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
 from orchestrator.prompts import pairwise
 from orchestrator.prompts.pairwise import LabelSet
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Label, Row, Unit, labels
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {

@@ -26,8 +26,6 @@ from typing import Annotated, ClassVar, Final, NamedTuple, Self
 import msgspec
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import Columns, Stage
 from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._examples import example
@@ -59,16 +57,10 @@ from orchestrator.methods._two_scores import (
     written,
 )
 from orchestrator.methods._verdicts import Slot, spelled
+from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
 from orchestrator.prompts.scoring import PROMPTS
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import (
-    NO_PREFIX,
-    Label,
-    Messages,
-    Prefix,
-    Row,
-    Unit,
-)
+from orchestrator.records import NO_PREFIX
 
 _MOST_SCORES: Final = 101
 

@@ -20,26 +20,30 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import (
-    Columns,
-    Combination,
-    Companion,
-    Comparer,
-    Method,
-    MethodSettings,
-    ModelName,
-    Stage,
-)
 from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
 from orchestrator.contracts.similarity import comparers as named_comparers
-from orchestrator.errors import UsageError
 from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn, converse_where_answered
 from orchestrator.methods._drawing import Drawing
-from orchestrator.records import Failure, PairScores, Row, Unit
-from orchestrator.roles import PairColumns
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Columns,
+    Combination,
+    Companion,
+    Comparer,
+    Failure,
+    Method,
+    MethodSettings,
+    ModelName,
+    PairColumns,
+    PairScores,
+    Row,
+    Stage,
+    Unit,
+    UsageError,
+)
 
 FEWEST: Final = 3
 

@@ -21,8 +21,6 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import Columns, Compared, Stage
 from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
@@ -36,10 +34,21 @@ from orchestrator.methods._judging import (
 )
 from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
+from orchestrator.plugin import (
+    Ask,
+    ChooseAsk,
+    Columns,
+    Compared,
+    Item,
+    Label,
+    Messages,
+    Row,
+    ScoreColumns,
+    Stage,
+    Unit,
+)
 from orchestrator.prompts.pointwise import PROMPTS
 from orchestrator.prompts.template import TemplateText
-from orchestrator.records import Item, Label, Messages, Row, Unit
-from orchestrator.roles import ScoreColumns
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
 """Fields that a template may show."""

@@ -27,8 +27,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import Columns, Companion, Method, Stage
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn
 from orchestrator.methods._rewriting import (
@@ -37,8 +35,18 @@ from orchestrator.methods._rewriting import (
     rewrite_often,
     rewriting_stages,
 )
-from orchestrator.records import Generation, Row, Scored, Unit
-from orchestrator.roles import RewriteColumns
+from orchestrator.plugin import (
+    Ask,
+    Columns,
+    Companion,
+    Generation,
+    Method,
+    RewriteColumns,
+    Row,
+    Scored,
+    Stage,
+    Unit,
+)
 from orchestrator.statistics.confidence import TIE_THRESHOLD
 
 

@@ -15,12 +15,10 @@ on one item compare models. Rewards of two reward models are not on one scale.
 from collections.abc import Sequence
 from typing import ClassVar
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import Columns, Companion, Method, Stage
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import converse
 from orchestrator.methods._rating import RatingSettings, rate, stages_of
-from orchestrator.records import Row, Unit
+from orchestrator.plugin import Ask, Columns, Companion, Method, Row, Stage, Unit
 
 
 class Config(RatingSettings):

@@ -19,22 +19,23 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import (
+from orchestrator.judgment.reward import preference
+from orchestrator.methods import answers
+from orchestrator.methods._conversation import converse
+from orchestrator.methods._rating import RatingSettings, rate, stages_of
+from orchestrator.plugin import (
+    Ask,
     Columns,
     Combination,
     Companion,
     Compared,
     Method,
     ModelName,
+    PairColumns,
+    Row,
     Stage,
+    Unit,
 )
-from orchestrator.judgment.reward import preference
-from orchestrator.methods import answers
-from orchestrator.methods._conversation import converse
-from orchestrator.methods._rating import RatingSettings, rate, stages_of
-from orchestrator.records import Row, Unit
-from orchestrator.roles import PairColumns
 
 
 class Config(RatingSettings):

@@ -26,8 +26,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.contracts.method import Columns, Compared, Stage
 from orchestrator.contracts.rows import FAILED
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
 from orchestrator.judgment.rubric import (
@@ -60,21 +58,26 @@ from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._named_scores import slots_by_name
 from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, spanned
 from orchestrator.methods._verdicts import slot_of, spelled
-from orchestrator.prompts import PromptError, render, variables
-from orchestrator.prompts.rubric import ALL, ONE
-from orchestrator.prompts.template import TemplateText
-from orchestrator.records import (
-    NO_PREFIX,
+from orchestrator.plugin import (
+    Ask,
     Choice,
+    ChooseAsk,
+    Columns,
+    Compared,
     Item,
     Label,
     Message,
     Messages,
     Prefix,
     Row,
+    ScoreColumns,
+    Stage,
     Unit,
 )
-from orchestrator.roles import ScoreColumns
+from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts.rubric import ALL, ONE
+from orchestrator.prompts.template import TemplateText
+from orchestrator.records import NO_PREFIX
 
 _ONE: Final = ("criterion", "description", "scale", "low", "high")
 FIELDS: Final = ("prompt", "reference", "answer", *_ONE, "criteria")

@@ -18,17 +18,22 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask, AskFailed
-from orchestrator.contracts.method import (
+from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._examples import drawn_example
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
     Columns,
+    Failure,
+    Generation,
     Method,
     MethodSettings,
     ModelName,
+    Row,
+    Scored,
     Stage,
+    Unit,
 )
-from orchestrator.methods._drawing import Drawing
-from orchestrator.methods._examples import drawn_example
-from orchestrator.records import Failure, Generation, Row, Scored, Unit
 
 
 class Config(MethodSettings):

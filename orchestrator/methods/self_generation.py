@@ -17,12 +17,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.ask import Ask
-from orchestrator.contracts.method import Combination
 from orchestrator.methods import _formats, auto_j
 from orchestrator.methods._harness import HarnessJudge, HarnessSettings
+from orchestrator.plugin import Ask, Combination, Row, Unit
 from orchestrator.prompts.files import Wording, wordings_from
-from orchestrator.records import Row, Unit
 
 
 class Config(HarnessSettings):

@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.contracts.context import Context
+from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.jackknife import jackknife_sums, student_interval
 from orchestrator.summaries._votes import Votes
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured, with_interval
+from orchestrator.tables import measured, with_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,12 +6,11 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.contracts.context import Context
-from orchestrator.figures import Figure, Picture, as_table, cell, finite, key
+from orchestrator.figures import as_table, cell, finite, key
+from orchestrator.plugin import Column, Context, Figure, Picture
 from orchestrator.ranking.cells import prompts_of
 from orchestrator.statistics.clustered import METHOD
 from orchestrator.statistics.confidence import Gaps, confidence
-from orchestrator.tables import Column
 
 _BINS: Final = 40
 _DELTAS: Final = 41

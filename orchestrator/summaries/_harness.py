@@ -6,11 +6,10 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
-from orchestrator.contracts.context import Context
 from orchestrator.judgment.harness.mt_bench import win_rates
+from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table
 from orchestrator.ranking.cells import METHODS, mean_of, n_prompts, share_of, without_n
 from orchestrator.ranking.comparisons import comparisons
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 VERDICT_COLUMNS: Final = (
     "item",

@@ -12,14 +12,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+)
 from orchestrator.ranking.cells import METHODS, mean_of
 from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
 from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 Floats = NDArray[np.float64]
 

@@ -17,11 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.errors import StatisticsError
 from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
+from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
 from orchestrator.ranking.cells import METHODS, share_of, without_n
 from orchestrator.ranking.comparisons import comparisons
 from orchestrator.statistics.jackknife import Resampling
@@ -32,7 +31,6 @@ from orchestrator.statistics.length import (
 )
 from orchestrator.summaries._difficulties import Difficulties
 from orchestrator.summaries._harness import OK
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _COLUMNS = (
     Column("model"),

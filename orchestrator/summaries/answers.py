@@ -3,12 +3,9 @@
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
+from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import share_of
 from orchestrator.ranking.comparisons import comparisons
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (
     Column("model"),

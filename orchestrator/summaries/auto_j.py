@@ -1,10 +1,8 @@
 """Auto-J: mean rating of each model, or decisions over both orders."""
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.methods.auto_j import Config
+from orchestrator.plugin import Context, Summary, Table
 from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables, winner_tables
-from orchestrator.tables import Table
 
 
 class AutoJSummary(Summary[Config]):

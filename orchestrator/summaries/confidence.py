@@ -3,11 +3,9 @@
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.methods.confidence import Confidence, Config
+from orchestrator.plugin import Cell, Column, Context, Summary, Table, make_table
 from orchestrator.ranking.cells import METHODS, mean_of
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _MEASURES = (
     Column("model"),

@@ -2,11 +2,8 @@
 
 import polars as pl
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
+from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import METHODS, basis_of, mean_of, n_prompts, share_of, without_n
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (
     Column("model"),

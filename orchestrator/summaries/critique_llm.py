@@ -1,10 +1,8 @@
 """CritiqueLLM: mean score of each model, or comparisons over both orders."""
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.methods.critique_llm import Config
+from orchestrator.plugin import Context, Summary, Table
 from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables, winner_tables
-from orchestrator.tables import Table
 
 
 class CritiqueLLMSummary(Summary[Config]):

@@ -5,14 +5,23 @@ from typing import Any
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Summary
-from orchestrator.figures import Figure, Picture, as_table, points
+from orchestrator.figures import as_table
 from orchestrator.methods.glass_box import Config, GlassBox
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Figure,
+    Picture,
+    Summary,
+    Table,
+    make_table,
+    points,
+)
 from orchestrator.ranking.aligned import GOLD, align, basis_of
 from orchestrator.ranking.cells import METHODS, mean_of, numbered
-from orchestrator.tables import Cell, Column, Table, make_table, with_interval
+from orchestrator.tables import with_interval
 
 _FEATURES = (
     Column("model"),

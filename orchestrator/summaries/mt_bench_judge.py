@@ -1,10 +1,8 @@
 """MT-Bench: mean rating of each model (by turn and category), or wins over two games."""
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.methods.mt_bench_judge import Config
+from orchestrator.plugin import Context, Summary, Table
 from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables, winner_tables
-from orchestrator.tables import Table
 
 
 class MTBenchJudgeSummary(Summary[Config]):

@@ -5,13 +5,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import share_of, without_n
 from orchestrator.statistics.position import decisions
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _COLUMNS = (
     Column("judge"),

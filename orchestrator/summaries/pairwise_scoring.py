@@ -5,15 +5,12 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
+from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.comparisons import comparisons
 from orchestrator.ranking.estimators import estimator_table, mass
 from orchestrator.ranking.preferences import preferences
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _SCORES: Final = (
     Column("model"),

@@ -15,9 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.methods.peer_elo import Config
+from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of
 from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import correlate
@@ -27,16 +26,7 @@ from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.win_rate import mean_preferences, win_rates
 from orchestrator.summaries._families import family_tables
 from orchestrator.summaries._votes import Votes, read_votes
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Measured,
-    Table,
-    counted_words,
-    make_table,
-    measured,
-    with_interval,
-)
+from orchestrator.tables import counted_words, measured, with_interval
 
 Floats = NDArray[np.float64]
 

@@ -5,15 +5,13 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
+from orchestrator.plugin import Cell, Column, Context, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of, numbered, without_n
 from orchestrator.ranking.comparisons import comparisons
 from orchestrator.ranking.estimators import estimator_table, mass, rates_table
 from orchestrator.ranking.preferences import preferences
-from orchestrator.tables import Cell, Column, Table, make_table
 
 _SCORES: Final = (
     Column("model"),

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
-from orchestrator.figures import Figure
 from orchestrator.methods.probdiff import Config
+from orchestrator.plugin import Cell, Column, Context, Figure, Measured, Summary, Table, make_table
 from orchestrator.ranking.cells import (
     METHODS,
     basis_of,
@@ -27,7 +25,7 @@ from orchestrator.ranking.cells import (
 from orchestrator.ranking.comparisons import comparisons
 from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
 from orchestrator.summaries._gap_figures import gap_figures
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, measured
+from orchestrator.tables import measured
 
 _NO_CATEGORY = "(none)"
 _MODELS = (

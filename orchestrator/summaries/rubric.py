@@ -9,18 +9,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.summary import Summary
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
+from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of, numbered, without_n
 from orchestrator.ranking.comparisons import comparisons
 from orchestrator.ranking.estimators import estimator_table, mass, rates_table
 from orchestrator.ranking.preferences import preferences
 from orchestrator.statistics.averages import levelled
 from orchestrator.statistics.correlation import correlate
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]
 

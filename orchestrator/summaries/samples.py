@@ -4,12 +4,18 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+)
 from orchestrator.ranking.cells import METHODS, basis_of, mean_of, share_of, without_n
 from orchestrator.ranking.comparisons import comparisons
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 _MODELS = (

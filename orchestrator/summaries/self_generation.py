@@ -2,11 +2,8 @@
 
 import msgspec
 
-from orchestrator.contracts.context import Context
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
+from orchestrator.plugin import Context, MethodSettings, Summary, Table
 from orchestrator.summaries._harness import VERDICT_COLUMNS, rating_tables
-from orchestrator.tables import Table
 
 
 class SelfGenerationSummary(Summary[MethodSettings]):

@@ -88,7 +88,8 @@ class Tracking:
         if not self._threads and self._recipe.settings.log_to:
             settings = parameters(self._recipe.resolved())
             self._threads = [
-                _Thread(one.kind, self._began(one, settings)) for one in self._recipe.settings.log_to
+                _Thread(one.kind, self._began(one, settings))
+                for one in self._recipe.settings.log_to
             ]
 
     def _began(self, tracker: LogTo, settings: dict[str, str | int | float | bool]) -> Began:

@@ -52,10 +52,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     def session(self):
         trust = SimpleNamespace(model_dump=lambda: asdict(DEFAULTS))
-        recipe = SimpleNamespace(
+        settings = SimpleNamespace(
             window=SimpleNamespace(units=self.max_open, megabytes=self.max_bytes / 1e6),
             statistics=SimpleNamespace(trust=trust, confidence_level=0.95),
         )
+        recipe = SimpleNamespace(settings=settings)
         models = {
             name: SimpleNamespace(system="", limits=SimpleNamespace(requests_per_minute=rate))
             for name, rate in self.per_minute.items()
