@@ -47,7 +47,7 @@ class Layout(NamedTuple):
         return self.shape[0] * self.shape[1]
 
 
-def content(arrays: bytes, layout: Layout) -> blobs.Content:
+def alternatives_content(arrays: bytes, layout: Layout) -> blobs.Content:
     """Return the form of the arrays that is compressed."""
     values: Words = np.frombuffer(arrays, "<u4")
     begin, n = layout.n_before, layout.size
@@ -61,7 +61,7 @@ def content(arrays: bytes, layout: Layout) -> blobs.Content:
     return blobs.Content(mark, _planes(rest) + coded + _planes(steps))
 
 
-def expand(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
+def expand_alternatives(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
     """The arrays, which are `n_bytes` long.
 
     Raises:

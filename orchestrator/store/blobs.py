@@ -178,7 +178,7 @@ def _sum(content: bytes) -> bytes:
     return crc32(content).to_bytes(_SUM_BYTES, "little")
 
 
-def content(arrays: bytes) -> Content:
+def arrays_content(arrays: bytes) -> Content:
     """Return the form of four-byte values that is compressed."""
     return Content(b"", np.frombuffer(arrays, np.uint8).reshape(-1, 4).T.tobytes())
 

@@ -127,7 +127,7 @@ def pack(outcome: Outcome | Failure) -> Packed:
         raise StoreError(f"a {type(outcome).__name__} cannot be stored: {error}") from error
 
 
-def layout(packed: Packed) -> Layout | None:
+def layout_of(packed: Packed) -> Layout | None:
     """Return the position of alternatives in the arrays of `pack`; None if there are none."""
     return _alternatives(_read_head(packed.head))
 
@@ -344,7 +344,7 @@ class _Cutter:
     def __init__(self, blob: bytes, n_values: int, layout: Layout | None = None) -> None:
         n_bytes = 4 * n_values
         if layout is not None and len(blob) < n_bytes and blob[:1] == _MARK:
-            self._blob = alternatives.expand(blob, n_bytes, layout)
+            self._blob = alternatives.expand_alternatives(blob, n_bytes, layout)
         else:
             self._blob = blobs.expand_arrays(blob, n_bytes)
         self._offset = 0

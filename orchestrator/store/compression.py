@@ -12,22 +12,22 @@ from orchestrator.store.blobs import Content
 from orchestrator.store.codec import Packed
 
 
-def content(packed: Packed) -> Content | None:
+def compressible(packed: Packed) -> Content | None:
     """Return the form in which arrays of `codec.pack` are compressed; None if they are short."""
     if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
         return None
-    layout = codec.layout(packed)
+    layout = codec.layout_of(packed)
     if layout is None:
-        return blobs.content(packed.arrays)
-    return alternatives.content(packed.arrays, layout)
+        return blobs.arrays_content(packed.arrays)
+    return alternatives.alternatives_content(packed.arrays, layout)
 
 
 def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[Packed]:
     """Outcomes as they are stored.
 
     Args:
-        outcomes: What `codec.pack` gave, its `content`, and the key. One that is compressed
-            already, with no content, stays as it is.
+        outcomes: What `codec.pack` gave, its `compressible` form, and the key. One that is
+            compressed already, with no such form, stays as it is.
     """
     given = list(outcomes)
     stored = [packed for packed, _, _ in given]
@@ -46,4 +46,4 @@ def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[P
 def encode(outcome: Outcome | Failure, key: bytes = b"") -> Packed:
     """The blobs of an outcome as they are stored under a key; fails as `codec.pack` does."""
     packed = codec.pack(outcome)
-    return compress([(packed, content(packed), key)])[0]
+    return compress([(packed, compressible(packed), key)])[0]

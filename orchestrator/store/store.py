@@ -188,7 +188,7 @@ class Store:
         if isinstance(outcome, Generation) and outcome.names:
             outcome = self._vocabulary.numbered(outcome)
         number, packed = self._names.number, codec.pack(outcome)
-        failure, content = None, compression.content(packed)
+        failure, content = None, compression.compressible(packed)
         if isinstance(outcome, Failure):
             if not outcome.permanent:
                 raise StoreError(

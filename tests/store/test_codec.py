@@ -134,7 +134,7 @@ def shortened(arrays: bytes) -> bytes:
     """Arrays as they were stored before alternatives had a form of their own."""
     if len(arrays) < blobs.COMPRESS_FROM_BYTES:
         return arrays
-    return blobs.shorter(blobs.compressed([blobs.content(arrays).planes])[0], arrays)
+    return blobs.shorter(blobs.compressed([blobs.arrays_content(arrays).planes])[0], arrays)
 
 
 def encoded_rows(content: list[tuple[Any, ...]]) -> bytes:
@@ -156,7 +156,7 @@ def test_outcomes_that_are_compressed_together_are_stored_as_each_alone(
     several: list[Outcome | Failure],
 ) -> None:
     packed = [codec.pack(outcome) for outcome in several]
-    together = [(one, compression.content(one), b"%d" % n) for n, one in enumerate(packed)]
+    together = [(one, compression.compressible(one), b"%d" % n) for n, one in enumerate(packed)]
     alone = [compression.encode(outcome, b"%d" % n) for n, outcome in enumerate(several)]
     assert compression.compress(together) == alone
     # What is stored already, as by another run, stays byte for byte.
