@@ -13,7 +13,7 @@ from orchestrator.errors import Fault
 from orchestrator.recipe.overrides import SECRET, Written
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.secret_values import is_secret, is_secret_field
-from orchestrator.recipe.source import Path, walk
+from orchestrator.recipe.source import KeyPath, walk
 from orchestrator.settings import descriptions
 
 MAX_SHOWN: Final = 40
@@ -56,18 +56,18 @@ def nearest(word: str, known: Iterable[str], listed: str = "available") -> str:
     return f"; {listed}: {', '.join(names)}" if names else ""
 
 
-def joined(path: Path) -> str:
+def joined(path: KeyPath) -> str:
     """A path as written in messages: `models.gpt.limits`."""
     return ".".join(map(str, path))
 
 
-def about(path: Path, message: str) -> str:
+def about(path: KeyPath, message: str) -> str:
     """The message behind the path it is about, if any."""
     return f"{joined(path)}: {message}" if path else message
 
 
 def from_pydantic(
-    error: ValidationError, written: Written, prefix: Path, model: type[BaseModel]
+    error: ValidationError, written: Written, prefix: KeyPath, model: type[BaseModel]
 ) -> list[Fault]:
     """A fault for each finding of `model` about the data at `prefix`."""
     found: dict[Fault, None] = {}
@@ -158,7 +158,7 @@ def refuse_infinite(written: Written) -> list[Fault]:
     ]
 
 
-def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
+def _in_file(data: Any, loc: KeyPath, kind: str) -> KeyPath:  # noqa: ANN401
     """The location without the steps that pydantic adds (union tags, `[key]`)."""
     path: list[str | int] = []
     for index, step in enumerate(loc):
@@ -174,7 +174,7 @@ def _in_file(data: Any, loc: Path, kind: str) -> Path:  # noqa: ANN401
     return tuple(path)
 
 
-def _message(detail: ErrorDetails, path: Path, prefix: Path, model: type[BaseModel]) -> str:
+def _message(detail: ErrorDetails, path: KeyPath, prefix: KeyPath, model: type[BaseModel]) -> str:
     kind = detail["type"]
     annotation: Any = model
     for step in path[len(prefix) : -1]:
@@ -208,7 +208,7 @@ def complaint(detail: ErrorDetails) -> str:
     return message.replace("Input should", "must")
 
 
-def _got(detail: ErrorDetails, path: Path) -> str:
+def _got(detail: ErrorDetails, path: KeyPath) -> str:
     """Return the value given, if it is short, no secret, and not in the message already."""
     value = detail["input"]
     if value is None:

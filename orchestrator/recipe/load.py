@@ -329,7 +329,7 @@ class _Loading:
                 self._fault(("gates", index), f"gates.{index}: {text!r}: {error}")
 
     def _check_roles(
-        self, entry: Mapping[str, object], path: source.Path, models: Mapping[str, object]
+        self, entry: Mapping[str, object], path: source.KeyPath, models: Mapping[str, object]
     ) -> None:
         """Every model that a method names is one of the recipe's, and is named once."""
         kind = entry.get("kind")
@@ -366,7 +366,7 @@ class _Loading:
             )
             self._fault(("methods", index), message)
 
-    def _fault(self, path: source.Path, message: str) -> None:
+    def _fault(self, path: source.KeyPath, message: str) -> None:
         self._faults.append(self._written.fault(path, message))
 
 

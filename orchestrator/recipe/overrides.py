@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.errors import Fault, RecipeError
-from orchestrator.recipe.source import Path, Source, parse
+from orchestrator.recipe.source import KeyPath, Source, parse
 
 SECRET: Final = re.compile(
     r"api[-_]?key$|secret|password|authorization|(?:^|[-_.])token$", re.IGNORECASE
@@ -22,7 +22,7 @@ class Override:
         label: What the user typed, for faults; the value of a secret is left out.
     """
 
-    path: Path
+    path: KeyPath
     label: str
 
 
@@ -53,7 +53,7 @@ class Written:
             else:
                 self._overrides.append(Override(path, label))
 
-    def fault(self, path: Path, message: str) -> Fault:
+    def fault(self, path: KeyPath, message: str) -> Fault:
         """A fault of the value at `path`: the file's line, or the override that wrote it."""
         for override in reversed(self._overrides):
             if path[: len(override.path)] == override.path:
@@ -65,7 +65,9 @@ class Written:
         return self.source.fault(path, message)
 
 
-def _replaced(data: object, steps: list[str], path: Path, value: object) -> tuple[object, Path]:
+def _replaced(
+    data: object, steps: list[str], path: KeyPath, value: object
+) -> tuple[object, KeyPath]:
     """A copy of `data` with `value` at `steps`, and the path that the steps stand for."""
     if not steps:
         return value, path
@@ -94,5 +96,5 @@ def _replaced(data: object, steps: list[str], path: Path, value: object) -> tupl
     return {**mapping, key: changed}, whole
 
 
-def _shown(path: Path) -> str:
+def _shown(path: KeyPath) -> str:
     return ".".join(map(str, path)) or "the recipe"

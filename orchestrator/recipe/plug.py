@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path as FilePath
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -19,7 +18,7 @@ from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.overrides import Written
 from orchestrator.recipe.plugin_ref import StatisticRef
 from orchestrator.recipe.schema import AnalysisRef, MethodRef, PluginRef
-from orchestrator.recipe.source import Path
+from orchestrator.recipe.source import KeyPath
 from orchestrator.settings import Settings
 
 _FOLDER: Final = "folder"
@@ -51,7 +50,7 @@ class Plugs:
         self._context: dict[str, str] = {"folder": folder}
         self._allow_code = allow_code
 
-    def slot(self, family: str, value: object, path: Path) -> PluginRef | None:
+    def slot(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
         """A kind, or a mapping of `kind` and the kind's settings."""
         if isinstance(value, str):
             return self.ref(family, value, {}, path)
@@ -60,12 +59,12 @@ class Plugs:
         self._fault(path, about(path, "must be a kind, or a mapping with a 'kind'"))
         return None
 
-    def mapping(self, family: str, value: object, path: Path) -> PluginRef | None:
+    def mapping(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
         """A mapping of `kind` and the kind's settings."""
         named = self._kind(family, value, path)
         return None if named is None else self.ref(family, *named, path)
 
-    def method(self, value: object, path: Path) -> MethodRef | None:
+    def method(self, value: object, path: KeyPath) -> MethodRef | None:
         """A method with its settings, from a mapping of `kind` and the kind's settings."""
         named = self._kind(plugins.METHODS, value, path)
         if named is None:
@@ -74,7 +73,7 @@ class Plugs:
         made = self._made(contracts.method, kind, named.settings, path)
         return None if made is None else MethodRef(kind, made)
 
-    def analysis(self, value: object, path: Path) -> AnalysisRef | None:
+    def analysis(self, value: object, path: KeyPath) -> AnalysisRef | None:
         """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
         named = self._kind(plugins.ANALYSES, value, path)
         if named is None:
@@ -83,7 +82,7 @@ class Plugs:
         made = self._made(contracts.analysis, kind, named.settings, path)
         return None if made is None else AnalysisRef(kind, made)
 
-    def statistic(self, value: object, path: Path) -> StatisticRef | None:
+    def statistic(self, value: object, path: KeyPath) -> StatisticRef | None:
         """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
         named = self._kind(plugins.STATISTICS, value, path)
         if named is None:
@@ -99,7 +98,11 @@ class Plugs:
         return by_path.absolute(kind, self._context["folder"])
 
     def _made(
-        self, load: "contracts.Load[_PluginT]", kind: str, value: Mapping[str, object], path: Path
+        self,
+        load: "contracts.Load[_PluginT]",
+        kind: str,
+        value: Mapping[str, object],
+        path: KeyPath,
     ) -> _PluginT | None:
         plugin = self._class(load, kind, path)
         config = None if plugin is None else self.validate(plugin.Config, value, path)
@@ -125,7 +128,7 @@ class Plugs:
         except PluginError:
             return []
 
-    def _kind(self, family: str, value: object, path: Path) -> _Named | None:
+    def _kind(self, family: str, value: object, path: KeyPath) -> _Named | None:
         if not isinstance(value, Mapping):
             self._fault(path, about(path, "must be a mapping with a 'kind'"))
             return None
@@ -146,7 +149,7 @@ class Plugs:
 
     def _dataset(self, value: object) -> PluginRef | None:
         """The dataset; its kind may be told by the suffix of its path."""
-        path: Path = ("dataset",)
+        path: KeyPath = ("dataset",)
         file = value.get("path") if isinstance(value, Mapping) else None
         if not isinstance(value, Mapping) or not isinstance(file, str) or "kind" in value:
             return self.mapping(plugins.DATASETS, value, path)
@@ -157,15 +160,15 @@ class Plugs:
         suffix = PurePath(file).suffix.lower()
         if suffix in known:
             return self.ref(plugins.DATASETS, known[suffix], value, path)
-        bases = (FilePath(self._context["folder"]), FilePath.cwd())
-        if any(answers(base / expanded(file), FilePath.is_dir) for base in bases):
+        bases = (Path(self._context["folder"]), Path.cwd())
+        if any(answers(base / expanded(file), Path.is_dir) for base in bases):
             return self.ref(plugins.DATASETS, _FOLDER, value, path)
         message = f"cannot detect the kind of {file!r} from its suffix; set 'kind', or use one of "
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None
 
     def ref(
-        self, family: str, kind: str, value: Mapping[str, object], path: Path
+        self, family: str, kind: str, value: Mapping[str, object], path: KeyPath
     ) -> PluginRef | None:
         """The settings of `value` by the `Config` of a kind."""
         kind = self._found(kind)
@@ -181,7 +184,7 @@ class Plugs:
         return None if config is None else PluginRef(kind, config)
 
     def validate(
-        self, model: type[_ModelT], value: Mapping[str, object], path: Path
+        self, model: type[_ModelT], value: Mapping[str, object], path: KeyPath
     ) -> _ModelT | None:
         """The settings of `value`, its `kind` left out."""
         settings = {key: setting for key, setting in value.items() if key != "kind"}
@@ -198,13 +201,13 @@ class Plugs:
         """The kind of back-end that speaks to a launched server."""
         return contracts.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code).backend
 
-    def need_permission(self, path: Path, what: str) -> None:
+    def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
         if not self._allow_code:
             self._fault(path, f"{what} is not run without permission; {self._how()}")
 
     def _class(
-        self, load: "contracts.Load[_PluginT]", kind: str, path: Path
+        self, load: "contracts.Load[_PluginT]", kind: str, path: KeyPath
     ) -> type[_PluginT] | None:
         try:
             return load(kind, allow_code=self._allow_code)
@@ -216,9 +219,9 @@ class Plugs:
             return None
 
     def _how(self) -> str:
-        return how_to_permit(FilePath(self._context["folder"]))
+        return how_to_permit(Path(self._context["folder"]))
 
-    def _fault(self, path: Path, message: str) -> None:
+    def _fault(self, path: KeyPath, message: str) -> None:
         self._faults.append(self._written.fault(path, message))
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from orchestrator.errors import Fault, RecipeError
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 MAX_CHARACTERS: Final = 1_000_000
 MAX_VALUES: Final = 20_000
@@ -96,16 +96,16 @@ class Source:
 
     file: str
     data: Any
-    lines: Mapping[Path, int]
+    lines: Mapping[KeyPath, int]
     faults: tuple[Fault, ...] = ()
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """The line of a path, or of its nearest ancestor that is in the text."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
-    def fault(self, path: Path, message: str) -> Fault:
+    def fault(self, path: KeyPath, message: str) -> Fault:
         """Return a fault of the value at a path."""
         return Fault(self.file, self.line(path), message)
 
@@ -113,7 +113,7 @@ class Source:
 class Arguments(Source):
     """Data that Python gave, whose faults name the argument: `Recipe(methods[0].judges)`."""
 
-    def fault(self, path: Path, message: str) -> Fault:
+    def fault(self, path: KeyPath, message: str) -> Fault:
         """Return a fault of the argument at a path."""
         steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
         return Fault(f"{self.file}({''.join(steps).removeprefix('.')})", 0, message)
@@ -167,7 +167,7 @@ def dump_yaml(data: Mapping[str, object]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, indent=2)
 
 
-def walk(data: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+def walk(data: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
     """Every value of plain data with its path, parents first."""
     yield path, data
     if isinstance(data, Mapping):
@@ -201,11 +201,11 @@ class _Builder:
     """Turns nodes into plain data; what it can't read becomes a fault and None."""
 
     file: str
-    lines: dict[Path, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     n_values: int = 0
 
-    def build(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401
+    def build(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self.n_values += 1
@@ -226,7 +226,7 @@ class _Builder:
     def _fault(self, line: int, message: str) -> None:
         self.faults.append(Fault(self.file, line, message))
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         data: dict[str, Any] = {}
         written: dict[str, int] = {}
         merged: list[yaml.Node] = []
@@ -248,7 +248,7 @@ class _Builder:
             self._merge(data, value_node, path)
         return data
 
-    def _merge(self, data: dict[str, Any], node: yaml.Node, path: Path) -> None:
+    def _merge(self, data: dict[str, Any], node: yaml.Node, path: KeyPath) -> None:
         """Add the keys of `<<: *anchor`; keys that are written out win."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for source in sources:

@@ -363,7 +363,7 @@ def _kinds(entries: object) -> object:
     return [{"kind": one} if isinstance(one, str) else one for one in entries]
 
 
-def _plain(value: object, path: source.Path) -> object:
+def _plain(value: object, path: source.KeyPath) -> object:
     """The value as YAML would give it.
 
     Raises:
