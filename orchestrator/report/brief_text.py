@@ -40,8 +40,8 @@ _GAP: Final = 2
 _STYLES: Final = {"answered": f"{HEADING} {GOOD}", "withheld": f"{HEADING} {BAD}"}
 
 
-class _Room(NamedTuple):
-    """Most models, further questions, checks, cautions and tables, and how they are shown.
+class _Limits(NamedTuple):
+    """The most that one layout of the screen shows of each part, and how it is shown.
 
     Attributes:
         models: Rows of the first question.
@@ -58,34 +58,39 @@ class _Room(NamedTuple):
     questions: int
     checks: int
     cautions: int
-    pairs: bool
+    pairs: bool = False
     tables: int = 0
     spelt: bool = True
     terse: bool = False
 
 
-_ROOMS: Final = (
-    *(_Room(12, 8, 12, 4, pairs=True, tables=n) for n in (4, 2, 1)),
-    _Room(10, 6, 8, 3, pairs=True, tables=1),
-    _Room(12, 8, 12, 4, pairs=True),
-    _Room(10, 6, 8, 3, pairs=True),
-    _Room(10, 4, 6, 2, pairs=False),
-    _Room(12, 8, 12, 4, pairs=True, spelt=False),
-    _Room(10, 4, 6, 2, pairs=False, spelt=False),
-    *(
-        _Room(models, questions, checks, cautions, pairs=False, spelt=False, terse=True)
-        for models, questions, checks, cautions in (
-            (10, 4, 6, 1),
-            (8, 3, 4, 0),
-            (6, 2, 3, 0),
-            (5, 1, 2, 0),
-            (4, 1, 1, 0),
-            (3, 0, 1, 0),
-            (3, 0, 0, 0),
-        )
-    ),
+_FULL: Final = _Limits(models=12, questions=8, checks=12, cautions=4, pairs=True)
+_MIDDLE: Final = _Limits(models=10, questions=6, checks=8, cautions=3, pairs=True)
+_SHORT: Final = _Limits(models=10, questions=4, checks=6, cautions=2)
+_TERSE: Final = _SHORT._replace(spelt=False, terse=True)
+_ALL: Final = _Limits(10**9, 10**9, 10**9, 10**9, pairs=True)
+
+# From the longest layout to the shortest; the first that fits the screen is shown. Tables of
+# methods are given up first, then names of pairs, lines of checks that passed, and what is said
+# twice; at last fewer of everything.
+_LAYOUTS: Final = (
+    _FULL._replace(tables=4),
+    _FULL._replace(tables=2),
+    _FULL._replace(tables=1),
+    _MIDDLE._replace(tables=1),
+    _FULL,
+    _MIDDLE,
+    _SHORT,
+    _FULL._replace(spelt=False),
+    _SHORT._replace(spelt=False),
+    _TERSE._replace(cautions=1),
+    _TERSE._replace(models=8, questions=3, checks=4, cautions=0),
+    _TERSE._replace(models=6, questions=2, checks=3, cautions=0),
+    _TERSE._replace(models=5, questions=1, checks=2, cautions=0),
+    _TERSE._replace(models=4, questions=1, checks=1, cautions=0),
+    _TERSE._replace(models=3, questions=0, checks=1, cautions=0),
+    _TERSE._replace(models=3, questions=0, checks=0, cautions=0),
 )
-_ALL: Final = _Room(10**9, 10**9, 10**9, 10**9, pairs=True)
 
 
 @paged
@@ -114,9 +119,9 @@ def brief_text(
     # The next prompt takes a line.
     screen = _SCREEN if page.height is None else max(_LEAST_SCREEN, page.height - 1 - taken)
     console = Console(width=page.width, color_system=None, legacy_windows=False)
-    laid_out = (list(_laid_out(page, brief, more, room, tables, taken)) for room in _ROOMS)
+    laid_out = (list(_laid_out(page, brief, more, limits, tables, taken)) for limits in _LAYOUTS)
     fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= screen)
-    least = _laid_out(page, brief, more, _ROOMS[-1], tables, taken)
+    least = _laid_out(page, brief, more, _LAYOUTS[-1], tables, taken)
     yield from next(fitting, least)
 
 
@@ -124,7 +129,7 @@ def _laid_out(
     page: Page,
     brief: Brief,
     more: Sequence[str],
-    room: _Room,
+    limits: _Limits,
     tables: Sequence[Table],
     taken: int = 0,
 ) -> Iterator[RenderableType]:
@@ -132,30 +137,30 @@ def _laid_out(
     if brief.incomplete:
         yield page.words(brief.incomplete, f"{HEADING} {DOUBTFUL}")
     if brief.questions:
-        yield from shown.first(brief.questions[0], room)
+        yield from shown.first(brief.questions[0], limits)
     elif brief.silence and not tables:
         yield page.words(brief.silence)
-    yield from shown.others(brief.questions[1:], room.questions)
-    few = tables[: room.tables if brief.questions else max(1, room.tables)]
+    yield from shown.others(brief.questions[1:], limits.questions)
+    few = tables[: limits.tables if brief.questions else max(1, limits.tables)]
     for place, table in enumerate(few):
         if place or brief.questions or brief.incomplete:
             yield Text("")
         yield generic_table(_clipped(table))
-    yield from shown.trust(brief, room, is_apart=bool(few))
-    if brief.cautions[: room.cautions]:
+    yield from shown.trust(brief, limits, is_apart=bool(few))
+    if brief.cautions[: limits.cautions]:
         yield Text("")
         yield page.heading("What not to conclude")
-        for caution in brief.cautions[: room.cautions]:
+        for caution in brief.cautions[: limits.cautions]:
             yield shown.bullet(shown.phrase(caution))
     yield Text("")
     # The summary of a call has just said it.
-    is_said = room.terse and taken > 0
+    is_said = limits.terse and taken > 0
     if brief.cost is not None and not is_said and (words := brief.cost.words()):
         yield from page.flow([page.words("Cost", HEADING), *words])
     if len(few) < len(tables):
         titles = ", ".join(table.title for table in tables[len(few) :])
         yield page.prose(f"Also in this run: {titles}", FAINT)
-    for line in more[:1] if room.terse else more:
+    for line in more[:1] if limits.terse else more:
         yield from page.flow([page.data(part, None, FAINT) for part in line.split(" · ")])
 
 
@@ -186,23 +191,23 @@ class _Shown:
         grid.add_row(self._page.cell(dot), text)
         return grid
 
-    def first(self, question: Question, room: _Room) -> Iterator[RenderableType]:
+    def first(self, question: Question, limits: _Limits) -> Iterator[RenderableType]:
         """The first question with its models."""
         page = self._page
         yield self.phrase(question.answer, _STYLES.get(question.state, f"{HEADING} {DOUBTFUL}"))
-        is_said = room.terse and any(check.is_doubtful for check in question.checks)
+        is_said = limits.terse and any(check.is_doubtful for check in question.checks)
         detail = _advice(question.detail) if is_said else question.detail
         if detail:
             yield page.prose(detail, BAD if question.state == "withheld" else DOUBTFUL)
         basis = page.words(" · ") if question.basis else Text("")
         basis.append(page.data(question.basis).plain)
         about = Text.assemble(self.phrase(question.subject), basis, style=FAINT)
-        yield self._cut(about, page.width) if room.terse else about
+        yield self._cut(about, page.width) if limits.terse else about
         if question.standings and question.state not in ("withheld", "empty"):
             yield Text("")
-            yield self._standings(question, room.models)
+            yield self._standings(question, limits.models)
         if question.apart and question.state != "withheld":
-            yield self.phrase(question.apart if room.pairs else _counted(question))
+            yield self.phrase(question.apart if limits.pairs else _counted(question))
 
     def others(self, questions: Sequence[Question], most: int) -> Iterator[RenderableType]:
         """The further questions, of many the first ones."""
@@ -215,12 +220,12 @@ class _Shown:
             left = numbers.counted(len(questions) - most, "more question")
             yield self._page.words(f"and {left}", FAINT)
 
-    def trust(self, brief: Brief, room: _Room, *, is_apart: bool) -> Iterator[RenderableType]:
+    def trust(self, brief: Brief, limits: _Limits, *, is_apart: bool) -> Iterator[RenderableType]:
         """Reasons to trust the first answer and the run, and what speaks against the others.
 
         Args:
             brief: The run in brief.
-            room: Most checks, and how they are shown.
+            limits: Most checks, and how they are shown.
             is_apart: Whether an empty line stands above already.
         """
         checks = [*(brief.questions[0].checks if brief.questions else ()), *brief.checks]
@@ -237,7 +242,7 @@ class _Shown:
         if not is_apart:
             yield Text("")
         yield self._page.heading("How far to trust it")
-        yield from self.checks(checks, room)
+        yield from self.checks(checks, limits)
 
     def other(self, question: Question) -> RenderableType:
         """A further question in a line or two."""
@@ -246,17 +251,17 @@ class _Shown:
         style = BAD if question.state == "withheld" else ""
         return self.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
 
-    def checks(self, checks: Sequence[Check], room: _Room) -> Iterator[RenderableType]:
+    def checks(self, checks: Sequence[Check], limits: _Limits) -> Iterator[RenderableType]:
         """The checks beside their subjects; where not all fit, doubtful ones first."""
         page = self._page
         passed: Sequence[Check] = ()
-        if not room.spelt:
+        if not limits.spelt:
             passed = [check for check in checks if check.about and not check.is_doubtful]
             checks = [check for check in checks if check not in passed]
         kept = checks
-        if len(checks) > room.checks:
+        if len(checks) > limits.checks:
             first = sorted(range(len(checks)), key=lambda at: (not checks[at].is_doubtful, at))
-            kept = [checks[at] for at in sorted(first[: room.checks])]
+            kept = [checks[at] for at in sorted(first[: limits.checks])]
         table = RichTable.grid(padding=(0, _GAP, 0, 0))
         for about, group in groupby(kept, key=lambda check: check.about):
             for place, check in enumerate(group):
@@ -266,16 +271,16 @@ class _Shown:
                 said = self.phrase(check.says, style)
                 beside = page.width - label.cell_len - _GAP
                 table.add_row(
-                    label, said if room.spelt else self._cut(said, 2 * beside - beside // 5)
+                    label, said if limits.spelt else self._cut(said, 2 * beside - beside // 5)
                 )
         left = [check for check in checks if check not in kept]
-        if left and not room.spelt:
+        if left and not limits.spelt:
             label = page.cell("! doubtful", DOUBTFUL)
             table.add_row(label, page.words(_subjects(left), DOUBTFUL))
         if passed:
             table.add_row(page.cell("  passed", FAINT), page.words(_subjects(passed)))
         yield table
-        if left and room.spelt:
+        if left and limits.spelt:
             yield page.words(f"  and {len(left)} more", FAINT)
 
     def _cut(self, text: Text, width: int) -> Text:
