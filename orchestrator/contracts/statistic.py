@@ -22,10 +22,12 @@ class StatisticSettings(Settings):
     column: str = Field(description="A column of numbers in its rows.")
 
 
-ConfigT = TypeVar("ConfigT", bound=StatisticSettings, covariant=True, default=StatisticSettings)
+StatisticConfigT = TypeVar(
+    "StatisticConfigT", bound=StatisticSettings, covariant=True, default=StatisticSettings
+)
 
 
-class Statistic(Plugin[ConfigT], ABC):
+class Statistic(Plugin[StatisticConfigT], ABC):
     """One number a model, of a column of a method's rows, with a bootstrap interval.
 
     `of` is called with the values of one model and with each resample of them: whole items are

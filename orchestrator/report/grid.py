@@ -11,7 +11,7 @@ from orchestrator.report.page import FAINT, HEADING, Column, Page
 
 _GAP: Final = 2
 _MIN_NAME: Final = 8
-_MAX_NAME: Final = 24
+_MAX_GRID_NAME: Final = 24
 _MAX_HEADING: Final = 14
 _MAX_PIECES: Final = 3
 
@@ -46,7 +46,7 @@ def draw(page: Page, grid: Grid) -> Iterator[RenderableType]:
     """The grid as it fits: with intervals, without them, and in pieces of columns."""
     cells = [[grid.cell(r, c) for c in range(len(grid.columns))] for r in range(len(grid.rows))]
     names = max((page.name(name).cell_len for name in grid.rows), default=0)
-    names = max(min(names, _MAX_NAME), len(grid.corner), min(_MIN_NAME, page.width // 3))
+    names = max(min(names, _MAX_GRID_NAME), len(grid.corner), min(_MIN_NAME, page.width // 3))
     wide = _cell_width(cells, with_under=True)
     narrow = _cell_width(cells, with_under=False)
     room = page.width - names - _GAP

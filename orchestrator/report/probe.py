@@ -7,20 +7,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, Finding
+from orchestrator.probing import record
+from orchestrator.probing.record import Finding
 from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
-from orchestrator.report import page
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING
 from orchestrator.report.text import safe_line
 
 _STYLES: Final = {
-    GOOD: page.GOOD,
-    WARNING: page.DOUBTFUL,
-    BAD: page.BAD,
-    UNKNOWN: page.FAINT,
-    EXACT: page.GOOD,
-    BOUNDED: page.DOUBTFUL,
-    NOT_KNOWN: page.FAINT,
-    IMPOSSIBLE: page.BAD,
+    record.GOOD: GOOD,
+    record.WARNING: DOUBTFUL,
+    record.BAD: BAD,
+    record.UNKNOWN: FAINT,
+    EXACT: GOOD,
+    BOUNDED: DOUBTFUL,
+    NOT_KNOWN: FAINT,
+    IMPOSSIBLE: BAD,
 }
 _SHORT: Final = frozenset({"question", "answer", "numbers"})
 
@@ -39,16 +40,16 @@ def probe_tables(
     for one in findings:
         seen = Text(safe_line(one.said))
         if one.remedy:
-            seen.append(f"\n→ {safe_line(one.remedy)}", page.FAINT)
+            seen.append(f"\n→ {safe_line(one.remedy)}", FAINT)
         name = Text(safe_line(one.name.replace("_", " ")))
         found.add_row(name, Text(safe_line(one.value), _STYLES[one.state]), seen)
     can = _table("numbers", "methods", "why")
     for (word, why, remedy), methods in _alike(verdicts).items():
         said = Text(safe_line(why if word != EXACT else ""))
         if remedy:
-            said.append(f"\n→ {safe_line(remedy)}", page.FAINT)
+            said.append(f"\n→ {safe_line(remedy)}", FAINT)
         can.add_row(Text(word, _STYLES[word]), Text(safe_line(", ".join(methods))), said)
-    return Group(Text(safe_line(title), page.HEADING), found, Text(""), can, Text(""))
+    return Group(Text(safe_line(title), HEADING), found, Text(""), can, Text(""))
 
 
 def _alike(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str], list[str]]:
@@ -62,7 +63,7 @@ def _alike(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str], list[str]]
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style=page.FAINT)
+    table = Table(box=None, pad_edge=False, header_style=FAINT)
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name in _SHORT)
     return table

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from orchestrator.report.streams import is_quiet, write_to
 
@@ -34,8 +34,14 @@ def progress(what: str, total: int | None, stream: TextIO | None = None) -> Iter
     if not stream.isatty():
         yield _lines(what, total, stream)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(file=stream), transient=True)
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+    )
+    bar = rich_progress.Progress(
+        *columns, rich_progress.TimeRemainingColumn(), console=Console(file=stream), transient=True
+    )
     with bar:
         task = bar.add_task(what, total=total)
         yield _seldom(lambda n: bar.advance(task, n))

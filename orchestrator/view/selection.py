@@ -12,7 +12,7 @@ from orchestrator.schemas import ITEMS
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.snapshot import Snapshot
 
-_TYPES: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+_EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
 def selected(snapshot: Snapshot, wanted: Wanted) -> Rows:
@@ -33,7 +33,7 @@ def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[b
     Raises:
         UsageError: If there is no such form, or the selection can't be read.
     """
-    if form not in _TYPES:
+    if form not in _EXPORTS:
         raise UsageError(f"items can be exported as csv or json, not as {form!r}")
     rows = selected(snapshot, wanted)
     table = snapshot.items.table[rows].drop("preview")
@@ -50,4 +50,4 @@ def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[b
     else:
         table.write_json(to)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", run)[:80]
-    return to.getvalue(), f"{name}-items.{form}", _TYPES[form]
+    return to.getvalue(), f"{name}-items.{form}", _EXPORTS[form]
