@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
 from orchestrator.runner.interface import tracking
-from orchestrator.trackers.base import Tracker
+from orchestrator.trackers import Tracker
 
 METHODS = [{"kind": "pairwise_ranking", "judges": ["judge"]}]
 

@@ -15,7 +15,7 @@ from orchestrator.report.completeness import Completeness
 from orchestrator.report.display import Display
 from orchestrator.report.text import safe_line
 from orchestrator.report.verdict import gate_words
-from orchestrator.trackers.base import State
+from orchestrator.trackers import State
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result

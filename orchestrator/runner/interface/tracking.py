@@ -3,7 +3,6 @@
 No tracker can break or slow a run: one that fails, or that is slow, is noted and left behind.
 """
 
-import importlib
 import logging
 import math
 import queue
@@ -21,7 +20,7 @@ from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.on_end import state_of
 from orchestrator.store import newest
 from orchestrator.tables import Measured, Table
-from orchestrator.trackers.base import Began, State, Tracker
+from orchestrator.trackers import TRACKERS, Began, State, Tracker
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result
@@ -176,9 +175,7 @@ class _Thread:
 
 
 def _tracker(kind: str) -> Tracker:
-    module = importlib.import_module(f"orchestrator.trackers.{kind}")
-    found: Tracker = getattr(module, f"{kind.capitalize()}Tracker")()
-    return found
+    return TRACKERS[kind]()
 
 
 def of_progress(progress: Progress) -> dict[str, float]:

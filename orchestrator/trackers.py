@@ -1,0 +1,169 @@
+"""Trackers of experiments (wandb, mlflow, trackio) behind one interface, by the `kind` of `log_to`.
+
+All of it is called in one thread, where calls may block and raise. The libraries are optional and
+are imported when a run with that tracker begins.
+"""
+
+import contextlib
+import importlib
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+State = Literal["complete", "partial", "interrupted", "failed"]
+Parameters = Mapping[str, str | int | float | bool]
+
+
+class Began(msgspec.Struct, frozen=True):
+    """A call of a run as it begins.
+
+    Attributes:
+        project: Project or experiment to log to.
+        name: Of the recipe.
+        folder: The run directory, where a tracker may write files of its own.
+        parameters: Settings of the recipe by dotted name; no secrets.
+        uri: Address of the tracker's server or store; None for its own default.
+        mode: "online" or "offline"; None for its own default.
+    """
+
+    project: str
+    name: str
+    folder: Path
+    parameters: Parameters
+    uri: str | None = None
+    mode: str | None = None
+
+
+class Tracker(ABC):
+    """A tracker of experiments, for one call of a run."""
+
+    @abstractmethod
+    def begin(self, began: Began) -> None:
+        """Open a run of the tracker and log the parameters."""
+
+    @abstractmethod
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics; steps grow."""
+
+    @abstractmethod
+    def end(self, metrics: Mapping[str, float], state: State) -> None:
+        """Log the results and close the run."""
+
+
+# MLflow refuses longer values of parameters, and more of them in a call.
+_MAX_VALUE: Final = 6000
+_MAX_BATCH: Final = 100
+_STATUS: Final[dict[State, str]] = {
+    "complete": "FINISHED", "partial": "FINISHED", "interrupted": "KILLED", "failed": "FAILED",
+}  # fmt: skip
+
+
+class MlflowTracker(Tracker):
+    """A run of MLflow, by its client: no global state of the process changes."""
+
+    def begin(self, began: Began) -> None:
+        """Open a run and log the parameters."""
+        os.environ.setdefault("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+        self._entities: Any = importlib.import_module("mlflow.entities")
+        client = importlib.import_module("mlflow").MlflowClient(tracking_uri=began.uri)
+        # It writes to stderr, which belongs to the display.
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        self._client: Any = client
+        experiment = client.get_experiment_by_name(began.project)
+        place = experiment.experiment_id if experiment else client.create_experiment(began.project)
+        self._run: str = client.create_run(place, run_name=began.name).info.run_id
+        client.set_tag(self._run, "orchestrator.run", str(began.folder))
+        parameters = [
+            self._entities.Param(name, str(value)[:_MAX_VALUE])
+            for name, value in began.parameters.items()
+        ]
+        for at in range(0, len(parameters), _MAX_BATCH):
+            client.log_batch(self._run, params=parameters[at : at + _MAX_BATCH])
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics."""
+        for name, value in metrics.items():
+            self._client.log_metric(self._run, name, value, step=step)
+
+    def end(self, metrics: Mapping[str, float], state: State) -> None:
+        """Log the results and close the run."""
+        self.log(metrics, 0)
+        self._client.set_tag(self._run, "orchestrator.state", state)
+        self._client.set_terminated(self._run, _STATUS[state])
+
+
+class TrackioTracker(Tracker):
+    """A run of trackio."""
+
+    def begin(self, began: Began) -> None:
+        """Open a run and log the parameters."""
+        trackio: Any = importlib.import_module("trackio")
+        with _silent():
+            self._run: Any = trackio.init(
+                project=began.project,
+                name=began.name,
+                config=dict(began.parameters),
+                embed=False,
+            )
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics."""
+        self._run.log(dict(metrics), step=step)
+
+    def end(self, metrics: Mapping[str, float], state: State) -> None:
+        """Log the results and close the run."""
+        self._run.log({**metrics, "state": state})
+        with _silent():
+            self._run.finish()
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep what trackio prints from stdout, which belongs to the results."""
+    with (
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
+        yield
+
+
+class WandbTracker(Tracker):
+    """A run of wandb. Its capture of stdout is off: what a model wrote stays here."""
+
+    def begin(self, began: Began) -> None:
+        """Open a run and log the parameters."""
+        wandb: Any = importlib.import_module("wandb")
+        self._run: Any = wandb.init(
+            project=began.project,
+            name=began.name,
+            dir=str(began.folder),
+            config=dict(began.parameters),
+            mode=began.mode,
+            reinit="create_new",
+            settings=wandb.Settings(
+                console="off",
+                disable_code=True,
+                disable_git=True,
+                silent=True,
+                x_disable_stats=True,
+            ),
+        )
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics."""
+        self._run.log(dict(metrics), step=step)
+
+    def end(self, metrics: Mapping[str, float], state: State) -> None:
+        """Log the results as the run's summary, and close it."""
+        self._run.summary.update({**metrics, "state": state})
+        self._run.finish(exit_code=1 if state == "failed" else 0)
+
+
+TRACKERS: Final[dict[str, type[Tracker]]] = {
+    "mlflow": MlflowTracker, "trackio": TrackioTracker, "wandb": WandbTracker,
+}  # fmt: skip
