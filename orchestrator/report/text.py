@@ -1,7 +1,7 @@
-r"""Untrusted text (model names, messages, answers) made safe for one line of a terminal.
+"""Untrusted text (model names, messages, answers) made safe for one line of a terminal.
 
-Nothing is hidden: what a terminal would obey, or show as nothing, is written out as an escape such
-as `\x1b` or `\u202e`. Callers put the result in `rich.text.Text`, where markup has no meaning.
+Nothing is hidden: what a terminal would obey, or show as nothing, is written out as an escape, as
+Python writes it. Callers put the result in `rich.text.Text`, where markup has no meaning.
 """
 
 import re

@@ -14,7 +14,7 @@ from typing import Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, compression, lookup, plans, reading, values
+from orchestrator.store import codec, compression, lookup, reading, values
 from orchestrator.store.clock import wall_ms
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import (
@@ -36,6 +36,7 @@ from orchestrator.store.held import Held, KeyFilter, Recent, known_keys
 from orchestrator.store.interning import Names, Servers
 from orchestrator.store.lending import Lent
 from orchestrator.store.owner import Check
+from orchestrator.store.plans import UNITS_AT_ONCE, end_adoption, has_units, open_plan, place
 from orchestrator.store.rows import pack_rows
 from orchestrator.store.tables import Tables
 from orchestrator.store.vocabulary import Vocabulary, texts_of
@@ -326,7 +327,7 @@ class Store:
         Raises:
             StoreError: If it can't be written.
         """
-        number = self._writing().call(lambda c: plans.open_plan(c, plan_hash, n_units, values))
+        number = self._writing().call(lambda c: open_plan(c, plan_hash, n_units, values))
         self._meta |= values
         return number
 
@@ -344,10 +345,10 @@ class Store:
             StoreError: If it can't be written.
         """
         writer = self._writing()
-        if writer.call(plans.has_units):
-            for part in reading.in_slices(units, plans.UNITS_AT_ONCE):
-                writer.call(partial(plans.place, plan_id=plan_id, units=part))
-        return writer.call(lambda c: plans.end_adoption(c, plan_id))
+        if writer.call(has_units):
+            for part in reading.in_slices(units, UNITS_AT_ONCE):
+                writer.call(partial(place, plan_id=plan_id, units=part))
+        return writer.call(lambda c: end_adoption(c, plan_id))
 
     def put_unit(  # noqa: PLR0913 (the columns of one row)
         self,

@@ -23,15 +23,15 @@ def _drawn(table: Table, curves: Curves) -> Figure | None:
     for row in table.rows:
         x = _value(row[at[curves.x]])
         who = str(row[at[curves.each]]) if curves.each else ""
-        for name in curves.y:
-            cell = row[at[name]]
+        for column in curves.y:
+            cell = row[at[column]]
             value = _value(cell)
             if x is None or value is None:
                 continue
             # The unit stands at the axis.
-            what = name.partition(",")[0] if len(curves.y) > 1 else ""
+            what = column.partition(",")[0] if len(curves.y) > 1 else ""
             group = ", ".join(part for part in (who, what) if part)
-            text = cell_text(table.columns[at[name]], cell)
+            text = cell_text(table.columns[at[column]], cell)
             tip = f"{group}{': ' if group else ''}{text} at {x:,g} {curves.x}"
             bounds = cell if isinstance(cell, Measured) else Measured(value)
             shown.append(
