@@ -29,12 +29,12 @@ def rating_tables(rows: LabelledRows, level: float) -> list[Table]:
         return []
     data = _pairs(rows, models)
     both, alone = corrected_ratings(data), corrected_ratings(data, tuning=0.0)
-    judge = _judge(data)
+    judge = _judge_ratings(data)
     lines: list[list[Cell]] = [
         [
             model,
-            _cell(both, level, place),
-            _cell(alone, level, place),
+            _rating_cell(both, level, place),
+            _rating_cell(alone, level, place),
             None if np.isnan(judge.models[place].value) else judge.models[place].value,
             int(both.prompts_of_models[place]),
         ]
@@ -59,15 +59,19 @@ def rating_tables(rows: LabelledRows, level: float) -> list[Table]:
     title = f"Ratings by human labels and {rows.source}"
     found = [make_table("human_labels.ratings", title, columns, lines, notes=notes)]
     if len(models) <= _MAX_MODELS:
-        found.append(_differences(models, both, alone, level))
+        found.append(_rating_differences(models, both, alone, level))
     return found
 
 
-def _differences(
+def _rating_differences(
     models: list[str], both: CorrectedRatings, alone: CorrectedRatings, level: float
 ) -> Table:
     lines: list[list[Cell]] = [
-        [models[one], models[two], *(_cell(found, level, one, two) for found in (both, alone))]
+        [
+            models[one],
+            models[two],
+            *(_rating_cell(found, level, one, two) for found in (both, alone)),
+        ]
         for one, two in combinations(range(len(models)), 2)
     ]
     columns = (
@@ -91,7 +95,7 @@ def _pairs(rows: LabelledRows, models: list[str]) -> LabelledPairs:
     return LabelledPairs(rows.columns(), first, second, len(models))
 
 
-def _judge(data: LabelledPairs) -> CorrectedRatings:
+def _judge_ratings(data: LabelledPairs) -> CorrectedRatings:
     """The judge's own ratings: its preferences in place of the labels."""
     rows = data.rows
     told = Labelled(rows.scores, rows.scores, rows.prompts)
@@ -100,7 +104,9 @@ def _judge(data: LabelledPairs) -> CorrectedRatings:
     )
 
 
-def _cell(found: CorrectedRatings, level: float, one: int, two: int | None = None) -> Measured:
+def _rating_cell(
+    found: CorrectedRatings, level: float, one: int, two: int | None = None
+) -> Measured:
     interval = rating_interval(found, one, level, minus=two)
     value = found.models[one].value - (0.0 if two is None else found.models[two].value)
     return with_interval(None if np.isnan(value) else value, interval)

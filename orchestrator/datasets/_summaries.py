@@ -25,7 +25,7 @@ _FIELDS: Final = FieldNames.model_validate(
 )
 
 
-class Config(Settings):
+class SampledDocuments(Settings):
     """Settings of a summarisation benchmark."""
 
     n: int | None = Field(
@@ -34,7 +34,9 @@ class Config(Settings):
     seed: int = Field(0, ge=0, description="Seed of the sample of documents.")
 
 
-def opened(config: Config, kind: str, file: File, document: str, summary: str) -> Dataset:
+def sampled_documents(
+    config: SampledDocuments, kind: str, file: File, document: str, summary: str
+) -> Dataset:
     """Documents to be summarised, each with its published summary as reference.
 
     Args:

@@ -7,8 +7,8 @@ Source: Hermann et al., "Teaching Machines to Read and Comprehend" (arXiv 1506.0
 from pathlib import Path
 from typing import Final
 
-from orchestrator.datasets import _summaries
 from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._summaries import SampledDocuments, sampled_documents
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file(
@@ -16,7 +16,7 @@ FILE: Final = hub_file(
 )
 
 
-class Config(_summaries.Config):
+class Config(SampledDocuments):
     """Settings of `cnn_dailymail`."""
 
 
@@ -37,4 +37,4 @@ class CnnDailymailKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it.
         """
-        return _summaries.opened(self.config, "cnn_dailymail", FILE, "article", "highlights")
+        return sampled_documents(self.config, "cnn_dailymail", FILE, "article", "highlights")

@@ -7,8 +7,8 @@ Source: Narayan, Cohen and Lapata, "Don't Give Me the Details, Just the Summary!
 from pathlib import Path
 from typing import Final
 
-from orchestrator.datasets import _summaries
 from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._summaries import SampledDocuments, sampled_documents
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file(
@@ -19,7 +19,7 @@ FILE: Final = hub_file(
 )
 
 
-class Config(_summaries.Config):
+class Config(SampledDocuments):
     """Settings of `xsum`."""
 
 
@@ -40,4 +40,4 @@ class XsumKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it.
         """
-        return _summaries.opened(self.config, "xsum", FILE, "document", "summary")
+        return sampled_documents(self.config, "xsum", FILE, "document", "summary")

@@ -35,8 +35,7 @@ from orchestrator.plugin import (
     Row,
     Unit,
 )
-from orchestrator.prompts import pairwise
-from orchestrator.prompts.pairwise import LabelSet
+from orchestrator.prompts.pairwise import PAIRWISE_NAMES, LabelSet
 from orchestrator.prompts.template import TemplateText
 
 _SHOWN: Final = ("answer_a", "answer_b")
@@ -69,7 +68,7 @@ class ChangeJudge(LedSettings):
     @field_validator("judge_prompt")
     @classmethod
     def _judge_prompt_exists(cls, value: str) -> str:
-        return checked_prompt(value, pairwise.NAMES, FIELDS, _SHOWN)
+        return checked_prompt(value, PAIRWISE_NAMES, FIELDS, _SHOWN)
 
     @model_validator(mode="after")
     def _leads_to_labels(self) -> Self:

@@ -72,7 +72,7 @@ from orchestrator.plugin import (
     UsageError,
 )
 from orchestrator.prompts import PromptError, render
-from orchestrator.prompts.listwise import FORMS, ListForm
+from orchestrator.prompts.listwise import LIST_FORMS, ListForm
 from orchestrator.prompts.template import TemplateText
 
 FIELDS: Final = ("prompt", "reference", "answers")
@@ -209,7 +209,7 @@ class Config(JudgeSettings):
         """Return the template of the form that is asked for."""
         if self.prompt != LISTWISE:
             return self.prompt
-        return FORMS[self.form].form(chain_of_thought=self.chain_of_thought)
+        return LIST_FORMS[self.form].form(chain_of_thought=self.chain_of_thought)
 
     def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
         """Return the reference and an answer that says nothing, in both orders."""

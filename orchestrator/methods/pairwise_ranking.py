@@ -46,8 +46,7 @@ from orchestrator.methods._pairwise import (
     pair_row,
 )
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
-from orchestrator.prompts import pairwise
-from orchestrator.prompts.pairwise import LabelSet
+from orchestrator.prompts.pairwise import PAIRWISE_NAMES, LabelSet, pairwise_prompt
 from orchestrator.prompts.template import TemplateText
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
@@ -85,7 +84,7 @@ def check_labels(
         ValueError: If they can't work, or are not shown.
     """
     ((setting, template),) = prompt.items()
-    is_named = template in pairwise.NAMES
+    is_named = template in PAIRWISE_NAMES
     if not isinstance(chosen, str):
         checked_pair_labels(chosen)
         if is_named:
@@ -100,7 +99,7 @@ def check_labels(
 class Config(PairwiseSettings):
     """Settings of `pairwise_ranking`."""
 
-    NAMED: ClassVar = pairwise.NAMES
+    NAMED: ClassVar = PAIRWISE_NAMES
     FIELDS: ClassVar = FIELDS
     CONCLUDES: ClassVar = True
 
@@ -137,9 +136,9 @@ class Config(PairwiseSettings):
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        if self.prompt not in pairwise.NAMES or not isinstance(self.labels, str):
+        if self.prompt not in PAIRWISE_NAMES or not isinstance(self.labels, str):
             return self.prompt
-        named = pairwise.prompt(self.prompt, self.labels)
+        named = pairwise_prompt(self.prompt, self.labels)
         return named.form(chain_of_thought=self.chain_of_thought)
 
 

@@ -58,7 +58,7 @@ from orchestrator.methods._two_scores import (
 )
 from orchestrator.methods._verdicts import Slot, spelled
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
-from orchestrator.prompts.scoring import PROMPTS
+from orchestrator.prompts.scoring import SCORING_PROMPTS
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import NO_PREFIX
 
@@ -68,7 +68,7 @@ _MOST_SCORES: Final = 101
 class Config(PairwiseSettings):
     """Settings of `pairwise_scoring`."""
 
-    NAMED: ClassVar = tuple(PROMPTS)
+    NAMED: ClassVar = tuple(SCORING_PROMPTS)
     FIELDS: ClassVar = (*FIELDS, "low", "high")
 
     prompt: TemplateText = Field(
@@ -88,9 +88,9 @@ class Config(PairwiseSettings):
     def _labels_are_shown(self) -> Self:
         if self.labels is not None:
             self.grades().check()
-            if self.prompt in PROMPTS:
+            if self.prompt in SCORING_PROMPTS:
                 raise ValueError("labels of your own need a template as `prompt`")
-        if self.prompt not in PROMPTS:
+        if self.prompt not in SCORING_PROMPTS:
             is_led = self.example_of_dataset or self.labelled_examples is not None
             fields = {**dict.fromkeys(self.FIELDS, ""), **self.shown()}
             if not is_led:
@@ -99,7 +99,7 @@ class Config(PairwiseSettings):
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        named = PROMPTS.get(self.prompt)
+        named = SCORING_PROMPTS.get(self.prompt)
         return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
 
     def grades(self) -> Grades:

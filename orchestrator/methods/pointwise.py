@@ -47,7 +47,7 @@ from orchestrator.plugin import (
     Stage,
     Unit,
 )
-from orchestrator.prompts.pointwise import PROMPTS
+from orchestrator.prompts.pointwise import POINTWISE_PROMPTS
 from orchestrator.prompts.template import TemplateText
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
@@ -62,7 +62,7 @@ SCORE: Final = "SCORE"
 class Config(JudgeSettings):
     """Settings of `pointwise`."""
 
-    NAMED: ClassVar = tuple(PROMPTS)
+    NAMED: ClassVar = tuple(POINTWISE_PROMPTS)
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer",)
     CONCLUDES: ClassVar = True
@@ -88,11 +88,11 @@ class Config(JudgeSettings):
     def _labels_are_shown(self) -> Self:
         if self.labels is not None:
             self.grades().check()
-            if self.prompt in PROMPTS or self.verdict != SCORE:
+            if self.prompt in POINTWISE_PROMPTS or self.verdict != SCORE:
                 raise ValueError(
                     "labels of your own need a template as `prompt`, and exclude `verdict`"
                 )
-        if self.prompt not in PROMPTS:
+        if self.prompt not in POINTWISE_PROMPTS:
             low, high = map(str, self.scale)
             fields = {**dict.fromkeys(FIELDS, ""), "low": low, "high": high}
             if not self.example_of_dataset:
@@ -114,7 +114,7 @@ class Config(JudgeSettings):
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        named = PROMPTS.get(self.prompt)
+        named = POINTWISE_PROMPTS.get(self.prompt)
         return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
 
     def grades(self) -> Grades:

@@ -75,7 +75,7 @@ from orchestrator.plugin import (
     Unit,
 )
 from orchestrator.prompts import PromptError, render, variables
-from orchestrator.prompts.rubric import ALL, ONE
+from orchestrator.prompts.rubric import ALL_CRITERIA, ONE_CRITERION
 from orchestrator.prompts.template import TemplateText
 from orchestrator.records import NO_PREFIX
 
@@ -156,7 +156,7 @@ class Config(JudgeSettings):
         """Return the template of the mode that is asked for."""
         if self.prompt != RUBRIC:
             return self.prompt
-        named = ALL if self.together else ONE
+        named = ALL_CRITERIA if self.together else ONE_CRITERION
         return named.form(chain_of_thought=self.chain_of_thought)
 
     def grades(self) -> Grades:

@@ -55,7 +55,7 @@ def name_of(ask: Example) -> str:
     return f"labels {' '.join(shown)}{behind} ({ask.key(b'', 0).hex()[:6]})"
 
 
-def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
+def tried_drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
     """Check that log-probabilities that come with such a text are the model's own."""
     name = name_of(ask)
     if isinstance(found, Failure):
@@ -70,7 +70,7 @@ def drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
     return Finding(name, YES, GOOD, "those that come with a text are the model's own")
 
 
-def rating(ask: RewardAsk, found: Rewards | Failure) -> Finding:
+def tried_rating(ask: RewardAsk, found: Rewards | Failure) -> Finding:
     """Check that a conversation is rated."""
     name = name_of(ask)
     if isinstance(found, Failure):
@@ -83,7 +83,7 @@ def rating(ask: RewardAsk, found: Rewards | Failure) -> Finding:
     return Finding(name, YES, GOOD, said)
 
 
-def choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
+def tried_choice(ask: ChooseAsk, found: Choice | Failure) -> Finding:
     """Check that the labels of a method can be read at their place.
 
     Args:

@@ -10,7 +10,7 @@ from orchestrator.prompts.judging import JudgePrompt
 
 ListForm = Literal["list", "turns"]
 
-_SHOWN: Final = (
+_LISTED: Final = (
     "Please act as an impartial judge and evaluate the quality of the responses provided by "
     "{{ answers | length }} AI assistants to the user prompt displayed below. Your evaluation "
     "should consider factors such as the helpfulness, relevance, and informativeness of each "
@@ -29,16 +29,16 @@ _EXPLAIN: Final = (
 FIRST_TURN: Final = "Which assistant's answer is best? Reply with nothing but its letter."
 """The question for the best of all answers."""
 
-FORMS: Final[dict[ListForm, JudgePrompt]] = {
+LIST_FORMS: Final[dict[ListForm, JudgePrompt]] = {
     "list": JudgePrompt(
-        f"{_SHOWN}Rank all assistants from best to worst. Reply with nothing but their letters in "
+        f"{_LISTED}Rank all assistants from best to worst. Reply with nothing but their letters in "
         'this order, separated by " > ".',
-        f"{_SHOWN}{_EXPLAIN} After providing your explanation, rank all assistants from best to "
+        f"{_LISTED}{_EXPLAIN} After providing your explanation, rank all assistants from best to "
         'worst: end with a line of nothing but their letters in this order, separated by " > ".',
     ),
     "turns": JudgePrompt(
-        f"{_SHOWN}{FIRST_TURN}",
-        f"{_SHOWN}{_EXPLAIN} Compare all answers; you will be asked for a ranking afterwards.",
+        f"{_LISTED}{FIRST_TURN}",
+        f"{_LISTED}{_EXPLAIN} Compare all answers; you will be asked for a ranking afterwards.",
     ),
 }
 """Asks for the whole list in one reply, or for the best answer first; with a chain of thought the

@@ -44,22 +44,22 @@ _ANSWERS: Final = """
 {{ answer_b }}
 [End of Assistant B's Answer]"""
 
-_ROLE: Final = (
+_COMPARE: Final = (
     "Please act as an impartial judge and evaluate the quality of the responses provided by two "
     "AI assistants to the user prompt displayed below. Your evaluation should consider factors "
     "such as the helpfulness, relevance, and informativeness of each response."
 )
 
-_EXPLAIN: Final = (
+_EXPLAIN_AND_USE: Final = (
     " Begin your evaluation by providing a short explanation. Be as objective as possible. After "
     "providing your explanation, use"
 )
 
-NAMES: Final = ("compact", "judgment_distribution")
+PAIRWISE_NAMES: Final = ("compact", "judgment_distribution")
 
 
-def prompt(name: str, labels: LabelSet) -> JudgePrompt:
-    """One of `NAMES` for a set of labels.
+def pairwise_prompt(name: str, labels: LabelSet) -> JudgePrompt:
+    """One of `PAIRWISE_NAMES` for a set of labels.
 
     Raises:
         KeyError: If there is no such prompt.
@@ -69,4 +69,4 @@ def prompt(name: str, labels: LabelSet) -> JudgePrompt:
     if name != "judgment_distribution":
         raise KeyError(name)
     rest = f" the following symbols to indicate your judgment:\n{_BULLETS[labels]}{_ANSWERS}"
-    return JudgePrompt(f"{_ROLE} Use{rest}", f"{_ROLE}{_EXPLAIN}{rest}")
+    return JudgePrompt(f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}")

@@ -10,14 +10,14 @@ from typing import Final
 from orchestrator.prompts.compact import RATING, RATING_COT
 from orchestrator.prompts.judging import JudgePrompt
 
-_ROLE: Final = (
+_JUDGE_ONE: Final = (
     "Please act as an impartial judge and evaluate the quality of the response provided by an AI "
     "assistant to the user prompt displayed below. Your evaluation should consider factors such as "
     "the helpfulness, relevance, accuracy, depth, creativity, level of detail, and ethicality of "
     "the response."
 )
 
-_RATE: Final = (
+_RATE_ONE: Final = (
     "rate the response with an integer score from {{ low }} to {{ high }}, without further "
     "explanation.\n"
 )
@@ -30,11 +30,11 @@ _ANSWER: Final = """
 {{ answer }}
 [End of Assistant's Answer]"""
 
-PROMPTS: Final = {
+POINTWISE_PROMPTS: Final = {
     "compact": JudgePrompt(RATING, RATING_COT),
     "judgment_distribution": JudgePrompt(
-        f"{_ROLE} Be as objective as possible. Please {_RATE}{_ANSWER}",
-        f"{_ROLE} Begin your evaluation by providing a short explanation. Be as objective as "
-        f"possible. After providing your explanation, please {_RATE}{_ANSWER}",
+        f"{_JUDGE_ONE} Be as objective as possible. Please {_RATE_ONE}{_ANSWER}",
+        f"{_JUDGE_ONE} Begin your evaluation by providing a short explanation. Be as objective as "
+        f"possible. After providing your explanation, please {_RATE_ONE}{_ANSWER}",
     ),
 }

@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator.prompts.judging import JudgePrompt
 
-_SHOWN: Final = (
+_JUDGED: Final = (
     "Please act as an impartial judge and evaluate the response provided by an AI assistant to the "
     "user prompt displayed below. Be as objective as possible.\n"
     "[User Prompt]\n{{ prompt }}\n[End User Prompt]\n"
@@ -28,17 +28,17 @@ _LINES: Final = (
     '"{{ criteria[0].key }}: {{ criteria[0].best }}".'
 )
 
-ONE: Final = JudgePrompt(
-    f"{_SHOWN}{_CRITERION}By this criterion alone, reply with {{{{ scale }}}}, without further "
+ONE_CRITERION: Final = JudgePrompt(
+    f"{_JUDGED}{_CRITERION}By this criterion alone, reply with {{{{ scale }}}}, without further "
     "explanation.",
-    f"{_SHOWN}{_CRITERION}By this criterion alone, explain in a few sentences how good the answer "
+    f"{_JUDGED}{_CRITERION}By this criterion alone, explain in a few sentences how good the answer "
     "is. After your explanation, end your reply with {{ scale }}.",
 )
 """Asks for one criterion: its text, a description, and the labels."""
 
-ALL: Final = JudgePrompt(
-    f"{_SHOWN}{_CRITERIA}Reply with nothing but {_LINES}",
-    f"{_SHOWN}{_CRITERIA}Explain in a few sentences how good the answer is by each criterion. "
+ALL_CRITERIA: Final = JudgePrompt(
+    f"{_JUDGED}{_CRITERIA}Reply with nothing but {_LINES}",
+    f"{_JUDGED}{_CRITERIA}Explain in a few sentences how good the answer is by each criterion. "
     f"After your explanation, end your reply with {_LINES}",
 )
 """Asks for all criteria in one reply."""

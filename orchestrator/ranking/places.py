@@ -61,7 +61,7 @@ def places_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         f"{method}.places",
         "Places by adaptive test" + (f", judged by {judge}" if judge else ""),
         columns,
-        [_line(one, models, open_word if asked else "") for one in places],
+        [_line_of_place(one, models, open_word if asked else "") for one in places],
         basis=f"{n_known} of {len(places)} models settled, {int(test.better.sum())} of "
         f"{len(places) if baseline else len(test.pairs)} pairs · {test.n_asked:,} of {n_all:,} "
         f"comparisons ({100 * test.n_asked / n_all:.1f} %) · {counted_words(n_items, n_clusters)}",
@@ -77,7 +77,7 @@ def _or_least(value: float) -> float:
     return -1.0 if math.isnan(value) else value
 
 
-def _line(place: Place, models: Sequence[str], open_word: str) -> list[Cell]:
+def _line_of_place(place: Place, models: Sequence[str], open_word: str) -> list[Cell]:
     """A row; a range of places where the order of all is asked for, which has no open word."""
     if open_word:
         said = _VERDICTS.get(place.verdict, open_word)

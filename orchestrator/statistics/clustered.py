@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.bounded_mean import METHOD, intervals
+from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
+from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.statistics.degrees import variance_factor
 from orchestrator.statistics.results import Estimate, checked_level, interval_or_none
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-__all__ = ["METHOD", "Shares", "clustered_share", "clustered_shares", "unseen_variance"]
 
 # Distance from the median up to which a prompt's mean counts as equal to it. A server's own noise
 # is as large, and probabilities of a judge that is always sure spread below it.
@@ -147,4 +146,4 @@ def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Es
         undefined = "no judgments"
     elif n == 1:
         undefined = "one prompt: no interval"
-    return Estimate(float(shares.values[0]), interval, n, METHOD, undefined)
+    return Estimate(float(shares.values[0]), interval, n, BOUNDED, undefined)

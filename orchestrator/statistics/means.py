@@ -22,7 +22,7 @@ from orchestrator.statistics.results import SKEWED, Estimate, Interval, checked_
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "jackknife over prompts, t quantile"
+_OF_THE_MEAN: Final = "jackknife over prompts, t quantile"
 
 _COCHRAN: Final = 25.0
 
@@ -71,11 +71,11 @@ def clustered_mean(
     """
     codes, (kept,), _ = complete_rows(prompts, (values,))
     if not codes.size:
-        return Estimate(math.nan, None, 0, METHOD, "no values")
+        return Estimate(math.nan, None, 0, _OF_THE_MEAN, "no values")
     n, exponent = int(codes.max()) + 1, 0
     if not np.isfinite(kept).all():
         with np.errstate(invalid="ignore"):
-            return Estimate(float(kept.sum()), None, n, METHOD, "a value is infinite")
+            return Estimate(float(kept.sum()), None, n, _OF_THE_MEAN, "a value is infinite")
     if ends is None:
         # Sums and squares of the greatest numbers there are would be infinite, of the least ones 0.
         kept, exponent = scaled(kept)
@@ -90,8 +90,8 @@ def clustered_mean(
     )
     value = float(np.ldexp(found.value, exponent))
     if isinstance(interval, str):
-        return Estimate(value, None, n, METHOD, interval)
+        return Estimate(value, None, n, _OF_THE_MEAN, interval)
     with np.errstate(over="ignore"):
         low, high = (float(np.ldexp(end, exponent)) for end in (interval.low, interval.high))
     interval = with_doubt(Interval(low, high, confidence_level), parts[:, 1], parts[:, 0])
-    return Estimate(value, interval, n, METHOD)
+    return Estimate(value, interval, n, _OF_THE_MEAN)

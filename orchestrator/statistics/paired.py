@@ -26,7 +26,7 @@ from orchestrator.statistics.results import Interval
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"
+_COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def compare_correlations(
     points = points_of((first, second, gold), prompts, names, kind)
     counts = points.n_prompts, points.codes.size, points.n_missing
     if points.undefined:
-        return Comparison(None, None, None, None, None, *counts, METHOD, points.undefined)
+        return Comparison(None, None, None, None, None, *counts, _COMPARED, points.undefined)
     found = (coefficient(points, 0, 2, kind), coefficient(points, 1, 2, kind))
     return _compared(found, counts, points.sizes, resampling)
 
@@ -105,7 +105,7 @@ def compare_accuracies(
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:
         reason = "no points in common"
-        return Comparison(None, None, None, None, None, 0, 0, n_missing, METHOD, reason)
+        return Comparison(None, None, None, None, None, 0, 0, n_missing, _COMPARED, reason)
     parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
     counts = len(parts), codes.size, n_missing
     found = (
@@ -135,4 +135,4 @@ def _compared(
     reason = interval if isinstance(interval, str) else None
     shown = None if isinstance(interval, str) else interval
     p = None if math.isnan(p_value) else p_value
-    return Comparison(gap.value, one.value, two.value, shown, p, *counts, METHOD, reason)
+    return Comparison(gap.value, one.value, two.value, shown, p, *counts, _COMPARED, reason)

@@ -32,7 +32,7 @@ from orchestrator.statistics.results import Estimate, Interval, checked_level
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "Rogan-Gladen, interval of Lang and Reiczigel"
+_ROGAN_GLADEN: Final = "Rogan-Gladen, interval of Lang and Reiczigel"
 
 MIN_LABELS: Final = 10
 """Independent labels that say yes, and as many that say no, under which there is no interval.
@@ -83,15 +83,17 @@ def rogan_gladen(rates: Rates, confidence_level: float = 0.95) -> Estimate:
     seen, right_yes, right_no = rates.apparent, rates.sensitivity, rates.specificity
     n = round(right_yes.n + right_no.n)
     if undefined := _missing(rates):
-        return Estimate(math.nan, None, n, METHOD, undefined)
+        return Estimate(math.nan, None, n, _ROGAN_GLADEN, undefined)
     youden = right_yes.value + right_no.value - 1.0
     if youden <= 0.0:
-        return Estimate(math.nan, None, n, METHOD, "the judge agrees with people by chance or less")
+        return Estimate(
+            math.nan, None, n, _ROGAN_GLADEN, "the judge agrees with people by chance or less"
+        )
     value = min(max((seen.value + right_no.value - 1.0) / youden, 0.0), 1.0)
     if (least := min(right_yes.n, right_no.n)) < MIN_LABELS:
         side = "yes" if right_yes.n == least else "no"
         why = f"{math.floor(least)} independent labels say {side}, too few for an interval"
-        return Estimate(value, None, n, METHOD, why)
+        return Estimate(value, None, n, _ROGAN_GLADEN, why)
     apparent = Share((seen.n * seen.value + 0.5 * z * z) / (seen.n + z * z), seen.n + z * z)
     yes, no = (
         Share((one.n * one.value + 1.0) / (one.n + 2.0), one.n + 2.0)
@@ -100,7 +102,7 @@ def rogan_gladen(rates: Rates, confidence_level: float = 0.95) -> Estimate:
     slope = yes.value + no.value - 1.0
     if slope <= z * math.sqrt(_binomial(yes) + _binomial(no)):
         why = "the labels do not show that the judge is better than chance: no interval"
-        return Estimate(value, None, n, METHOD, why)
+        return Estimate(value, None, n, _ROGAN_GLADEN, why)
     centre = (apparent.value + no.value - 1.0) / slope
     shift = 2.0 * z * z * (centre * _binomial(yes) - (1.0 - centre) * _binomial(no))
     variance = (
@@ -108,7 +110,7 @@ def rogan_gladen(rates: Rates, confidence_level: float = 0.95) -> Estimate:
     )
     half = z * math.sqrt(variance) / slope
     low, high = (min(max(end, 0.0), 1.0) for end in (centre + shift - half, centre + shift + half))
-    return Estimate(value, Interval(low, high, confidence_level), n, METHOD)
+    return Estimate(value, Interval(low, high, confidence_level), n, _ROGAN_GLADEN)
 
 
 def judge_rates(data: Labelled) -> Rates:

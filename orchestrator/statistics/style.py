@@ -31,7 +31,7 @@ LEAST_PROMPTS: Final = 5
 
 _MAX_STEP: Final = 2.0
 _MAX_STEPS: Final = 60
-_SETTLED: Final = 1e-10
+_SETTLED_WITH_STYLE: Final = 1e-10
 # Log-odds of a judged pair beyond which the fit runs away: some combination of models and style
 # decides every pair.
 _RUNAWAY: Final = 40.0
@@ -167,7 +167,7 @@ def fit_style(pairs: StyledPairs) -> StyleFit | None:
         found += step * min(1.0, _MAX_STEP / max(size, _MAX_STEP))
         if not np.abs(_log_odds(pairs, scaled, found)).max(initial=0.0) < _RUNAWAY:
             return None
-        if size <= _SETTLED:
+        if size <= _SETTLED_WITH_STYLE:
             return _with_errors(pairs, scaled, found)
     return None
 

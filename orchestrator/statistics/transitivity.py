@@ -22,7 +22,7 @@ from orchestrator.statistics.results import Estimate, Interval
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-METHOD: Final = "percentile bootstrap over prompts, the model fitted to each draw"
+_BOOTSTRAPPED: Final = "percentile bootstrap over prompts, the model fitted to each draw"
 _ADDED: Final = 0.5
 """Wins added to each side of each pair that was compared, so that there is always a fit."""
 
@@ -78,7 +78,7 @@ def count_cycles(verdicts: Verdicts, resampling: Resampling) -> Cycles:
     share = clustered_share(cycles, counts, resampling.confidence_level)
     n = int(counts.sum())
     if not n:
-        none = Estimate(np.nan, None, 0, METHOD, "no triple of models without a tie")
+        none = Estimate(np.nan, None, 0, _BOOTSTRAPPED, "no triple of models without a tie")
         return Cycles(0, none, np.nan, none)
     wins = _wins(verdicts, n_prompts)
     expected = float(_expected(wins.sum(axis=0)[None], triples.sum(axis=0)[None], members)[0])
@@ -98,13 +98,13 @@ def count_cycles(verdicts: Verdicts, resampling: Resampling) -> Cycles:
     n_with = int((counts > 0).sum())
     if n_with < 2 or np.isnan(low + high):
         why = "too few prompts with triples for an interval"
-        return Cycles(n, share, expected, Estimate(value, None, n_with, METHOD, why))
+        return Cycles(n, share, expected, Estimate(value, None, n_with, _BOOTSTRAPPED, why))
     known = share.interval
     if known is not None:
         # Draws of a judge that was never seen to go round have no cycle either.
         low, high = min(low, known.low - expected), max(high, known.high - expected)
     interval = Interval(float(low), float(high), resampling.confidence_level)
-    return Cycles(n, share, expected, Estimate(value, interval, n_with, METHOD))
+    return Cycles(n, share, expected, Estimate(value, interval, n_with, _BOOTSTRAPPED))
 
 
 def _by_prompt(verdicts: Verdicts, n_prompts: int) -> tuple[Floats, Floats, Ints]:

@@ -51,14 +51,14 @@ def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> l
     ]
 
 
-def _codes(families: list[str]) -> tuple[list[str], Ints]:
+def _family_codes(families: list[str]) -> tuple[list[str], Ints]:
     names = sorted(set(families))
     return names, np.array([names.index(family) for family in families], np.int64)
 
 
 def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
     """Compare kin's votes with others', on pairs of one model of a family and a stranger."""
-    names, code = _codes(families)
+    names, code = _family_codes(families)
     first, second, judge = code[votes.first], code[votes.second], code[votes.judge]
     rows: list[list[Cell]] = []
     for index, name in enumerate(names):
@@ -106,7 +106,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
 
 def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     """Tabulate the share of pairs of answers on which two judges give the same vote."""
-    _, code = _codes(families)
+    _, code = _family_codes(families)
     kin = code[:, None] == code[None, :]
     # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
     n_models = len(votes.models)
@@ -139,7 +139,7 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
 
 def _left_out(votes: Votes, families: list[str]) -> Table:
     """Each model's rating beside the one without the votes of its own family."""
-    _, code = _codes(families)
+    _, code = _family_codes(families)
     judge, sizes = code[votes.judge], np.bincount(code)
     everyone = _strengths(votes, np.ones(len(judge), np.bool_))
     without = {int(index): _strengths(votes, judge != index) for index in np.flatnonzero(sizes > 1)}

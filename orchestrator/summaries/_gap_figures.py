@@ -9,11 +9,11 @@ from orchestrator import numbers
 from orchestrator.figures import as_table, cell, finite, key
 from orchestrator.plugin import Column, Context, Figure, Picture
 from orchestrator.ranking.cells import prompts_of
-from orchestrator.statistics.clustered import METHOD
+from orchestrator.statistics.bounded_mean import METHOD
 from orchestrator.statistics.confidence import Gaps, confidence
 
 _BINS: Final = 40
-_DELTAS: Final = 41
+_POINTS: Final = 41
 _LOWEST: Final = -1.5
 _PUBLISHED: Final = -0.05
 _CONFIDENCE: Final = Column("confidence", "percent")
@@ -93,7 +93,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     d = rows["d"].drop_nulls().drop_nans().to_numpy()
     low, high = np.quantile(d, [0.05, 0.99])
     # Far below, every model passes; the published thresholds are near 0.
-    spaced = np.linspace(max(min(low, -0.2), _LOWEST), max(high, 0.05), _DELTAS)
+    spaced = np.linspace(max(min(low, -0.2), _LOWEST), max(high, 0.05), _POINTS)
     deltas = np.unique(np.append(np.round(spaced, 4), _PUBLISHED))
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []

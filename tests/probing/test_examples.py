@@ -42,7 +42,7 @@ def read(*probabilities):
     ],
 )
 def test_the_labels_of_a_method_are_read_or_it_is_refused(ask, found, state, verdict_of_it):
-    finding = examples.choice(ask, found)
+    finding = examples.tried_choice(ask, found)
     assert finding.state == state
     record = ProbeRecord(backend="k", model="m", findings=(finding,))
     need = Need("choose", examples=(ask,))
@@ -50,9 +50,9 @@ def test_the_labels_of_a_method_are_read_or_it_is_refused(ask, found, state, ver
 
 
 def test_what_would_help_fits_what_is_missing():
-    assert "labels: two" in examples.choice(ASK, LONG).remedy
-    assert "begun answer" in examples.choice(BEGUN, LONG).remedy
-    assert "probe: false" in examples.choice(ASK, read(0, 0)).remedy
+    assert "labels: two" in examples.tried_choice(ASK, LONG).remedy
+    assert "begun answer" in examples.tried_choice(BEGUN, LONG).remedy
+    assert "probe: false" in examples.tried_choice(ASK, read(0, 0)).remedy
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_would_help_fits_what_is_missing():
     ],
 )
 def test_log_probabilities_of_draws_are_the_models_own_or_the_method_is_refused(drawn, state):
-    finding = examples.drawing(DRAW, drawn)
+    finding = examples.tried_drawing(DRAW, drawn)
     assert finding.state == state
     texts = Finding("generate", "yes", GOOD, "texts come")
     record = ProbeRecord(backend="k", model="m", findings=(texts, finding))
@@ -80,7 +80,7 @@ def test_what_was_not_tried_is_not_known():
 
 
 def test_the_worst_of_several_places_decides():
-    findings = (examples.choice(ASK, read(0.6, 0.3)), examples.choice(BEGUN, LONG))
+    findings = (examples.tried_choice(ASK, read(0.6, 0.3)), examples.tried_choice(BEGUN, LONG))
     record = ProbeRecord(backend="k", model="m", findings=findings)
     judged = verdict("x", [Need("choose", examples=(ASK, BEGUN))], record, frozenset())
     assert judged.verdict == IMPOSSIBLE
@@ -98,7 +98,7 @@ def test_questions_have_names_of_their_own():
 
 
 def test_advice_is_given_once():
-    found = examples.choice(ASK, LONG)
+    found = examples.tried_choice(ASK, LONG)
     assert "is more than one token" in found.said
     assert "kind embedded" not in found.said
     assert "vLLM" in found.remedy

@@ -11,7 +11,7 @@ from orchestrator.ranking.calibration import Calibrated, calibrated, tables
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, name
 from orchestrator.report.html.material import Material
-from orchestrator.statistics.clustered import METHOD
+from orchestrator.statistics.bounded_mean import METHOD
 
 
 def of_calibration(material: Material) -> list[Figure]:

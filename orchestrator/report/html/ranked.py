@@ -13,7 +13,7 @@ from orchestrator.report import words
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, named
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
-from orchestrator.statistics.clustered import METHOD as SHARES
+from orchestrator.statistics.bounded_mean import METHOD as SHARES
 from orchestrator.statistics.groups import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD

@@ -60,7 +60,7 @@ def gc(options: argparse.Namespace) -> int:
             file.unlink()
         after = _n_bytes([held.store_path])
     remain = f"{numbers.size(after)} of {numbers.size(before)} remain"
-    confirm(f"{path}: deleted {_said(found)}; {remain}")
+    confirm(f"{path}: deleted {_unplanned(found)}; {remain}")
     return EXIT_COMPLETE
 
 
@@ -130,12 +130,12 @@ def _counted(found: Unplanned, aside: list[Path], keep: int) -> list[str]:
     if found.is_empty and not aside:
         return [*lines, "nothing to delete"]
     room = numbers.size(found.n_bytes + _n_bytes(aside))
-    would = f"`orchestrator gc --drop` would delete {_said(found)}, about {room}"
+    would = f"`orchestrator gc --drop` would delete {_unplanned(found)}, about {room}"
     lines.append(f"{would}; nothing was changed")
     return lines
 
 
-def _said(found: Unplanned) -> str:
+def _unplanned(found: Unplanned) -> str:
     n_outcomes = sum(found.outcomes.values())
     plans = "1 older plan" if found.n_plans == 1 else f"{found.n_plans:,} older plans"
     return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {plans}"

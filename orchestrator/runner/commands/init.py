@@ -39,7 +39,7 @@ def init(options: argparse.Namespace) -> int:
         UsageError: If an option is wrong, the file exists, or nobody answers.
         RecipeError: With the faults that the recipe would have; it is not written.
     """
-    to = _destination(options.to)
+    to = _new_file(options.to)
     check_free(to, force=options.force)
     asks = sys.stdin.isatty() and not options.yes
     models = _models(_search(options), options)
@@ -61,7 +61,7 @@ def init(options: argparse.Namespace) -> int:
     return EXIT_COMPLETE
 
 
-def _destination(given: str) -> Path:
+def _new_file(given: str) -> Path:
     to = expanded(given)
     if to.is_dir():
         to /= _DEFAULT_FILE

@@ -82,7 +82,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     plain: bool = False
 
 
-def probe(
+def probe_all(
     what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
     """Probe the server at an address, or those of a recipe.

@@ -38,7 +38,7 @@ def repair(options: argparse.Namespace) -> int:
         with Store.open(directory.store_path, read_only=True) as store:
             missing = missing_notes(store, directory, said)
             mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
-    lines = [*_said(found), *mended, *missing]
+    lines = [*_salvaged(found), *mended, *missing]
     if found.damaged is None and len(lines) == 1:
         confirm(f"{path}: {lines[0]}")
     else:
@@ -72,7 +72,7 @@ def _items_mended(directory: RunDirectory) -> list[str]:
     return []
 
 
-def _said(found: Salvaged) -> list[str]:
+def _salvaged(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
         return [f"no damage found; the store holds {n_kept:,} outcomes"]

@@ -9,15 +9,15 @@ from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.streams import confirm, write_to
-from orchestrator.runner.commands import probe as probing
+from orchestrator.runner.commands.probe import Wanted, probe_all
 from orchestrator.runner.servers.registry import ServerRegistry
 
 
 def probe(options: argparse.Namespace) -> int:
     """Find out what servers really do, and say which methods that allows."""
-    found = probing.probe(
+    found = probe_all(
         options.what,
-        probing.Wanted(
+        Wanted(
             models=tuple(options.model),
             backend=options.backend or "",
             api_key_env=options.api_key_env or "",

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes, counted
+from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.clusters import counted as counted_in
 from orchestrator.ranking.points import Score
 from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.differences import PairedDifference, paired_difference
@@ -234,7 +235,7 @@ def _difference(
     level = 1.0 - float(together.errors[at])
     # Without a test, any level gives the reason.
     interval = found.interval(level if level == level else 0.5)
-    n_items, n_clusters = counted(contrast.points)
+    n_items, n_clusters = counted_in(contrast.points)
     low, high = (None, None) if isinstance(interval, str) else (interval.low, interval.high)
     return Difference(
         score=contrast.score,

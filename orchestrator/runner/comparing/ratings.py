@@ -18,13 +18,13 @@ from orchestrator.contracts.roles import roles_in
 from orchestrator.frames import counted_by
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions
-from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
+from orchestrator.ranking.judged import Table as JudgedTable
+from orchestrator.ranking.judged import has_modes, judgments, tabulate
 from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.statistics.ranking import Pair
-from orchestrator.tables import Column, Measured, make_table
-from orchestrator.tables import Table as ShownTable
+from orchestrator.tables import Column, Measured, Table, make_table
 
 # Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
 _ANSWERING: Final = ("system", "template", "thinking", "answers")
@@ -77,7 +77,7 @@ def _name(entry: Mapping[str, Any]) -> str:
     return str(entry.get("name") or entry.get("kind"))
 
 
-def pooled(sides: Sequence[Side], common: Common, method: str) -> Table | None:
+def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
     """Return the judgments of a ranked method of all runs as one; None where none has any.
 
     Args:
@@ -164,7 +164,7 @@ def joint_rankings(
     return found
 
 
-def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) -> list[ShownTable]:
+def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) -> list[Table]:
     """Return the ratings of each method, and the differences of all pairs of models."""
     tables = []
     for one in rankings:
@@ -198,7 +198,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     return tables
 
 
-def _warned(table: ShownTable, ranking: RankingAnalysis) -> ShownTable:
+def _warned(table: Table, ranking: RankingAnalysis) -> Table:
     return msgspec.structs.replace(table, source=ranking.source, warning=ranking.warning)
 
 

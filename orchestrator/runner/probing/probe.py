@@ -317,10 +317,10 @@ class Probe:
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
-            return examples.drawing(ask, await self._asks.draw(ask, 0))
+            return examples.tried_drawing(ask, await self._asks.draw(ask, 0))
         if isinstance(ask, RewardAsk):
-            return examples.rating(ask, await self._asks.rated(ask))
-        return examples.choice(ask, await self._asks.chosen(ask))
+            return examples.tried_rating(ask, await self._asks.rated(ask))
+        return examples.tried_choice(ask, await self._asks.chosen(ask))
 
     async def tokens(self, day: dt.date) -> list[Finding]:
         """Check the template, and that texts come back from ids."""

@@ -90,7 +90,7 @@ class Waves:
         """Return a line for each wave, with the nodes of its servers."""
         lines = []
         for number, wave in enumerate(self._waves, 1):
-            places = [f"{one.name} ({' and '.join(_nodes(one.shares))})" for one in wave]
+            places = [f"{one.name} ({' and '.join(_names_of_nodes(one.shares))})" for one in wave]
             lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
         return tuple(lines)
 
@@ -250,5 +250,5 @@ def _demand(server: PlacedServer) -> Demand:
     return Demand(server.name, replicas=len(server.shares), size=size)
 
 
-def _nodes(shares: Iterable[Share]) -> Iterable[str]:
+def _names_of_nodes(shares: Iterable[Share]) -> Iterable[str]:
     return (share.node for share in shares if share.node)

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.probing.verdicts import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
-from orchestrator.runner.commands.probe import Wanted, probe, probe_url
+from orchestrator.runner.commands.probe import Wanted, probe_all, probe_url
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, fake_server, run, stats, write_recipe
 
@@ -56,7 +56,7 @@ def test_the_servers_of_a_recipe_are_launched_probed_and_ended(tmp_path):
     recipe = write_recipe(
         tmp_path / "r.json", "", models=models, methods=[{"kind": "probdiff"}], n=2
     )
-    (found,) = probe(str(recipe), Wanted())
+    (found,) = probe_all(str(recipe), Wanted())
     assert found.base_url == "launched"
     assert set(verdicts(found).values()) == {EXACT}
     assert json.loads(msgspec.json.encode([found]))[0]["name"] == "a"
@@ -73,7 +73,7 @@ def test_servers_without_room_for_all_are_probed_in_waves_and_one_replica_of_eac
         resources={"max_servers": 2},
     )  # fmt: skip
     with caplog.at_level("INFO", "orchestrator.runner.servers.launched"):
-        found = probe(str(recipe), Wanted())
+        found = probe_all(str(recipe), Wanted())
     assert [one.name for one in found] == ["a", "b", "c"]
     said = [line.split() for line in caplog.messages if "ing server" in line]
     assert [(what, name) for what, _, name in [*said[:2], *sorted(said[2:4]), *said[4:]]] == [
