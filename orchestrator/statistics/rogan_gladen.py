@@ -1,22 +1,4 @@
-"""Share of "yes" that people would give, from a judge's verdicts that are wrong at known rates.
-
-Source: Rogan and Gladen 1978 (doi:10.1093/oxfordjournals.aje.a112510):
-
-    share = (apparent + specificity - 1) / (sensitivity + specificity - 1)
-
-where "apparent" is the judge's share of yes, sensitivity its share of yes where people say yes, and
-specificity its share of no where they say no. Interval: Lang and Reiczigel 2014
-(doi:10.1016/j.prevetmed.2013.09.015), which adds one right and one wrong verdict to sensitivity and
-specificity and z^2 verdicts, half of them yes, to the judge's share, then moves and widens the
-interval for the estimated rates.
-
-It takes the three shares for independent: those of a judge on labelled rows, and on the others. The
-labels serve for the judge's rates only, so PPI++ is mostly more precise. As there, labelled rows
-are a random choice.
-
-Departure: rows of one prompt are correlated, so that each number of verdicts is divided by its
-design effect, at least 1. With a row a prompt the interval is the published one.
-"""
+"""Share of "yes" that people would give, from a judge's verdicts that are wrong at known rates."""
 
 import math
 from dataclasses import dataclass
@@ -75,6 +57,23 @@ def rogan_gladen(rates: Rates, confidence_level: float = 0.95) -> Estimate:
     """Corrected share with its interval; undefined for a judge no better than chance.
 
     The value is cut to [0, 1], and so is the interval.
+
+    Source: Rogan and Gladen 1978 (doi:10.1093/oxfordjournals.aje.a112510):
+
+        share = (apparent + specificity - 1) / (sensitivity + specificity - 1)
+
+    where "apparent" is the judge's share of yes, sensitivity its share of yes where people say yes,
+    and specificity its share of no where they say no. Interval: Lang and Reiczigel 2014
+    (doi:10.1016/j.prevetmed.2013.09.015), which adds one right and one wrong verdict to sensitivity
+    and specificity and z^2 verdicts, half of them yes, to the judge's share, then moves and widens
+    the interval for the estimated rates.
+
+    It takes the three shares for independent: those of a judge on labelled rows, and on the others.
+    The labels serve for the judge's rates only, so PPI++ is mostly more precise. As there, labelled
+    rows are a random choice.
+
+    Departure: rows of one prompt are correlated, so that each number of verdicts is divided by its
+    design effect, at least 1. With a row a prompt the interval is the published one.
 
     Raises:
         StatisticsError: If the level is not in (0, 1).

@@ -1,6 +1,5 @@
 """Runs compared on the items that they share: computed once, shown as text, JSON, HTML or frame."""
 
-import importlib
 import json
 from collections.abc import Sequence
 from html import escape
@@ -34,6 +33,7 @@ from orchestrator.runner.comparing.differences import (
     contrasts,
     differences,
 )
+from orchestrator.runner.comparing.page import write_page
 from orchestrator.runner.comparing.ratings import joint_rankings, rating_tables
 from orchestrator.runner.comparing.sides import Common, Side, common_items, match_notes, opened
 from orchestrator.runner.interface.loading import load
@@ -156,10 +156,8 @@ class Comparison(msgspec.Struct, frozen=True):
         Example:
             >>> found.to_html("comparison.html")  # doctest: +SKIP
         """
-        page = importlib.import_module("orchestrator.runner.comparing.page")
         title = " and ".join(str(run["name"]) for run in self.runs)
-        written: Path = page.write_page(Path(path), title, self.headline, self.notes, self.tables)
-        return written
+        return write_page(Path(path), title, self.headline, self.notes, self.tables)
 
     def _repr_html_(self) -> str:
         """Return the headline and the tables as HTML, for a notebook."""

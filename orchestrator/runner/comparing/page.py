@@ -1,12 +1,12 @@
 """A comparison as a file for a browser."""
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from orchestrator.figures import Figure, Picture, key, point
 from orchestrator.report.files import write_text
-from orchestrator.report.html.comparison import render_comparison
 from orchestrator.tables import Measured, Table
 
 _MOST_ROWS: Final = 60
@@ -22,7 +22,8 @@ def write_page(
         UsageError: If the file can't be written.
     """
     parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
-    write_text(to, render_comparison(title, headline, notes, parts))
+    html = importlib.import_module("orchestrator.report.html.comparison")  # only for a page
+    write_text(to, html.render_comparison(title, headline, notes, parts))
     return to
 
 
