@@ -194,19 +194,10 @@ def _parser() -> Parser:
         commands, "servers", "runner.commands.servers:servers", "list or stop servers left running"
     )
     servers_options(servers)
-    new_options(
-        _command(
-            commands, "new", "runner.commands.new:new", "create a plug-in with a test and a recipe"
-        )
-    )
-    allow_options(
-        _command(
-            commands,
-            "allow",
-            "runner.commands.allow:allow",
-            "allow the recipes of a folder to run code",
-        )
-    )
+    text = "create a plug-in with a test and a recipe"
+    new_options(_command(commands, "new", "runner.commands.new:new", text))
+    text = "allow the recipes of a folder to run code"
+    allow_options(_command(commands, "allow", "runner.commands.allow:allow", text))
     weights_options(
         _command(
             commands,
