@@ -28,8 +28,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network.bodies import CONTROL_BYTES, collect
-from orchestrator.network.proxies import proxy_of
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large

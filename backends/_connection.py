@@ -15,7 +15,7 @@ import httptools
 from backends import _silence
 from backends._repeats import REPEATED, Repeats
 from backends._transport import KEPT_HEADERS, Read, Reply, whole
-from orchestrator.network.bodies import FREE_BYTES, UNASKED_ENCODING, Ledger, ledger
+from orchestrator.network import FREE_BYTES, UNASKED_ENCODING, Ledger, ledger
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import too_large

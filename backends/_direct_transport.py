@@ -28,7 +28,7 @@ from backends._transport import (
     whole,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network.bodies import CONTROL_BYTES
+from orchestrator.network import CONTROL_BYTES
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES

@@ -16,6 +16,7 @@ from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import BackendKind, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.plugins.base import Settings
 from orchestrator.records import (
     FEATURES,
     Choice,
@@ -26,7 +27,6 @@ from orchestrator.records import (
     Sampling,
     Scored,
 )
-from orchestrator.settings import Settings
 from orchestrator.wire import completions, failures, labels, metrics, replies, requests
 from orchestrator.wire.requests import Dialect
 

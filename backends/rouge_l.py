@@ -14,7 +14,7 @@ import numpy as np
 
 from backends._local import LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
-from orchestrator.contracts.similarity import RougeLSettings
+from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
 from orchestrator.records import PairScores
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from orchestrator.gates.grammar import read
-from orchestrator.report.completeness import Completeness
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.differences import contrasts, differences
 from orchestrator.runner.comparing.sides import MATCHED, Side, common_items

@@ -23,7 +23,7 @@ from _runs import RECORDED
 
 from orchestrator.ask import ScoreAsk, digest
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Outcome, TopLogprobs
-from orchestrator.store import Lender, RunDirectory, Store, codec, compression
+from orchestrator.store import Lender, RunDirectory, Store, codec
 from orchestrator.wire import replies
 from orchestrator.wire.labels import choice_from_top
 
@@ -58,7 +58,7 @@ def plain(rng: np.random.Generator) -> Generation:
 
 
 def measure_codec(name: str, outcome: Outcome) -> None:
-    packed = compression.encode(outcome)
+    packed = codec.encode(outcome)
     n = 3000
 
     def microseconds(work: Callable[[], object]) -> float:
@@ -67,7 +67,7 @@ def measure_codec(name: str, outcome: Outcome) -> None:
             work()
         return (time.perf_counter() - start) / n * 1e6
 
-    encode = microseconds(lambda: compression.encode(outcome))
+    encode = microseconds(lambda: codec.encode(outcome))
     decode = microseconds(lambda: codec.decode(*packed))
     print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {packed.n_bytes:6} B")
 
@@ -115,8 +115,8 @@ def measure_drawn(*, write: bool) -> None:
     rows = []
     wide = drawn("float32")
     for name, outcomes in drawn("bfloat16").items():
-        packed = [compression.encode(one) for one in outcomes]
-        encode = _microseconds(lambda given=outcomes: [compression.encode(one) for one in given])
+        packed = [codec.encode(one) for one in outcomes]
+        encode = _microseconds(lambda given=outcomes: [codec.encode(one) for one in given])
         decode = _microseconds(lambda given=packed: [codec.decode(*one) for one in given])
         n = len(outcomes)
         rows.append(
@@ -139,7 +139,7 @@ def measure_drawn(*, write: bool) -> None:
 
 
 def _mean_bytes(outcomes: Sequence[Outcome]) -> float:
-    return sum(compression.encode(one).n_bytes for one in outcomes) / len(outcomes)
+    return sum(codec.encode(one).n_bytes for one in outcomes) / len(outcomes)
 
 
 def _microseconds(work: Callable[[], object]) -> float:

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.frames import FrameFiles
-from orchestrator.view.items import Wanted, build
-from orchestrator.view.searching import write_texts
+from orchestrator.view.items import Wanted, build, write_texts
 
 SEARCHES = ("reasons", "the 12345", '"word7 word9"', "nothing-like-it")
 SETTINGS = {"methods": [{"kind": "answers"}]}

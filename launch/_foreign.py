@@ -19,8 +19,8 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from launch import _settings, _spec, _weights
 from launch._spec import KEY_VARIABLE, Argv, ServerSpec
+from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
-from orchestrator.settings import Settings
 
 SAFE_VARIABLES: Final = frozenset({
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_HUB_OFFLINE",

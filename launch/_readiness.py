@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.network import bodies
+from orchestrator import network
 from orchestrator.records import Failure
 from orchestrator.wire import replies
 
@@ -46,7 +46,7 @@ async def lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.Client
                 return f"/v1/models answers {reply.status}"
             encoding = reply.headers.get("Content-Encoding", "")
             chunks = reply.content.iter_any()
-            body = await bodies.collect(chunks, base_url, encoding, bodies.CONTROL_BYTES)
+            body = await network.collect(chunks, base_url, encoding, network.CONTROL_BYTES)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         return f"{base_url} does not answer: {type(error).__name__}"
     listed = body if isinstance(body, Failure) else replies.model_names(body)

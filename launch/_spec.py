@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from orchestrator.errors import LaunchError
-from orchestrator.recipe.secret_values import is_secret, is_secret_name
+from orchestrator.recipe.settings import is_secret, is_secret_name
 
 INHERITED: Final = frozenset({
     "CC", "CXX", "CPATH", "CURL_CA_BUNDLE", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT",

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from launch._spec import HOST, ServerSpec, python_module
 from launch._supervisor import CARRIED, start_server
+from orchestrator.plugins.base import Settings
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
-from orchestrator.settings import Settings
 
 _QUALITY: Final = re.compile(r":(0?\.\d+|[01](?:\.\d+)?)$")
 

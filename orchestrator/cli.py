@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
         if guard.is_wanted(options):
             return int(guard.call(arguments, options))
         with (
-            _module("report.streams").quiet(wanted=options.quiet),
+            _module("report.text").quiet(wanted=options.quiet),
             _module("runner.logs").downloads_said(lambda text: _said(options).note(text)),
         ):
             return _handler(options.handler)(options)

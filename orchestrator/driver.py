@@ -28,8 +28,7 @@ from orchestrator.ask import (
     messages_digest,
     seed_of,
 )
-from orchestrator.contracts.faults import Fault
-from orchestrator.contracts.rows import failed_row
+from orchestrator.contracts.rows import Fault, failed_row
 from orchestrator.errors import MethodError
 from orchestrator.records import (
     DONE,

@@ -12,10 +12,9 @@ from typing import Any
 import polars as pl
 import psutil
 
+from orchestrator.columns import RowRoles, is_name
 from orchestrator.disk import columnar, files
 from orchestrator.errors import StoreError
-from orchestrator.roles import RowRoles
-from orchestrator.schemas import is_name
 
 _DTYPES: dict[str, pl.DataType] = {
     "str": pl.String(),

@@ -26,6 +26,7 @@ from orchestrator.backend import (
     ServerLoad,
     SpellsTokens,
 )
+from orchestrator.columns import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.contracts.method import (
     Columns,
     Combination,
@@ -37,8 +38,7 @@ from orchestrator.contracts.method import (
     ModelName,
     Stage,
 )
-from orchestrator.contracts.statistic import Statistic, StatisticSettings
-from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import (
     About,
     Dataset,
@@ -50,7 +50,7 @@ from orchestrator.dataset import (
 )
 from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
 from orchestrator.figures import Figure, Picture, points
-from orchestrator.plugins.base import Plugin
+from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.records import (
     Choice,
     Failure,
@@ -68,7 +68,6 @@ from orchestrator.records import (
     Unit,
     labels,
 )
-from orchestrator.roles import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.serving import (
     Footprint,
     LaunchKind,
@@ -77,7 +76,6 @@ from orchestrator.serving import (
     ServedModel,
     ServeOptions,
 )
-from orchestrator.settings import Settings
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 if TYPE_CHECKING:

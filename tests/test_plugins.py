@@ -11,15 +11,15 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import Capabilities
+from orchestrator.columns import COLUMN_TYPES
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
     frame_of,
     schema_of,
 )
 from orchestrator.errors import PluginError
+from orchestrator.plugins.base import Settings, descriptions
 from orchestrator.recipe.schema import RecipeFile
-from orchestrator.schemas import COLUMN_TYPES
-from orchestrator.settings import Settings, descriptions
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, plugins.DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]

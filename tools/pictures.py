@@ -36,8 +36,13 @@ from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
-from orchestrator.report.pace import Pace
-from orchestrator.report.progress import ModelProgress, Progress, RankingProgress, StandingProgress
+from orchestrator.report.progress import (
+    ModelProgress,
+    Pace,
+    Progress,
+    RankingProgress,
+    StandingProgress,
+)
 from orchestrator.report.tables import headline, ranking
 from orchestrator.tables import Table
 

@@ -15,7 +15,7 @@ from typing import Final, Self
 from backends._local import Comparer, LocalBackend
 from launch import _weights
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
-from orchestrator.contracts.similarity import DEFAULT_ENCODER, BertScoreSettings
+from orchestrator.contracts.settings import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError, UsageError
 from orchestrator.records import PairScores

@@ -27,7 +27,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network.bodies import collect
+from orchestrator.network import collect
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES

@@ -4,7 +4,7 @@
 
 The index of keys is filled with N made-up keys; then M outcomes are looked up and stored, as a run
 does. The more keys there are, the more of the filter's answers are wrong and need a query. Keys
-pass levels on their way into the index (`orchestrator.store.levels`), which are filled as far as a
+pass levels on their way into the index (`orchestrator.store.lookup`), which are filled as far as a
 run of so many outcomes has filled them.
 """
 
@@ -26,12 +26,12 @@ from orchestrator.ask import digest
 from orchestrator.backend import Provenance
 from orchestrator.records import Choice
 from orchestrator.store import Store
-from orchestrator.store.levels import FAN_OUT, LEVELS, n_levels
+from orchestrator.store.lookup import FAN_OUT, LEVELS, n_levels
 
 _SECTION = "scale-store"
 _AT_ONCE = 100_000
 FILTER_BITS = 1 << 25
-"""Of `orchestrator.store.held.KeyFilter`."""
+"""Of `orchestrator.store.lookup.KeyFilter`."""
 _SORTED_TOGETHER = 16_384
 _PAGE_BYTES = 8192
 # A key, its row's number and their lengths; pages that random inserts split are 69 % full.

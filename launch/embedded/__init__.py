@@ -15,8 +15,8 @@ from launch._spec import HOST, ServerSpec, python_module
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
+from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
-from orchestrator.settings import Settings
 
 KIND = "embedded"
 

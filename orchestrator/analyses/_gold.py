@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.given_file import GivenFile
-from orchestrator.contracts.roles import answers_of
+from orchestrator.contracts.context import answers_of
+from orchestrator.contracts.settings import GivenFile
 from orchestrator.dataset.labels import read_labels
 from orchestrator.frames import columns_of
 from orchestrator.plugin import Context, Settings, UsageError

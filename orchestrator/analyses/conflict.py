@@ -16,7 +16,7 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import OVER
-from orchestrator.contracts.given_file import GivenFile
+from orchestrator.contracts.settings import GivenFile
 from orchestrator.dataset.labels import read_labels
 from orchestrator.plugin import (
     Analysis,

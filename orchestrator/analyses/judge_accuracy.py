@@ -18,7 +18,7 @@ from pydantic import Field
 
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.winner import Calibrate
+from orchestrator.contracts.settings import Calibrate
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
 from orchestrator.ranking.calibrated import recalibrated

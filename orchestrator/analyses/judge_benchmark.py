@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.roles import renamed
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.context import renamed
+from orchestrator.contracts.settings import Winner
 from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions

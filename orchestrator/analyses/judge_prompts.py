@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.settings import Winner
 from orchestrator.plugin import (
     Analysis,
     Cell,

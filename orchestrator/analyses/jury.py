@@ -17,7 +17,7 @@ from pydantic import Field
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.winner import Calibrate
+from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.winner import Calibrate, Winner
+from orchestrator.contracts.settings import Calibrate, Winner
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -21,7 +21,7 @@ from pydantic import Field
 from orchestrator.analyses._evaluators import level_means, order_words
 from orchestrator.analyses._gold import Gold, read_gold
 from orchestrator.clusters import CLUSTER, codes
-from orchestrator.contracts.roles import answers_of
+from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from orchestrator.clusters import codes, prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.winner import Calibrate
+from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -24,7 +24,7 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes
-from orchestrator.contracts.roles import renamed
+from orchestrator.contracts.context import renamed
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.methods.listwise import Listwise
 from orchestrator.plugin import (

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.contracts.winner import Calibrate
+from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import Analysis, Context, Settings, Table
 from orchestrator.ranking.calibrated import noted, recalibrated
 from orchestrator.ranking.preferences import Preferences

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes
-from orchestrator.contracts.roles import answers_of
+from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -13,6 +13,13 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from orchestrator import plugins
 from orchestrator.backend import BackendKind, Capabilities
+from orchestrator.columns import (
+    COLUMN_TYPES,
+    AnswerColumns,
+    PairColumns,
+    RewriteColumns,
+    ScoreColumns,
+)
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
     Method,
@@ -20,15 +27,11 @@ from orchestrator.contracts.method import (
     roles_of,
     schema_of,
 )
-from orchestrator.contracts.statistic import Statistic, StatisticSettings
-from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
-from orchestrator.plugins.base import Plugin
-from orchestrator.roles import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
-from orchestrator.schemas import COLUMN_TYPES
+from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.serving import LaunchKind
-from orchestrator.settings import Settings
 
 # Summaries add the last two beside `item`: what intervals are over, and what is counted.
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})

@@ -13,16 +13,9 @@ from typing_extensions import TypeVar
 
 from orchestrator import plugins
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.plugins.base import Plugin
+from orchestrator.columns import AnswerColumns, PairColumns, RewriteColumns, RowRoles, ScoreColumns
+from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.records import Item, Row, Unit
-from orchestrator.roles import (
-    AnswerColumns,
-    PairColumns,
-    RewriteColumns,
-    RowRoles,
-    ScoreColumns,
-)
-from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl

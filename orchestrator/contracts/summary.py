@@ -1,4 +1,4 @@
-"""The base classes of summaries, which read a method's rows, and of analyses, which read all."""
+"""The base classes of statistics and summaries, which read a method's rows, and of analyses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,50 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from orchestrator.plugins.base import ConfigT, Plugin
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import TypeVar
+
+from orchestrator.plugins.base import ConfigT, Plugin, Settings
 
 if TYPE_CHECKING:
     from orchestrator.contracts.context import Context
     from orchestrator.figures import Figure
     from orchestrator.tables import Table
+
+Values = NDArray[np.float64]
+
+
+class StatisticSettings(Settings):
+    """Base of every statistic's settings."""
+
+    method: str = Field(description="Name of a method of this recipe.")
+    column: str = Field(description="A column of numbers in its rows.")
+
+
+StatisticConfigT = TypeVar(
+    "StatisticConfigT", bound=StatisticSettings, covariant=True, default=StatisticSettings
+)
+
+
+class Statistic(Plugin[StatisticConfigT], ABC):
+    """One number a model, of a column of a method's rows, with a bootstrap interval.
+
+    `of` is called with the values of one model and with each resample of them: whole items are
+    drawn with replacement, or whole clusters of items where the dataset names them.
+    """
+
+    Config = StatisticSettings
+
+    @property
+    def title(self) -> str:
+        """Heading of the number in tables; the name of the class by default."""
+        return type(self).__name__
+
+    @abstractmethod
+    def of(self, values: Values) -> float:
+        """Return the number for values of shape (n,), n >= 1; nan where it is undefined."""
 
 
 class Summary(Plugin[ConfigT], ABC):

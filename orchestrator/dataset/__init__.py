@@ -18,9 +18,8 @@ from pydantic import Field
 
 from orchestrator.ask import KEY_BYTES, digest, item_digest
 from orchestrator.errors import DatasetError
-from orchestrator.plugins.base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import Item
-from orchestrator.settings import Settings
 from orchestrator.statistics.groups import Places, connected
 
 Digests = NDArray[np.uint8]

@@ -13,8 +13,8 @@ from pydantic import Field, model_serializer
 
 from orchestrator.ask import digest
 from orchestrator.errors import DatasetError
+from orchestrator.plugins.base import Settings
 from orchestrator.records import Item, Message, Messages
-from orchestrator.settings import Settings
 
 DEFAULTS: Final = {
     "prompt": ("prompt", "question", "instruction", "input"),

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from pydantic import Field, field_validator
 
 from orchestrator.ask import digest
+from orchestrator.columns import ESTIMATORS
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
@@ -24,7 +25,6 @@ from orchestrator.plugin import (
     Settings,
     Unit,
 )
-from orchestrator.roles import ESTIMATORS
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 """Fields that a template may show."""

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.given_file import GivenFile
+from orchestrator.contracts.settings import GivenFile
 from orchestrator.judgment.distribution import from_logprobs
 from orchestrator.judgment.harness.alpaca_eval import DRAW, SEED, is_switched
 from orchestrator.methods import _harness, answers

@@ -27,8 +27,8 @@ import msgspec
 import numpy as np
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
-from orchestrator.contracts.similarity import comparers as named_comparers
+from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.peer import f_beta_scores

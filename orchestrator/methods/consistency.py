@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrator.contracts.similarity import Similarity, comparer_name
-from orchestrator.contracts.similarity import comparers as named_comparers
+from orchestrator.contracts.settings import Similarity, comparer_name
+from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.overlap import token_f1
 from orchestrator.judgment.peer import f_beta_scores
 from orchestrator.methods import answers

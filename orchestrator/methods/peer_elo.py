@@ -20,8 +20,8 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from orchestrator.contracts.similarity import ByBertScore, Similarity, comparer_name
-from orchestrator.contracts.similarity import comparers as named_comparers
+from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
 from orchestrator.methods._conversation import Turn, converse_where_answered

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.disk.foreign import is_foreign, owner_fault
+from orchestrator.disk.paths import is_foreign, owner_fault
 from orchestrator.errors import UsageError
 
 _NAME: Final = "allowed-folders.json"

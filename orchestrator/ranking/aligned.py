@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.contracts.context import ROWS_AT_ONCE, Context
-from orchestrator.contracts.roles import answer_frames, role_slices
+from orchestrator.contracts.context import ROWS_AT_ONCE, Context, answer_frames, role_slices
 from orchestrator.errors import OrchestratorError
 from orchestrator.ranking.points import score
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate

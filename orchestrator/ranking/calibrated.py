@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.winner import Calibrate, Winner
+from orchestrator.contracts.settings import Calibrate, Winner
 from orchestrator.errors import StatisticsError, UsageError
 from orchestrator.ranking.estimators import between
 from orchestrator.ranking.preferences import SOFT, TIED, Preferences, judged_rows, preferences

@@ -13,7 +13,7 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.settings import Winner
 from orchestrator.ranking.preferences import SOFT, UNIT, judged_rows, preferences
 from orchestrator.ranking.winners import truths
 from orchestrator.statistics.calibration import Calibration, calibration

@@ -7,7 +7,7 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context
-from orchestrator.contracts.statistic import Statistic
+from orchestrator.contracts.summary import Statistic
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.points import score, source_of
 from orchestrator.statistics.jackknife import Resampling

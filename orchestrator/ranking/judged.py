@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, PROMPT, codes
-from orchestrator.contracts.roles import Frames, role_slices, there
-from orchestrator.roles import PairColumns
+from orchestrator.columns import PairColumns
+from orchestrator.contracts.context import Frames, role_slices, there
 from orchestrator.statistics.position import TIE, decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 

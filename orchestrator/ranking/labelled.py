@@ -10,13 +10,13 @@ from pydantic import Field, model_validator
 
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.given_file import GivenFile
 from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.settings import GivenFile
 from orchestrator.errors import UsageError
+from orchestrator.plugins.base import Settings
 from orchestrator.ranking.human_labels import Label
 from orchestrator.ranking.points import score, source_of
 from orchestrator.ranking.preferences import SOFT, judged_rows, preferences
-from orchestrator.settings import Settings
 from orchestrator.statistics.prediction_powered import Labelled
 
 _SHAPE: Final = {

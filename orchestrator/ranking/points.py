@@ -13,7 +13,7 @@ from pydantic import Field
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
-from orchestrator.settings import Settings
+from orchestrator.plugins.base import Settings
 from orchestrator.statistics.bounded_mean import difference_ends
 
 KEYS: Final = ("item", "turn", "model")

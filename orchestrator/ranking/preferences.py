@@ -16,8 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes
-from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.roles import renamed
+from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.position import TIE
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt

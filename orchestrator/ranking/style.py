@@ -12,8 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source
-from orchestrator.contracts.roles import answer_slices, answers_behind
+from orchestrator.contracts.context import (
+    ROWS_AT_ONCE,
+    Context,
+    Source,
+    answer_slices,
+    answers_behind,
+)
 from orchestrator.errors import UsageError
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, fit_bradley_terry

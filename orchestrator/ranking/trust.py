@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, Clusters, codes
-from orchestrator.contracts.roles import Frames, renamed, roles_in, there
+from orchestrator.columns import RowRoles
+from orchestrator.contracts.context import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
-from orchestrator.roles import RowRoles
 from orchestrator.statistics.trust import (
     Counts,
     Ground,

@@ -10,15 +10,14 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.roles import answers_behind, answers_of
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.settings import Winner
 from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
+from orchestrator.plugins.base import Settings
 from orchestrator.ranking.points import source_of
-from orchestrator.settings import Settings
 
 Floats = NDArray[np.float64]
 

@@ -10,11 +10,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.errors import Fault
-from orchestrator.recipe.overrides import SECRET, Written
+from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.secret_values import is_secret, is_secret_field
-from orchestrator.recipe.source import KeyPath, walk
-from orchestrator.settings import descriptions
+from orchestrator.recipe.settings import is_secret, is_secret_field
+from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
 
 MAX_SHOWN: Final = 40
 

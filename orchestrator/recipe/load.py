@@ -3,7 +3,8 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError
-from orchestrator.gates.grammar import UnreadableError
+from orchestrator.gates.grammar import MEASURES, Argument, Requirement, UnreadableError, read
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
@@ -25,11 +26,6 @@ from orchestrator.recipe.faults import (
     refuse_secrets,
     refuse_secrets_for_servers,
 )
-from orchestrator.recipe.gates import Names, read_checked
-from orchestrator.recipe.models import ModelLoader, existing
-from orchestrator.recipe.overrides import Written
-from orchestrator.recipe.plug import Plugs
-from orchestrator.recipe.reused import ReusedRun
 from orchestrator.recipe.schema import (
     NAME_PATTERN,
     MethodRef,
@@ -38,6 +34,57 @@ from orchestrator.recipe.schema import (
     RecipeFile,
     StatisticsSettings,
 )
+from orchestrator.recipe.settings import ReusedRun
+from orchestrator.recipe.source import Written
+from orchestrator.recipe.validation import ModelLoader, Plugs, existing
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names that requirements may use.
+
+    Attributes:
+        models: Models that are evaluated.
+        judges: Models that judge.
+        methods: Methods.
+    """
+
+    models: Collection[str]
+    judges: Collection[str]
+    methods: Collection[str]
+
+
+def read_checked(text: str, names: Names) -> Requirement:
+    """Return a requirement whose names are known.
+
+    Args:
+        text: The requirement.
+        names: Those of the recipe.
+
+    Raises:
+        UnreadableError: If it can't be read, or a name is unknown; with the nearest name.
+    """
+    found = read(text)
+    for term in found.terms:
+        for role, argument in zip(MEASURES[term.measure].roles, term.names, strict=False):
+            known = names.models if role == "model" else names.judges
+            _check(role, argument, known, text)
+        if len({one.name for one in term.names}) < len(term.names):
+            raise UnreadableError("a model or judge is named twice", text, term.names[1].column)
+        if judge := term.options.get("judge"):
+            _check("judge", judge, names.judges, text)
+        if method := term.options.get("method"):
+            # A score may be named with its column.
+            name = Argument(method.name.partition(".")[0], method.column)
+            _check("method", name, names.methods, text)
+    return found
+
+
+def _check(what: str, argument: Argument, known: Collection[str], text: str) -> None:
+    if argument.name not in known:
+        message = f"unknown {what} {argument.name!r}{nearest(argument.name, known)}"
+        raise UnreadableError(message, text, argument.column)
+
 
 RECIPE_SUFFIXES: Final = (".yaml", ".yml")
 # As they were written they may hold secrets.

@@ -13,15 +13,12 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.winner import Calibrate
-from orchestrator.recipe.answers import GivenAnswers
-from orchestrator.recipe.cluster import Cluster
-from orchestrator.recipe.ending import LogTo, OnEnd
-from orchestrator.recipe.plugin_ref import AnalysisRef as AnalysisRef
-from orchestrator.recipe.plugin_ref import MethodRef as MethodRef
-from orchestrator.recipe.plugin_ref import PluginRef as PluginRef
-from orchestrator.recipe.reused import ReusedRun
-from orchestrator.settings import Settings
+from orchestrator.contracts.settings import Calibrate
+from orchestrator.plugins.base import Settings
+from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
+from orchestrator.recipe.settings import Cluster, GivenAnswers, LogTo, OnEnd, ReusedRun
+from orchestrator.recipe.settings import MethodRef as MethodRef
+from orchestrator.recipe.settings import PluginRef as PluginRef
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).

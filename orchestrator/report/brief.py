@@ -10,13 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.brief_kin import of_settings, of_style
 from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
-from orchestrator.report.completeness import Completeness
-from orchestrator.report.phrases import Phrase, Quote, phrase
-from orchestrator.report.questions import Check, Question
-from orchestrator.report.structured import plain
+from orchestrator.report.progress import Completeness
+from orchestrator.report.questions import Check, Question, of_settings, of_style
+from orchestrator.report.words import Phrase, Quote, phrase, plain
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.trust import Trusts
 from orchestrator.tables import Table

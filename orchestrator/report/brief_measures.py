@@ -8,10 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.brief_judges import no_order_yet, of_judge
-from orchestrator.report.phrases import Name, Part, Phrase, Quote, names, phrase
-from orchestrator.report.questions import Check, Question, Standing, State
-from orchestrator.report.words import Tested, pairs_apart
+from orchestrator.report.questions import Check, Question, Standing, State, no_order_yet, of_judge
+from orchestrator.report.words import Name, Part, Phrase, Quote, Tested, names, pairs_apart, phrase
 from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text, doubts

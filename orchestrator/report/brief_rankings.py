@@ -8,13 +8,24 @@ from typing import Final
 import numpy as np
 
 from orchestrator import numbers
-from orchestrator.report.brief_judges import missing_check, no_order_yet, of_coverage
-from orchestrator.report.phrases import Name, Part, Phrase, names, phrase
 from orchestrator.report.picture import MIN_SPAN
-from orchestrator.report.questions import Check, Question, Standing, State
+from orchestrator.report.questions import (
+    Check,
+    Question,
+    Standing,
+    State,
+    missing_check,
+    no_order_yet,
+    of_coverage,
+)
 from orchestrator.report.words import (
+    Name,
+    Part,
+    Phrase,
     few_words,
+    names,
     neighbour_amount,
+    phrase,
     rank_words,
     rating_bounds,
     told_apart,

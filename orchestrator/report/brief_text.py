@@ -23,9 +23,9 @@ from orchestrator.report.page import (
     Page,
     paged,
 )
-from orchestrator.report.phrases import Name, Phrase, phrase
 from orchestrator.report.picture import Bounds, make_axis, picture_of
 from orchestrator.report.questions import Check, Question, Standing
+from orchestrator.report.words import Name, Phrase, phrase
 from orchestrator.tables import Table
 
 # Lines of a screen where the output is no terminal, and the fewest that are counted on.

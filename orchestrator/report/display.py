@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, Protocol, TextIO
 from orchestrator import numbers
 from orchestrator.errors import UsageError
 from orchestrator.report.lines import JsonPainter, PlainPainter, unit_parts
-from orchestrator.report.pace import Pace
-from orchestrator.report.progress import Progress
+from orchestrator.report.progress import Pace, Progress
 from orchestrator.report.text import safe_line
 
 Kind = Literal["auto", "live", "plain", "json", "notebook", "none"]

@@ -1,20 +1,61 @@
-"""The verdict on a run for a terminal, and as Markdown, JSON and JUnit XML."""
+"""Whether a run passes its gate: in a sentence, for a terminal, as Markdown, JSON and JUnit XML."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from orchestrator.gates.results import Checked, Decision, Verdict
+from orchestrator.gates.results import FORMAT, Checked, Decision, Verdict
 from orchestrator.numbers import UNDEFINED
 from orchestrator.report.markdown import escaped
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
 from orchestrator.report.text import safe_line
-from orchestrator.report.verdict import gate_value, gate_words
+from orchestrator.report.words import plain
 from orchestrator.tables import Column, Form, Measured, cell_text
+
+_OF_ALL: Final[dict[Verdict, str]] = {
+    "holds": "holds", "fails": "fails", "not known yet": "is not decided yet",
+}  # fmt: skip
+
+
+def gate_words(found: Decision) -> str:
+    """Return the verdict on a run in a sentence."""
+    counts = {
+        verdict: sum(one.verdict == verdict for one in found.requirements) for verdict in _OF_ALL
+    }
+    said = ", ".join(f"{n} {_verb(verdict, n)}" for verdict, n in counts.items() if n)
+    return f"The gate {_OF_ALL[found.verdict]}: {said}."
+
+
+def _verb(verdict: Verdict, n: int) -> str:
+    words: dict[Verdict, tuple[str, str]] = {
+        "holds": ("requirement holds", "requirements hold"),
+        "fails": ("fails", "fail"),
+        "not known yet": ("is not known yet", "are not known yet"),
+    }
+    return words[verdict][n > 1]
+
+
+def gate_value(found: Decision) -> dict[str, Any]:
+    """Return the verdict as JSON values, with the metadata of the runs."""
+    said = {
+        "format": FORMAT,
+        "verdict": found.verdict,
+        "exit_code": found.exit_code,
+        "confidence_level": found.confidence_level,
+        "level_of_intervals": found.level,
+        "adjustment": found.adjustment,
+        "requirements": msgspec.to_builtins(found.requirements),
+        "notes": list(found.notes),
+        "run": dict(found.run),
+        "against": None if found.against is None else dict(found.against),
+    }
+    return {name: plain(value) for name, value in said.items()}
+
 
 _STYLES: Final[dict[Verdict, str]] = {
     "holds": GOOD, "fails": BAD, "not known yet": DOUBTFUL,

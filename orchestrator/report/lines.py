@@ -7,11 +7,12 @@ from typing import Final, TextIO
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.pace import Pace, Rates
 from orchestrator.report.progress import (
     ModelProgress,
+    Pace,
     Progress,
     RankingProgress,
+    Rates,
     StandingProgress,
     foremost,
 )

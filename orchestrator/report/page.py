@@ -17,8 +17,15 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.streams import printed, write_to
-from orchestrator.report.text import isolated, own_words, safe_line, safe_name, safe_names
+from orchestrator.report.text import (
+    isolated,
+    own_words,
+    printed,
+    safe_line,
+    safe_name,
+    safe_names,
+    write_to,
+)
 
 # Width where nobody reads at a terminal: enough for every table, and for an e-mail.
 _FILE_WIDTH: Final = 100

@@ -12,13 +12,12 @@ from orchestrator.gates.results import Decision
 from orchestrator.report import tables
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.completeness import Completeness
-from orchestrator.report.gate import gate_markdown, gate_text
+from orchestrator.report.gate import gate_markdown, gate_text, gate_value
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.markdown import brief_markdown, ranking_markdown
 from orchestrator.report.page import DOUBTFUL, HEADING, Paged
-from orchestrator.report.structured import plain, ranking_json
-from orchestrator.report.verdict import gate_value
+from orchestrator.report.progress import Completeness
+from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
 

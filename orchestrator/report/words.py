@@ -1,12 +1,84 @@
-"""Sentences about a ranking that every format shares; names in them are as given."""
+"""A ranking in sentences that every format shares, and as plain values for JSON."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.phrases import Name, Part, Phrase, phrase
 from orchestrator.statistics.ranking import ModelRating, Pair, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
+
+# Sentences that keep the names in them apart from our own words.
+#
+# Each format writes names in its own way: escaped, isolated from the direction of the text around
+# them, or cut to a width. A sentence is therefore made once and written by each format.
+
+
+# Names that a sentence lists before it counts the rest.
+_MOST_NAMES: Final = 4
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A name from outside: of a model, a judge or a method."""
+
+    text: str
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """Another text from outside, e.g. a message of a server."""
+
+    text: str
+
+
+Part = str | Name | Quote
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """Our words, and texts from outside, in their order."""
+
+    parts: tuple[Part, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return True if it says anything."""
+        return any(part if isinstance(part, str) else part.text for part in self.parts)
+
+    def text(self, name: Callable[[str], str] = str, words: Callable[[str], str] = str) -> str:
+        """Return the sentence as one text.
+
+        Args:
+            name: Writes what comes from outside, e.g. escaped.
+            words: Writes our own words.
+        """
+        return "".join(
+            words(part) if isinstance(part, str) else name(part.text) for part in self.parts
+        )
+
+
+def phrase(*parts: Part | Phrase | Iterable[Part]) -> Phrase:
+    """A sentence of texts, names and other phrases."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, str | Name | Quote):
+            found.append(part)
+        else:
+            found += part.parts if isinstance(part, Phrase) else part
+    return Phrase(tuple(part for part in found if part != ""))
+
+
+def names(listed: Sequence[str], most: int = _MOST_NAMES) -> list[Part]:
+    """`a, b and c`; of many names the first ones, and how many more there are."""
+    shown = list(listed) if len(listed) <= most else list(listed[: most - 1])
+    parts: list[Part] = []
+    for place, name in enumerate(shown):
+        is_last = place == len(listed) - 1
+        parts += [] if not place else [" and " if is_last else ", "]
+        parts.append(Name(name))
+    if len(shown) < len(listed):
+        parts.append(f" and {numbers.count(len(listed) - len(shown))} more")
+    return parts
+
 
 UNTRUSTED: Final = "(untrusted)"
 """Stands behind the title of what rests on a judge that is not to be trusted."""
@@ -173,3 +245,41 @@ def rating_bounds(model: ModelRating) -> str:
         model.low, model.high, low_open=model.low_open, high_open=model.high_open
     )
     return numbers.interval(low, high)
+
+
+FORMAT: Final = 2
+"""Raised when a field changes its meaning or goes; new fields may come at any time."""
+
+
+def ranking_json(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> dict[str, Any]:
+    """The fields and properties of `RankingAnalysis`, with `format` and `verdict`, as JSON values.
+
+    Args:
+        analysis: What `orchestrator.ranking.analysis` found.
+        exact_match: Share of answers equal to the reference, by model, where there is one.
+    """
+    document = {
+        "format": FORMAT,
+        "warning": analysis.warning,
+        "trusted": not analysis.warning,
+        "order_resolvable": analysis.order_resolvable,
+        "verdict": verdict(analysis),
+        **plain(msgspec.to_builtins(analysis)),
+        "neighbours": plain(msgspec.to_builtins(analysis.neighbours)),
+    }
+    if exact_match:
+        document["exact_match"] = plain(dict(exact_match))
+    return document
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 (JSON values)
+    """The value with numbers that JSON lacks as null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value

@@ -47,7 +47,7 @@ from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, 
 from orchestrator.runner.session.opening import Opened, announce, open_plan
 from orchestrator.runner.session.session import Ended, Session
 from orchestrator.scheduler.core import Core
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 from orchestrator.store import RunDirectory, Store, newest
 
 if TYPE_CHECKING:

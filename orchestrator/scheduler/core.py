@@ -18,8 +18,7 @@ import msgspec
 
 from orchestrator.ask import Request
 from orchestrator.records import ACCOUNT, REQUEST, UNCLEAR, UNREACHED, Failure, Outcome
-from orchestrator.scheduler.ready import Ready
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import Ready, RetryPolicy
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
 from orchestrator.store.blobs import damaged
-from orchestrator.store.ended import EndedStore, check_ended, opened
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -15,7 +14,7 @@ from orchestrator.store.entries import (
 )
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
-from orchestrator.store.lending import Lender, Lent
+from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
 from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, check_usable, newest

@@ -1,4 +1,4 @@
-"""Outcomes to bytes and back, bit for bit.
+"""Outcomes to bytes and back, bit for bit, and shorter where they are long.
 
 An outcome becomes two blobs. The *head* holds text, counts and shapes; the *arrays* hold token ids
 and log-probabilities, little-endian, so that a reader of texts never touches them.
@@ -6,6 +6,7 @@ and log-probabilities, little-endian, so that a reader of texts never touches th
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 import msgspec
@@ -25,14 +26,14 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.store import alternatives, blobs
-from orchestrator.store.alternatives import Layout
+from orchestrator.store import blobs
+from orchestrator.store.blobs import Content, Layout
 
 _bytes = blobs.text_to_bytes
 _text = blobs.bytes_to_text
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Shape = tuple[_Count, _Count]
-_MARK: Final = bytes((alternatives.MARK,))
+_MARK: Final = bytes((blobs.MARK,))
 
 
 class Packed(NamedTuple):
@@ -344,7 +345,7 @@ class _Cutter:
     def __init__(self, blob: bytes, n_values: int, layout: Layout | None = None) -> None:
         n_bytes = 4 * n_values
         if layout is not None and len(blob) < n_bytes and blob[:1] == _MARK:
-            self._blob = alternatives.expand_alternatives(blob, n_bytes, layout)
+            self._blob = blobs.expand_alternatives(blob, n_bytes, layout)
         else:
             self._blob = blobs.expand_arrays(blob, n_bytes)
         self._offset = 0
@@ -398,3 +399,47 @@ def _read_head(head: bytes) -> _Head:
     except msgspec.MsgspecError as error:
         raise blobs.damaged("a stored outcome is", error) from error
     return record
+
+
+# Outcomes as they are stored: shorter where they are long, and with checksums.
+#
+# What is compressed is laid out by who puts an outcome in: that takes many small steps, each of
+# which needs Python's lock. Compressing many together needs it once, and is left to the writer's
+# thread.
+
+
+def compressible(packed: Packed) -> Content | None:
+    """Return the form in which arrays of `codec.pack` are compressed; None if they are short."""
+    if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
+        return None
+    layout = layout_of(packed)
+    if layout is None:
+        return blobs.arrays_content(packed.arrays)
+    return blobs.alternatives_content(packed.arrays, layout)
+
+
+def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[Packed]:
+    """Outcomes as they are stored.
+
+    Args:
+        outcomes: What `codec.pack` gave, its `compressible` form, and the key. One that is
+            compressed already, with no such form, stays as it is.
+    """
+    given = list(outcomes)
+    stored = [packed for packed, _, _ in given]
+    new = [at for at, packed in enumerate(stored) if not blobs.is_checked(packed.head)]
+    heads = blobs.shorten([stored[at].head for at in new])
+    frames = iter(blobs.compressed([content.planes for _, content, _ in given if content]))
+    for at, head in zip(new, heads, strict=True):
+        packed, content, key = given[at]
+        arrays = packed.arrays
+        if content is not None:
+            arrays = blobs.shorter(content.mark + next(frames), arrays)
+        stored[at] = Packed(blobs.checked(head, key + arrays), arrays)
+    return stored
+
+
+def encode(outcome: Outcome | Failure, key: bytes = b"") -> Packed:
+    """The blobs of an outcome as they are stored under a key; fails as `codec.pack` does."""
+    packed = pack(outcome)
+    return compress([(packed, compressible(packed), key)])[0]

@@ -1,14 +1,224 @@
-"""Reading connections: one for each thread, one for all, or the writer's."""
+"""Connections to a store: the one that writes, and those that read."""
 
+import ctypes
+import logging
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
-from orchestrator.store.tables import Tables
+from orchestrator.store.lookup import Recent, sort_keys
+from orchestrator.store.owner import Check
+from orchestrator.store.writer import Batch, Counters, Entry
+
+logger = logging.getLogger(__name__)
+
+WAL_WARNING_BYTES: Final = 256 << 20
+# A log that is too long is begun again as soon as no reader needs it: how long to wait for that,
+# and how often.
+_RESTART_WAIT_MS: Final = 200
+_RESTART_S: Final = 10.0
+# How long to wait at the end for readers, which read all of one moment.
+_CLOSE_WAIT_MS: Final = 5_000
+CHECKPOINT_S: Final = 5.0
+"""Longest time in seconds that committed data stays out of the file while nobody reads."""
+# How often a run on a network file system publishes a copy, seconds, and how many times longer
+# than the copy itself takes that has to be at least.
+_PUBLISH_S: Final = 60.0
+_PUBLISH_RATIO: Final = 20.0
+
+# Newest keys that are sorted into their index together. The more, the more of them share a written
+# page; but another process that looks up a key scans them, half a millisecond for so many.
+_KEYS_TOGETHER: Final = 16_384
+
+
+class Tables:
+    """The writing connection of a store, used by the writer's thread.
+
+    Args:
+        path: The file.
+        exclusive: Whether this connection is the only one there can be; others then share it.
+        recent: Told which outcomes were committed, and when the index knows them.
+        check_owned: Called before anything is written; raises `StoreError` to prevent it.
+    """
+
+    def __init__(
+        self, path: Path, *, exclusive: bool, recent: Recent, check_owned: Check = lambda: None
+    ) -> None:
+        self._path = path
+        self._check_owned = check_owned
+        self._recent = recent
+        self._lock = threading.Lock() if exclusive else nullcontext()
+        self.is_exclusive = exclusive
+        self._connection = schema.connect_writer(path, exclusive=exclusive)
+        try:
+            self._counters = Counters(self._connection)
+            recent.committed(self._connection.execute("SELECT key, row FROM outcome_key_new"))
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise schema.explain(path, error) from error
+        self.last_outcome = self._counters.outcome
+        """Number of the outcome that was committed last; 0 before the first."""
+        # Of the batches of keys: which slices of their levels move on.
+        self._turn = self.last_outcome // _KEYS_TOGETHER
+        self._wal_is_long = False
+        self._next_restart = float("-inf")
+        self._next_checkpoint = time.monotonic() + CHECKPOINT_S
+        self._is_moved = True
+        self._next_publish = time.monotonic() + _PUBLISH_S
+        if exclusive:
+            logger.warning(
+                "%s stays locked, as its (network) file system requires: other commands read a "
+                "copy, which is a minute old or more",
+                path,
+            )
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Commit entries in one transaction, in order."""
+        with self._transaction() as connection:
+            batch = Batch(connection, self._counters)
+            batch.write(entries)
+        self.last_outcome = self._counters.outcome
+        self._recent.committed(batch.rows)
+        self._is_moved = False
+        if len(self._recent.rows) >= _KEYS_TOGETHER:
+            self._sort_keys()
+        self._look_after()
+
+    def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
+        """The result of a job in a transaction of its own."""
+        self._is_moved = False
+        with self._transaction() as connection:
+            return job(connection)
+
+    def rest(self) -> None:
+        """Move what is committed into the file, if that is not done: nothing is to be written."""
+        if not self._is_moved:
+            self._checkpoint("PASSIVE")
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds after the last write at which to call `rest`."""
+        return CHECKPOINT_S
+
+    def query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Read over this connection; only for an exclusive one."""
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    def explain(self, error: Exception) -> StoreError:
+        """Return the error that tells the user of a failed write."""
+        if isinstance(error, StoreError):
+            return error
+        if isinstance(error, sqlite3.Error):
+            return schema.explain(self._path, error)
+        return StoreError(f"{self._path}: writing failed: {error!r}")
+
+    def publish(self, target: Path) -> None:
+        """Copy the store into one file that others can read; it is replaced as a whole.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
+        temporary = target.with_suffix(".part")
+        try:
+            temporary.unlink(missing_ok=True)
+            with self._lock:
+                self._connection.execute("VACUUM INTO ?", (str(temporary),))
+            temporary.replace(target)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{target}: the copy cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """Move the write-ahead log into the file and close the connection."""
+        try:
+            self._sort_keys()
+            # SQLite would, unless another process has the file open.
+            self._connection.execute(f"PRAGMA busy_timeout={_CLOSE_WAIT_MS}")
+            self._checkpoint("TRUNCATE")
+        except StoreError as error:
+            # Told before, to whoever waited for a write.
+            logger.debug("%s", error)
+            _abandon(self._connection)
+            return
+        except sqlite3.Error as error:
+            # They can be found where they are, and whatever is wrong was told before.
+            logger.debug("%s: %s", self._path, error)
+        self._connection.close()
+
+    def _sort_keys(self) -> None:
+        if not self._recent.rows:
+            return
+        n = self.last_outcome
+        turn = n // _KEYS_TOGETHER
+        with self._transaction() as connection:
+            sort_keys(connection, n, range(self._turn, turn), _KEYS_TOGETHER)
+        self._turn = turn
+        self._recent.indexed()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._check_owned()
+            with schema.transaction(self._connection) as connection:
+                yield connection
+                # The file server may have kept us waiting for minutes.
+                self._check_owned()
+
+    def _look_after(self) -> None:
+        wal_bytes = schema.file_size(schema.wal_path(self._path))
+        if wal_bytes > WAL_WARNING_BYTES and not self._wal_is_long:
+            logger.warning(
+                "%s: the write-ahead log has grown to %d MB: a reader blocks checkpoints, or the "
+                "disk is slow",
+                self._path,
+                wal_bytes >> 20,
+            )
+        self._wal_is_long = wal_bytes > WAL_WARNING_BYTES
+        if self._wal_is_long and time.monotonic() >= self._next_restart:
+            # Wait a moment for readers to let go, so that the log can begin again.
+            with self._lock:
+                self._check_owned()
+                self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
+                self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
+            self._next_restart = time.monotonic() + _RESTART_S
+        elif time.monotonic() >= self._next_checkpoint:
+            self._checkpoint("PASSIVE")
+        if self.is_exclusive and time.monotonic() >= self._next_publish:
+            self._check_owned()
+            started = time.monotonic()
+            try:
+                self.publish(schema.snapshot_path(self._path))
+            except StoreError as error:
+                logger.warning("%s", error)
+            now = time.monotonic()
+            self._next_publish = now + max(_PUBLISH_S, _PUBLISH_RATIO * (now - started))
+
+    def _checkpoint(self, how: str) -> None:
+        """Move what is committed into the file, as far as readers let go of what was before.
+
+        Whoever copies the file alone, or loses the log beside it, then lacks some seconds only.
+        """
+        with self._lock:
+            self._check_owned()
+            self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+        self._is_moved = True
+        self._next_checkpoint = time.monotonic() + CHECKPOINT_S
+
+
+def _abandon(connection: sqlite3.Connection) -> None:
+    """Never close a connection, not even when this program ends.
+
+    SQLite moves the write-ahead log into the file on closing, but the file is another process's
+    now. Python 3.11 has no way to ask it not to.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class Reader:

@@ -1,5 +1,6 @@
 """Entries queued for the writer, and entries read back."""
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, assert_never
 
@@ -8,8 +9,13 @@ import msgspec
 from orchestrator.backend import Provenance
 from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores, Rewards, Scored
 from orchestrator.store.blobs import Content, printable
-from orchestrator.store.clock import wall_ms
 from orchestrator.store.codec import Packed
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
 
 FRAMES: Final = "frames"
 """The value of a run that holds its frames by name, as JSON."""
@@ -48,7 +54,7 @@ class ServerEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class TokensEntry(msgspec.Struct, frozen=True, gc=False):
-    """Texts of a server's tokens; see `store.vocabulary`."""
+    """Texts of a server's tokens; see `store.interning`."""
 
     server: int
     texts: bytes
@@ -84,7 +90,7 @@ class Spent(NamedTuple):
 class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     """An outcome with where it came from; `failure` where it is one.
 
-    `content` is what its arrays are compressed from: see `store.compression`.
+    `content` is what its arrays are compressed from: see `store.codec`.
     """
 
     key: bytes

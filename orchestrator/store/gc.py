@@ -15,9 +15,9 @@ import msgspec
 
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
-from orchestrator.store.batch import ADD_UP
 from orchestrator.store.entries import spent_on
 from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.writer import ADD_UP
 
 Group = tuple[str, str]
 """Model and kind of ask."""

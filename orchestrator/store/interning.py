@@ -1,17 +1,23 @@
-"""Numbers for what repeats: names of models, kinds, frames and causes, and servers.
+"""Numbers for what repeats: names, frames, causes, servers, and texts of tokens.
 
 A new number is queued before whatever uses it, so it is committed with it or before.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+import numpy as np
+
 from orchestrator.backend import Provenance
-from orchestrator.store import reading
+from orchestrator.errors import StoreError
+from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
+from orchestrator.store import blobs, reading
 from orchestrator.store.blobs import printable
-from orchestrator.store.clock import wall_ms
-from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer
+from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer, TokensEntry, wall_ms
+from orchestrator.store.reading import Query
+from orchestrator.wire import failures
 
 _MAX_NAME: Final = 200
 
@@ -94,3 +100,249 @@ class Servers:
         epochs = self._of_model.setdefault(server.model, {})
         self._epochs[number] = epochs.setdefault(server.provenance, len(epochs))
         self.are_several |= len(epochs) > 1
+
+
+# Texts of the tokens that outcomes hold as numbers, each written down once a run.
+#
+# A server that names tokens by ids is asked for the texts of the ids that occurred; they are kept
+# by the server, since another one may have another tokenizer. A server that names tokens by their
+# texts alone gives no ids, so that a run numbers those texts itself: -2, -3, … in the order they
+# came (-1 is `records.UNKNOWN_ID`), for all its servers together. Both stand in rows of the table
+# `token`, many tokens to a row, with the checksums that outcomes have.
+
+
+NUMBERED: Final = 0
+"""Stands for the server where a run has numbered texts itself."""
+MOST_BYTES: Final = 1024
+"""The longest text of a token that is kept."""
+MOST_TOKENS: Final = 2**20
+"""The most tokens of a server, and the most texts that a run numbers."""
+FIRST_NUMBER: Final = -2
+"""The number of the first text."""
+# Shorter parts of a key may well be words.
+_LEAST_PART: Final = 8
+# Where a row is lost, numbers go on below all that it may have held: none is given to two texts.
+_BLOCK: Final = MOST_TOKENS
+
+_Tokens = dict[int, bytes]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[list[int], list[bytes]]).decode
+
+
+def packed(server: int, texts: Mapping[int, bytes]) -> bytes:
+    """The blob of a row."""
+    (blob,) = blobs.shorten([blobs.seal(_encode((list(texts), list(texts.values()))))])
+    return blobs.checked(blob, _belonging(server))
+
+
+def unpacked(server: int, blob: bytes) -> _Tokens:
+    """The texts of a row by number.
+
+    Raises:
+        StoreError: If the row is damaged.
+    """
+    try:
+        body = blobs.open_blob(blob)
+        blobs.check_belonging(blob, _belonging(server))
+        numbers, texts = _decode(body)
+        return dict(zip(numbers, texts, strict=True))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise blobs.damaged("stored token texts are", error) from error
+
+
+def next_number(numbers: Iterable[int], *, is_whole: bool) -> int:
+    """The number of the next text that a run numbers.
+
+    Args:
+        numbers: Those that were given, as far as they are known.
+        is_whole: Whether all of them are known.
+    """
+    lowest = min(numbers, default=None)
+    if is_whole:
+        return FIRST_NUMBER if lowest is None else lowest - 1
+    block = 0 if lowest is None else (FIRST_NUMBER - lowest) // _BLOCK
+    return FIRST_NUMBER - _BLOCK * (block + 1)
+
+
+def texts_of(query: Query, servers: Iterable[int]) -> _Tokens:
+    """The texts of servers' tokens, and those that the run numbered; damaged rows are left out.
+
+    An id to which two of the servers give different texts is left out, too.
+    """
+    found: _Tokens = {}
+    differing: set[int] = set()
+    for server in (NUMBERED, *servers):
+        for number, text in _of_server(query, server).items():
+            if found.setdefault(number, text) != text:
+                differing.add(number)
+    return {number: text for number, text in found.items() if number not in differing}
+
+
+def is_numbered(outcome: object) -> bool:
+    """Return True if an outcome holds tokens by numbers that its run gave to their texts."""
+    if not isinstance(outcome, Generation):
+        return False
+    is_listed = outcome.top is not None and bool((outcome.top.token_ids < UNKNOWN_ID).any())
+    return is_listed or outcome.named is not None
+
+
+class Vocabulary:
+    """The texts that a run has written down, for the one who writes.
+
+    Args:
+        query: Reads what is committed.
+        submit: Queues new texts.
+    """
+
+    def __init__(self, query: Query, submit: Callable[[TokensEntry], None]) -> None:
+        self._query = query
+        self._submit = submit
+        self._lock = threading.Lock()
+        self._numbers: dict[bytes, int] | None = None
+        self._next = FIRST_NUMBER
+        self._known: dict[int, set[int]] = {}
+        self._secrets: set[bytes] = set()
+
+    def keep_out(self, secret: str) -> None:
+        """Write no text of a token from now on that holds a key, or a long part of it.
+
+        A server is given the key, and may draw it as tokens.
+        """
+        if len(secret) >= failures.LONG_SECRET:
+            self._secrets |= {spelling.encode() for spelling in failures.spellings(secret)}
+
+    def _may_keep(self, text: bytes) -> bool:
+        if len(text) > MOST_BYTES:
+            return False
+        part = text.strip()
+        return not any(
+            secret in text or (len(part) >= _LEAST_PART and part in secret)
+            for secret in self._secrets
+        )
+
+    def numbered(self, made: Generation) -> Generation:
+        """Return a draw whose tokens are named by the run's numbers instead of its own texts."""
+        found = self.numbers_of(made.names)
+        numbers = np.array([UNKNOWN_ID, UNKNOWN_ID, *found], dtype=np.int32)
+        top, named = made.top, made.named
+        if top is not None:
+            top = TopLogprobs(_renumbered(top.token_ids, numbers), top.logprobs)
+        if named is not None:
+            named = _renumbered(named, numbers)
+        return msgspec.structs.replace(made, top=top, named=named, names=())
+
+    def put(self, server: int, texts: Mapping[int, bytes]) -> None:
+        """Keep the texts of a server's tokens; those that are known stay as they are."""
+        with self._lock:
+            known = self._known_of(server)
+            new = {
+                number: text
+                for number, text in texts.items()
+                if number >= 0 and number not in known and self._may_keep(text)
+            }
+            if new and server != NUMBERED and len(known) + len(new) <= MOST_TOKENS:
+                known.update(new)
+                self._submit(TokensEntry(server, packed(server, new)))
+
+    def known(self, server: int) -> frozenset[int]:
+        """The ids of a server's tokens whose texts are kept."""
+        with self._lock:
+            return frozenset(self._known_of(server))
+
+    def _known_of(self, server: int) -> set[int]:
+        if server not in self._known:
+            self._known[server] = set(_of_server(self._query, server))
+        return self._known[server]
+
+    def numbers_of(self, names: Sequence[bytes]) -> list[int]:
+        """The numbers of texts, which are written down if they are new.
+
+        -1 stands for a text that is not kept: longer than what is, part of a key, or without room.
+        """
+        with self._lock:
+            if self._numbers is None:
+                stored, is_whole = _read(self._query, NUMBERED)
+                self._numbers = {text: number for number, text in stored.items()}
+                self._next = next_number(stored, is_whole=is_whole)
+            known = self._numbers
+            found = [known.get(name, UNKNOWN_ID) for name in names]
+            if UNKNOWN_ID in found:
+                self._number(names, known)
+                found = [known.get(name, UNKNOWN_ID) for name in names]
+        return found
+
+    def _number(self, names: Sequence[bytes], known: dict[bytes, int]) -> None:
+        """Give numbers to the texts that have none, and write them down."""
+        new: _Tokens = {}
+        for name in names:
+            # Without the limits a server could fill the disk with tokens that it makes up.
+            if name not in known and len(known) < MOST_TOKENS and self._may_keep(name):
+                known[name] = self._next
+                new[self._next] = name
+                self._next -= 1
+        if new:
+            self._submit(TokensEntry(NUMBERED, packed(NUMBERED, new)))
+
+
+def with_names(made: Generation, texts: Mapping[int, bytes]) -> Generation:
+    """Return a stored draw with the texts of its tokens, as a server gave it; see `numbered`."""
+    held = [] if made.named is None else [made.named]
+    if made.top is not None:
+        held.append(made.top.token_ids.ravel())
+    numbers = np.unique(np.concatenate(held))
+    known = [number for number in numbers.tolist() if number < UNKNOWN_ID and number in texts]
+    place_of = {number: FIRST_NUMBER - place for place, number in enumerate(known)}
+
+    def place(array: IntArray) -> IntArray:
+        places = [
+            number if number >= UNKNOWN_ID else place_of.get(number, UNKNOWN_ID)
+            for number in array.ravel().tolist()
+        ]
+        return np.array(places, dtype=np.int32).reshape(array.shape)
+
+    top = made.top and TopLogprobs(place(made.top.token_ids), made.top.logprobs)
+    named = None if made.named is None else place(made.named)
+    return msgspec.structs.replace(
+        made, top=top, named=named, names=tuple(texts[number] for number in known)
+    )
+
+
+def ids_of(outcome: object) -> IntArray | None:
+    """Return the ids in an outcome, alternatives included; None if it has none."""
+    if not isinstance(outcome, Generation | Scored):
+        return None
+    found = [] if outcome.token_ids is None else [outcome.token_ids]
+    if outcome.top is not None:
+        found.append(outcome.top.token_ids.ravel())
+    ids = np.concatenate(found) if found else None
+    return ids if ids is not None and ids.size else None
+
+
+def _renumbered(places: IntArray, numbers: IntArray) -> IntArray:
+    """Return numbers in the place of -2 - n, the n-th name; others become unknown."""
+    found: IntArray = numbers[np.maximum(-places, 0)]
+    return found
+
+
+def _of_server(query: Query, server: int) -> _Tokens:
+    return _read(query, server)[0]
+
+
+def _read(query: Query, server: int) -> tuple[_Tokens, bool]:
+    """The texts of a server's tokens by number, and whether all rows of them are whole."""
+    if not query("SELECT 1 FROM sqlite_master WHERE name='token'", ()):
+        # A store of an earlier version, which is only read.
+        return {}, True
+    found: _Tokens = {}
+    is_whole = True
+    for (blob,) in query("SELECT texts FROM token WHERE server=? ORDER BY id", (server,)):
+        try:
+            found.update(unpacked(server, blob))
+        except StoreError:
+            # The texts of some tokens: nothing that a number rests on.
+            is_whole = False
+    return found, is_whole
+
+
+def _belonging(server: int) -> bytes:
+    return server.to_bytes(8, "little", signed=True)

@@ -21,10 +21,10 @@ from orchestrator.disk.files import sync_folder
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
-from orchestrator.store.batch import ADD_UP
 from orchestrator.store.copying import AT_ONCE, UNITS, Copying, is_same
-from orchestrator.store.ended import EndedStore
 from orchestrator.store.gc import drop_outcomes
+from orchestrator.store.lending import EndedStore
+from orchestrator.store.writer import ADD_UP
 
 _DUPLICATES_AT_ONCE: Final = 1000
 _CACHE_KB: Final = 32 << 10

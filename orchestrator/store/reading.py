@@ -23,7 +23,7 @@ from orchestrator.store.entries import (
     StoredServer,
     StoredUnit,
 )
-from orchestrator.store.rows import decode_rows
+from orchestrator.store.values import decode_rows
 
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 T = TypeVar("T")

@@ -15,8 +15,7 @@ import msgspec
 import psutil
 
 from orchestrator.disk import files
-from orchestrator.disk.foreign import is_foreign
-from orchestrator.disk.paths import STORE_NAME, is_text
+from orchestrator.disk.paths import STORE_NAME, is_foreign, is_text, keep_private, owner_fault
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
@@ -27,7 +26,37 @@ from orchestrator.store.owner import (
     read_owner,
     this_process,
 )
-from orchestrator.store.private import check_entry, make_private
+
+
+def make_private(path: Path) -> str:
+    """Make a folder that is this user's alone; return why it can't be, or nothing.
+
+    Raises:
+        OSError: If it can't be made.
+    """
+    for folder in reversed(path.absolute().parents):
+        if not folder.exists():
+            # Not writable for others, whatever the umask.
+            folder.mkdir(mode=0o755, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    return keep_private(path)
+
+
+def check_entry(path: Path) -> None:
+    """Refuse a link, or what another user put there.
+
+    Raises:
+        RunDirectoryError: If it is one.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_symlink():
+            raise RunDirectoryError(
+                f"{path} is a link, which a run directory must not have: remove it, or use "
+                f"another --run-dir"
+            )
+        if fault := owner_fault(path):
+            raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")
+
 
 _MARK: Final = "run.json"
 _LOCK: Final = "lock"

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
+from orchestrator.columns import decoded, schema_fault
 from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Failure
-from orchestrator.roles import decoded
-from orchestrator.schemas import schema_fault
-from orchestrator.store import codec, first_page, reading, schema, values, vocabulary
+from orchestrator.store import codec, first_page, interning, reading, schema, values
+from orchestrator.store.connections import Tables
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -34,10 +34,9 @@ from orchestrator.store.entries import (
     failure_entry,
     spent_on,
 )
-from orchestrator.store.held import Recent
 from orchestrator.store.lending import as_stored
-from orchestrator.store.rows import decode_rows
-from orchestrator.store.tables import Tables
+from orchestrator.store.lookup import Recent
+from orchestrator.store.values import decode_rows
 from orchestrator.store.writer import Entry
 
 _AT_ONCE: Final = 256
@@ -221,7 +220,7 @@ class _Source:
                 reading.stored_server("", provenance)
             if self.has("token"):
                 for server, texts in self._connection.execute("SELECT server, texts FROM token"):
-                    vocabulary.unpacked(server, texts)
+                    interning.unpacked(server, texts)
         except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
             return False
         return True
@@ -329,16 +328,16 @@ def _tokens(source: _Source) -> list[TokensEntry]:
     numbers: list[int] = []
     for _, server, blob in source.rows("token", "id, server, texts", (int, int, bytes)):
         try:
-            found = vocabulary.unpacked(server, blob)
+            found = interning.unpacked(server, blob)
         except (StoreError, OverflowError):
             source.n_lost += 1
             continue
         kept.append(TokensEntry(server, blob))
-        numbers += found if server == vocabulary.NUMBERED else ()
+        numbers += found if server == interning.NUMBERED else ()
     if source.n_lost > n_lost:
-        first = vocabulary.next_number(numbers, is_whole=False)
-        mark = vocabulary.packed(vocabulary.NUMBERED, {first: b""})
-        kept.append(TokensEntry(vocabulary.NUMBERED, mark))
+        first = interning.next_number(numbers, is_whole=False)
+        mark = interning.packed(interning.NUMBERED, {first: b""})
+        kept.append(TokensEntry(interning.NUMBERED, mark))
     return kept
 
 

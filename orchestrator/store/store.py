@@ -14,9 +14,8 @@ from typing import Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, compression, lookup, reading, values
-from orchestrator.store.clock import wall_ms
-from orchestrator.store.connections import Reader
+from orchestrator.store import codec, lookup, reading, values
+from orchestrator.store.connections import Reader, Tables
 from orchestrator.store.entries import (
     FailureCount,
     MetaEntry,
@@ -30,16 +29,21 @@ from orchestrator.store.entries import (
     UnitEntry,
     failure_entry,
     spent_on,
+    wall_ms,
 )
 from orchestrator.store.filesystem import is_network_fs
-from orchestrator.store.held import Held, KeyFilter, Recent, known_keys
-from orchestrator.store.interning import Names, Servers
+from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
+from orchestrator.store.lookup import Held, KeyFilter, Recent, known_keys
 from orchestrator.store.owner import Check
-from orchestrator.store.plans import UNITS_AT_ONCE, end_adoption, has_units, open_plan, place
-from orchestrator.store.rows import pack_rows
-from orchestrator.store.tables import Tables
-from orchestrator.store.vocabulary import Vocabulary, texts_of
+from orchestrator.store.values import (
+    UNITS_AT_ONCE,
+    end_adoption,
+    has_units,
+    open_plan,
+    pack_rows,
+    place,
+)
 from orchestrator.store.writer import Entry, Writer
 
 MAX_PENDING_BYTES: Final = 64 << 20
@@ -189,7 +193,7 @@ class Store:
         if isinstance(outcome, Generation) and outcome.names:
             outcome = self._vocabulary.numbered(outcome)
         number, packed = self._names.number, codec.pack(outcome)
-        failure, content = None, compression.compressible(packed)
+        failure, content = None, codec.compressible(packed)
         if isinstance(outcome, Failure):
             if not outcome.permanent:
                 raise StoreError(
@@ -282,7 +286,7 @@ class Store:
         return self._vocabulary.known(server)
 
     def tokens(self, model: str) -> dict[int, bytes]:
-        """The texts of a model's tokens, by the numbers in its outcomes; see `store.vocabulary`."""
+        """The texts of a model's tokens, by the numbers in its outcomes; see `store.interning`."""
         query = self._flushed_query()
         found = reading.servers(query).items()
         return texts_of(query, [number for number, server in found if server.model == model])

@@ -12,12 +12,12 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError
-from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.api import compare
 from orchestrator.view.items import Items
+from orchestrator.view.library import Snapshot
 from orchestrator.view.overview import table_of
-from orchestrator.view.snapshot import Snapshot
 
 _MOST_ITEMS: Final = 50
 _MOST_SETTINGS: Final = 200

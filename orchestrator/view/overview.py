@@ -7,15 +7,13 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from orchestrator.report.brief import Brief
-from orchestrator.report.forest import forest
-from orchestrator.report.html import page, rests
-from orchestrator.report.html.cells import grid
+from orchestrator.report.html import basis, page
 from orchestrator.report.html.figures import Figure
-from orchestrator.report.html.shell import can_draw, together
-from orchestrator.report.html.untrusted import safe_block
-from orchestrator.report.phrases import Name, Phrase
+from orchestrator.report.html.shell import can_draw, grid, safe_block, together
+from orchestrator.report.picture import forest
 from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_line, safe_names
+from orchestrator.report.words import Name, Phrase
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
 from orchestrator.tables import Table
@@ -35,7 +33,7 @@ def overview(result: Result) -> dict[str, object]:
     return {
         "name": safe_line(about.name),
         "description": safe_line(str(about.settings.get("description") or "")),
-        "facts": [[safe_line(label), safe_line(value)] for label, value in rests.facts(about)],
+        "facts": [[safe_line(label), safe_line(value)] for label, value in basis.facts(about)],
         "brief": _brief(about.brief) | {"is_empty": page.is_empty(about)},
         "warnings": [safe_line(line) for line in page.warnings(about, drawn=drawn)],
         "sections": [
@@ -51,7 +49,7 @@ def overview(result: Result) -> dict[str, object]:
             for part in parts
         ],
         "recipe": safe_block(
-            json.dumps(rests.portable(about.settings), indent=1, default=str), _MAX_RECIPE
+            json.dumps(basis.portable(about.settings), indent=1, default=str), _MAX_RECIPE
         ),
     }
 
@@ -116,7 +114,7 @@ def drawings(result: Result) -> dict[str, Tree]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
     if not can_draw():
         return {}
-    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    drawing = importlib.import_module("orchestrator.report.html.charts")
     found = {}
     for figure in page.all_figures(material(result)):
         chart = drawing.specification(figure)

@@ -1,33 +1,224 @@
-"""The process: where it listens, what it prints, and how it ends."""
+"""The process: where it listens, who may see its pages, what it prints, and how it ends."""
 
 import asyncio
 import contextlib
 import os
+import re
+import secrets
 import shutil
 import signal
 import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psutil
 import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.errors import UsageError
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
-from orchestrator.view.guard import TOKEN, Door, Guard
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library
 
+# Access to the pages: only this machine's browser, after it has shown a token given to it.
+#
+# The server listens on the loopback interface only, but any page in the same browser can send
+# requests there, and any name can be made to resolve to 127.0.0.1. So the Host and Origin headers
+# and what the browser says about where a request comes from are checked before anything else. The
+# port of the Host header may be any: it is another one behind `ssh -L`, and no attacker gains by
+# it. The token of the link is good once; what is kept is a cookie that scripts can't read and that
+# other sites' requests don't carry. All is read-only but labels of the sheet that `--labels` names,
+# which take the cookie, an Origin that is ours and a content type that no form of another site can
+# send.
+
+
+TOKEN: Final = "token"  # noqa: S105 (the name of a parameter)
+WRITABLE: Final = "/api/labels/"
+"""Addresses below which labels are written, if a sheet was named on the command line."""
+POLICY: Final = "; ".join((
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    # Nothing in the page may turn text into markup, whatever it says.
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+))  # fmt: skip
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::([0-9]{1,5}))?")
+_HTTP_PORT: Final = 80
+_MAX_PORT: Final = 65_535
+_PAGE: Final = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>orchestrator view</title>"
+    "{head}<h1>orchestrator view</h1><p>{text}</p></html>"
+)
+_ENTER: Final = (
+    "This page is private. Open the link that <code>orchestrator view</code> printed; each "
+    "link works once. If this browser was already admitted, <a href='{path}'>continue</a>."
+)
+
+
+class Door:
+    """Tokens that are good once, and the session they are exchanged for.
+
+    Args:
+        announce: Called with each new token.
+    """
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self.token = ""
+        self.session = secrets.token_urlsafe(32)
+
+    def begin(self) -> None:
+        """Make the first token."""
+        self.token = secrets.token_urlsafe(24)
+        self._announce(self.token)
+
+    def exchange(self, token: str) -> bool:
+        """Exchange the valid token for a session; return False for any other token."""
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            return False
+        self.begin()
+        return True
+
+    def knows(self, session: str) -> bool:
+        """Return True if a cookie belongs to this session."""
+        return secrets.compare_digest(session.encode(), self.session.encode())
+
+
+class Guard:
+    """Middleware that lets only requests of this machine's own page through.
+
+    Args:
+        app: What answers them.
+        door: Tokens and session.
+        writes: Whether labels may be posted.
+    """
+
+    def __init__(self, app: ASGIApp, door: Door, *, writes: bool = False) -> None:
+        self._app = app
+        self._door = door
+        self._writes = writes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Called by the server for each request."""
+        if scope["type"] != "http":
+            return
+        answer = self._refusal(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await (self._app if answer is None else answer)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the response that refuses a request; None for a request that may pass."""
+        headers = Headers(scope=scope)
+        is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
+        # This server's own page would never send the first three
+        host = headers.get("host", "")
+        port = _port_of(host)
+        if port is None:
+            return _refused(421, "unknown host name for this server")
+        is_write = self._writes and scope["method"] == "POST" and scope["path"].startswith(WRITABLE)
+        if not is_write and scope["method"] not in {"GET", "HEAD"}:
+            return _refused(405, "this server is read-only")
+        if is_write and not _is_own_write(headers, host):
+            return _refused(403, "requests from other pages are refused")
+        is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
+        if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
+            return _refused(403, "requests from other pages are refused")
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        # The address without the token, escaped for an attribute.
+        rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
+        path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
+        path = (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
+        if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
+            response = self._forward(path)
+            response.set_cookie(
+                _cookie(port), self._door.session, httponly=True, samesite="strict", path="/"
+            )
+            return response
+        if self._door.knows(self._cookie_of(headers, _cookie(port))):
+            # A link that was used before, opened again by who used it.
+            return self._forward(path) if TOKEN in query else None
+        if is_visit:
+            return HTMLResponse(_PAGE.format(head="", text=_ENTER.format(path=path)), 401)
+        return _refused(401, "open the link that orchestrator view printed")
+
+    @staticmethod
+    def _cookie_of(headers: Mapping[str, str], name: str) -> str:
+        jar: SimpleCookie = SimpleCookie()
+        try:
+            jar.load(headers.get("cookie", ""))
+        except CookieError:
+            return ""
+        return jar[name].value if name in jar else ""
+
+    @staticmethod
+    def _forward(path: str) -> Response:
+        # A redirect of a visit that another site began would not carry the new cookie.
+        head = f'<meta http-equiv="refresh" content="0;url={path}">'
+        return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
+
+
+def _is_own_write(headers: Mapping[str, str], host: str) -> bool:
+    """Return True if our own page sent it: a form or script of another one can't send all this."""
+    return (
+        headers.get("origin") == f"http://{host}"
+        and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        and headers.get("content-type") == "application/json"
+    )
+
+
+def _port_of(host: str) -> int | None:
+    """Return the port that the browser connected to; None if the name is not this machine's."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None
+    port = int(found[1] or _HTTP_PORT)
+    return port if port <= _MAX_PORT else None
+
+
+def _cookie(port: int) -> str:
+    # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
+    return f"orchestrator-view-{port}"
+
+
+def _refused(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status)
+
+
 HOST: Final = "127.0.0.1"
 USUAL_PORT: Final = 8765
-_MAX_PORT: Final = 65_535
 _KEEP_ALIVE_S: Final = 30
 _DRAIN_S: Final = 2
 

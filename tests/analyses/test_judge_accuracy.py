@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from orchestrator.analyses import judge_accuracy
 from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise

@@ -3,7 +3,7 @@ import pytest
 
 from orchestrator.analyses import judge_calibration
 from orchestrator.contracts.context import Context
-from orchestrator.contracts.winner import Winner
+from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
 from tests.analyses.test_judge_accuracy import ANSWERS, ITEMS, lines, rated, source
 from tests.summaries import judged

@@ -5,11 +5,11 @@ import pytest
 
 from orchestrator.analyses import judge_prompts
 from orchestrator.clusters import Clusters
+from orchestrator.columns import ESTIMATORS
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import answers, pairwise_ranking
 from orchestrator.ranking.trust import of_frames
-from orchestrator.roles import ESTIMATORS
 from orchestrator.statistics.trust import DEFAULTS
 from tests.core.fakes import PLAIN, method_in
 

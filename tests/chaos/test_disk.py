@@ -11,7 +11,7 @@ import time
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
-from orchestrator.store import schema, tables
+from orchestrator.store import connections, schema
 from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_recorded, until_sent
 
 SECTION = "The disk"
@@ -109,8 +109,8 @@ def test_a_disk_that_becomes_read_only(arena, note, tmp_path):
 def test_a_reader_that_holds_a_snapshot_for_long(arena, note, monkeypatch):
     # As if 16 MB were ten pages, and a quarter of a gigabyte 100 kB.
     monkeypatch.setattr(schema, "_CHECKPOINT_PAGES", 10)
-    monkeypatch.setattr(tables, "WAL_WARNING_BYTES", 100_000)
-    monkeypatch.setattr(tables, "_RESTART_S", 0.1)
+    monkeypatch.setattr(connections, "WAL_WARNING_BYTES", 100_000)
+    monkeypatch.setattr(connections, "_RESTART_S", 0.1)
     run_dir = arena.new_run()
     released = threading.Event()
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from orchestrator.disk.foreign import distrust
+from orchestrator.disk.paths import distrust
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 from orchestrator.runner.interface.loading import read
 from orchestrator.view.library import Run

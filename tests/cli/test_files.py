@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
-from orchestrator.report.files import Format, harmless, write_frame
+from orchestrator.report.export.files import Format, harmless, write_frame
 
 EVIL = '\x1b[31mred\x1b]0;t\x07\u202e \x9b5m\x7f\ufeff a,"b"\n| x'
 FRAME = pl.DataFrame({

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
-from orchestrator.report.completeness import Completeness
+from orchestrator.report.progress import Completeness
 from orchestrator.runner import api
 
 FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 completed ones."

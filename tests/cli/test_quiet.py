@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.cli import _parser
-from orchestrator.report.streams import is_quiet, quiet
-from orchestrator.report.waiting import progress
+from orchestrator.report.live import progress
+from orchestrator.report.text import is_quiet, quiet
 from orchestrator.runner.commands import init, servers
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory

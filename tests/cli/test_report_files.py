@@ -2,7 +2,7 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.html.rests import requests
+from orchestrator.report.html.basis import requests
 from orchestrator.runner.interface.html_report import material
 
 

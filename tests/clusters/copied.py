@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from orchestrator.report.html.material import Material
+from orchestrator.report.html.figures import Material
 from orchestrator.report.html.page import all_figures
 from orchestrator.runner.results.frames import analyse
 from orchestrator.runner.results.tables import all_sources, summarise

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.roles import PairColumns
+from orchestrator.columns import PairColumns
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt

@@ -12,8 +12,8 @@ from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import of_ranking
 from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
+from orchestrator.report.words import ranking_json
 from orchestrator.runner.results.tables import all_sources, summarise
 from orchestrator.tables import Column, Measured, cell_text
 from tests.clusters.copied import copied

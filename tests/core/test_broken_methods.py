@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from orchestrator.ask import AskFailed
+from orchestrator.columns import pack_row
 from orchestrator.driver import Driver
 from orchestrator.errors import UsageError
 from orchestrator.records import DONE, FAULTY, Failure, Label, Message, Sampling
-from orchestrator.schemas import pack_row
-from orchestrator.store.rows import decode_rows, pack_rows
+from orchestrator.store.values import decode_rows, pack_rows
 from orchestrator.units import Plan
 from tests.core.fakes import SAMPLING, contract, plan
 from tests.core.test_driver import answer_all, make, one

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import frames
+from orchestrator.columns import COLUMN_TYPES, pack_row
 from orchestrator.errors import MethodError
 from orchestrator.frames import make_frame
 from orchestrator.records import Failure, Item, Message, Unit
-from orchestrator.schemas import COLUMN_TYPES, pack_row
-from orchestrator.store.rows import decode_rows, pack_rows
+from orchestrator.store.values import decode_rows, pack_rows
 from tests.core.fakes import contract
 
 UNIT = Unit(Item(key="i7", messages=(Message("user", "?"),)), ("weak", "strong"), "judge")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling, labels
 from orchestrator.runner.models.answers import AnswerFile, given_answers
 from tests.datasets.test_open import opened

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.disk import columnar, parquet_sizes
+from orchestrator.disk import columnar
 from orchestrator.errors import DatasetError, StoreError
 from orchestrator.frames import FrameFiles, write_parquet
 from tests.disk import bombs
@@ -98,8 +98,8 @@ def test_the_headers_of_a_file_are_read_once(tmp_path, monkeypatch):
         calls.append(path)
         return row_groups(path)
 
-    row_groups = parquet_sizes.row_groups
-    monkeypatch.setattr(parquet_sizes, "row_groups", counted)
+    row_groups = columnar.row_groups
+    monkeypatch.setattr(columnar, "row_groups", counted)
     pl.DataFrame({"x": ["a"], "y": ["b"]}).write_parquet(tmp_path / "f.parquet")
     for columns in (["x"], ["y"], ["x", "y"], None):
         columnar.read(tmp_path / "f.parquet", columns)
@@ -124,7 +124,7 @@ FRAMES = {
 def test_what_a_frame_takes_is_never_more_than_was_found(frame, compression, tmp_path):
     path = tmp_path / "f.parquet"
     frame.write_parquet(path, compression=compression, row_group_size=700, data_page_size=1_000)
-    found = sum(size for group in parquet_sizes.row_groups(path) for size in group.values())
+    found = sum(size for group in columnar.row_groups(path) for size in group.values())
     assert frame.rechunk().estimated_size() <= found <= 8 * frame.estimated_size() + 200_000
     assert columnar.read(path).equals(frame)
 
@@ -134,7 +134,7 @@ def test_a_frame_of_our_own_is_found_about_as_large_as_it_is(tmp_path):
     rows = ((f"i{n}", f"{n} " * 50, n / 7, [0.1, 0.2]) for n in range(20_000))
     write_parquet(columns, rows, tmp_path / "f.parquet")
     size = columnar.read(tmp_path / "f.parquet").estimated_size()
-    groups = [sum(one.values()) for one in parquet_sizes.row_groups(tmp_path / "f.parquet")]
+    groups = [sum(one.values()) for one in columnar.row_groups(tmp_path / "f.parquet")]
     assert len(groups) > 1
     assert size <= sum(groups) < 2 * size
 

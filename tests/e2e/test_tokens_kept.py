@@ -12,7 +12,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.runner import api
 from orchestrator.store import Store
-from orchestrator.view.snapshot import Snapshot
+from orchestrator.view.library import Snapshot
 from tests.conformance.servers import KINDS, MODEL, Running, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -15,8 +15,8 @@ from pydantic import Field, JsonValue
 
 from launch._spec import HOST, ServerSpec, python_module
 from launch._supervisor import CARRIED, start_server
+from orchestrator.plugins.base import Settings
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel
-from orchestrator.settings import Settings
 
 KIND = "scripted"
 

@@ -17,7 +17,7 @@ from orchestrator.dataset import Dataset
 from orchestrator.dataset.labels import read_labels
 from orchestrator.datasets import jsonl
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
 from orchestrator.runner.models.answers import given_answers
 from tests.fuzz.fuzzing import HOSTILE, JUNK, change, cut_bytes, fuzz

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.backend import Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, Outcome, Scored, TopLogprobs
-from orchestrator.store import codec, compression
+from orchestrator.store import codec
 from tests.fuzz import served
 from tests.fuzz.fuzzing import fuzz, replies
 
@@ -114,8 +114,8 @@ def check(found: served.Answer) -> None:
 def check_stored(outcome: Outcome | Failure) -> None:
     if isinstance(outcome, Generation | Scored | Choice):
         check_counts(outcome.n_prompt_tokens, outcome.n_cached_tokens)
-    stored = compression.encode(outcome)
-    assert compression.encode(codec.decode(*stored)) == stored
+    stored = codec.encode(outcome)
+    assert codec.encode(codec.decode(*stored)) == stored
 
 
 @st.composite

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from orchestrator.report.files import harmless, write_frame
+from orchestrator.report.export.files import harmless, write_frame
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.markdown import escaped
-from orchestrator.report.pace import Pace
 from orchestrator.report.page import print_to
+from orchestrator.report.progress import Pace
 from orchestrator.report.text import safe_line, safe_name
 from orchestrator.tables import Column, make_table
 from orchestrator.wire.failures import clean

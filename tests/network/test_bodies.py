@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.network import bodies
-from orchestrator.network.bodies import FREE_BYTES, Ledger, collect
+from orchestrator import network
+from orchestrator.network import FREE_BYTES, Ledger, collect
 from orchestrator.records import Failure
 from tests.network.watched import Watched
 
@@ -104,7 +104,7 @@ async def test_another_encoding_is_refused_unread(encoding: str) -> None:
         raise AssertionError
         yield b""
 
-    assert await collect(never(), "s", encoding) == bodies.UNASKED_ENCODING
+    assert await collect(never(), "s", encoding) == network.UNASKED_ENCODING
 
 
 @given(
@@ -154,7 +154,7 @@ def test_a_server_that_holds_all_the_room_does_not_keep_another_from_being_read(
 async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:
     part = bytes(FREE_BYTES)
     watched = Watched(8 * FREE_BYTES)
-    monkeypatch.setattr(bodies, "ledger", lambda: watched)
+    monkeypatch.setattr(network, "ledger", lambda: watched)
 
     async def slow() -> AsyncIterator[bytes]:
         for _ in range(6):
@@ -171,7 +171,7 @@ async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:
 
 async def test_a_reader_that_is_cancelled_gives_its_room_back(monkeypatch) -> None:
     ledger = Ledger(FREE_BYTES)
-    monkeypatch.setattr(bodies, "ledger", lambda: ledger)
+    monkeypatch.setattr(network, "ledger", lambda: ledger)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield bytes(4 * FREE_BYTES)

@@ -13,7 +13,7 @@ from backends._direct_transport import DirectTransport
 from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
-from orchestrator.network.proxies import proxy_of
+from orchestrator.network import proxy_of
 from orchestrator.runner.probing.http import Http
 
 PUBLIC = "http://models.example"

@@ -11,9 +11,9 @@ from backends._aiohttp_transport import AiohttpTransport
 from backends._direct_transport import DirectTransport
 from backends._transport import Reply, Transport, whole
 from backends.openai.transport import OpenaiTransport
+from orchestrator import network
 from orchestrator.backend import Endpoint
-from orchestrator.network import bodies
-from orchestrator.network.bodies import FREE_BYTES
+from orchestrator.network import FREE_BYTES
 from orchestrator.records import Failure
 from orchestrator.runner.probing.http import Http
 from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
@@ -56,14 +56,14 @@ async def test_a_probe_reads_no_more_than_its_limit(attack) -> None:
             peak, came = await peak_of(http.get("/v1/models"))
     assert came.status == 0, came
     assert came.body
-    assert peak < ROOM + bodies.CONTROL_BYTES
+    assert peak < ROOM + network.CONTROL_BYTES
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_long_replies_that_come_together_are_not_all_held(kind, monkeypatch) -> None:
     n, body = 12, bytes(4 * FREE_BYTES)
     watched = Watched(2 * len(body))
-    monkeypatch.setattr(bodies, "ledger", lambda: watched)
+    monkeypatch.setattr(network, "ledger", lambda: watched)
     monkeypatch.setattr("backends._connection.ledger", lambda: watched)
 
     def reply():

@@ -1,6 +1,6 @@
 """A ledger of bytes held, and of the most that it held at a time."""
 
-from orchestrator.network.bodies import Ledger
+from orchestrator.network import Ledger
 
 
 class Watched(Ledger):

@@ -6,8 +6,7 @@ from typing import Generic, TypeVar
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.plugins.base import ConfigT, Plugin
-from orchestrator.settings import Settings
+from orchestrator.plugins.base import ConfigT, Plugin, Settings
 
 
 class Family(Plugin[ConfigT]):

@@ -10,13 +10,13 @@ import pytest
 
 import orchestrator
 from orchestrator import contracts, plugins
+from orchestrator.columns import PairColumns, RowRoles
+from orchestrator.contracts.context import answers_of, bundled, renamed, roles_in
 from orchestrator.contracts.method import Combination
-from orchestrator.contracts.roles import answers_of, bundled, renamed, roles_in
 from orchestrator.errors import PluginError, StoreError
 from orchestrator.figures import Figure, Picture
 from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
-from orchestrator.roles import PairColumns, RowRoles
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.store import ROLES, RunDirectory, Store, salvage

@@ -7,7 +7,7 @@ import pytest
 from orchestrator import plugins
 from orchestrator.errors import NotAllowedError, PluginError
 from orchestrator.plugins import by_path
-from orchestrator.recipe.plugin_ref import MethodRef
+from orchestrator.recipe.settings import MethodRef
 from tests.core.fakes import PLAIN
 
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from orchestrator.disk.foreign import _distrusted, distrust
+from orchestrator.disk.paths import _distrusted, distrust
 from orchestrator.errors import UsageError
 from orchestrator.plugins import permission
 from tests.others import NOBODY, given_to

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from orchestrator.clusters import Clusters
+from orchestrator.columns import PairColumns, RowRoles
 from orchestrator.contracts.method import frame_of, roles_of, schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import (
@@ -18,7 +19,6 @@ from orchestrator.methods import (
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.trust import of_frames, of_rows, thresholds_of
-from orchestrator.roles import PairColumns, RowRoles
 from orchestrator.statistics.trust import DEFAULTS
 from tests.ranking.conftest import judged as a_judgment
 

@@ -3,7 +3,7 @@
 from pydantic import Field, SecretStr
 
 from orchestrator.backend import BackendKind
-from orchestrator.settings import Settings
+from orchestrator.plugins.base import Settings
 
 
 class Config(Settings):

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from orchestrator.plugins.base import Settings
 from orchestrator.serving import LaunchKind
-from orchestrator.settings import Settings
 
 
 class Config(Settings):

@@ -13,8 +13,8 @@ from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.brief import brief
-from orchestrator.report.completeness import Completeness
-from orchestrator.report.html.material import Lost, Material
+from orchestrator.report.html.figures import Lost, Material
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.results.tables import all_sources, summarise
 
 SCRIPT = "<script>window.hacked=1</script>"

@@ -13,13 +13,12 @@ from rich.cells import cell_len
 
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.completeness import Completeness
-from orchestrator.report.forest import forest
 from orchestrator.report.markdown import brief_markdown
-from orchestrator.report.phrases import Name, names, phrase
+from orchestrator.report.picture import forest
+from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_names
-from orchestrator.report.words import verdict
+from orchestrator.report.words import Name, names, phrase, verdict
 from orchestrator.statistics.ranking import Pair
 from orchestrator.statistics.trust import Judgments, assess
 from orchestrator.tables import Column, Measured, make_table

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.report.brief import brief
-from orchestrator.report.brief_judges import missing_check
-from orchestrator.report.brief_kin import of_settings, of_style
+from orchestrator.report.questions import missing_check, of_settings, of_style
 from orchestrator.statistics.trust import OfModel
 from orchestrator.tables import Column, Measured, make_table
 from tests.report.samples import an_analysis

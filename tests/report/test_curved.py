@@ -3,8 +3,8 @@ from typing import cast
 
 import pytest
 
-from orchestrator.report.html.curved import of_curves
-from orchestrator.report.html.material import Material
+from orchestrator.report.html.figures import Material
+from orchestrator.report.html.methods import of_curves
 from orchestrator.tables import Column, Curves, Measured, make_table
 
 COLUMNS = (Column("model"), Column("labels", "count"), Column("with, points"), Column("without"))

@@ -15,8 +15,8 @@ from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
 from orchestrator.report.markdown import escaped, ranking_markdown
 from orchestrator.report.progress import RankingProgress, StandingProgress
-from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import ranking
+from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.html_report import _warned
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted

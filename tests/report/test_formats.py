@@ -8,9 +8,8 @@ import pytest
 from orchestrator.report import words
 from orchestrator.report.html import ranked
 from orchestrator.report.markdown import escaped, ranking_markdown
-from orchestrator.report.structured import ranking_json
 from orchestrator.report.tables import headline
-from orchestrator.report.words import pairs_apart, verdict
+from orchestrator.report.words import pairs_apart, ranking_json, verdict
 from tests.report.samples import an_analysis, printed
 
 

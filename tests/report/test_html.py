@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.html import cells, drawing, page, ranked, shell, summed
+from orchestrator.report.html import charts, methods, page, ranked, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
-from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.html.shell import safe_block
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Cell, Column, Measured, make_table
 from tests.report import hostile
@@ -171,10 +171,10 @@ def test_a_run_without_results_still_has_a_page():
 
 def test_drawings_hold_shapes_and_text_only(figures):
     for figure in figures:
-        found = drawing.specification(figure)
+        found = charts.specification(figure)
         if found is None:
             continue
-        text = drawing.svg(found, figure.key, "alternative")
+        text = charts.svg(found, figure.key, "alternative")
         root = ET.fromstring(text)  # noqa: S314 (our own drawing)
         assert root.get("role") == "img"
         assert root.get("aria-label") == "alternative"
@@ -187,14 +187,14 @@ def test_a_drawing_with_anything_else_is_refused():
         "data": {"values": [{"u": "data:,"}]},
         "encoding": {"url": {"field": "u"}},
     }
-    with pytest.raises(drawing.DrawingError):
-        drawing.svg(linked, "a", "b")
+    with pytest.raises(charts.DrawingError):
+        charts.svg(linked, "a", "b")
 
 
 def test_ids_of_two_drawings_differ(figures):
-    found = drawing.specification(figures[0])
+    found = charts.specification(figures[0])
     assert found is not None
-    ids = [set(re.findall(r'id="([^"]+)"', drawing.svg(found, key, ""))) for key in ("a", "b")]
+    ids = [set(re.findall(r'id="([^"]+)"', charts.svg(found, key, ""))) for key in ("a", "b")]
     assert not ids[0] & ids[1]
 
 
@@ -235,7 +235,7 @@ def test_without_right_answers_there_is_no_calibration():
 
 def test_undefined_cells_say_why_and_have_no_order():
     table = make_table("k", "t", [Column("x", "number")], [[Measured(None, why="no values")]])
-    (cell,) = cells.grid(table, "k").rows[0]
+    (cell,) = shell.grid(table, "k").rows[0]
     assert (cell.order, cell.interval) == ("", None)
     assert "no values" in cell.text + cell.aside
 
@@ -243,7 +243,7 @@ def test_undefined_cells_say_why_and_have_no_order():
 def test_intervals_of_a_column_share_one_axis():
     rows = [[Measured(0.5, 0.4, 0.6)], [Measured(0.1, 0.0, 0.2)]]
     table = make_table("k", "t", [Column("x", "percent")], rows)
-    high, low = (row[0].interval for row in cells.grid(table, "k").rows)
+    high, low = (row[0].interval for row in shell.grid(table, "k").rows)
     assert low is not None
     assert high is not None
     assert low.high < high.low
@@ -266,7 +266,7 @@ def test_a_method_without_a_drawing_of_its_own_is_drawn_from_its_first_table():
     rows: list[list[Cell]] = [["a", Measured(0.6, 0.5, 0.7)], ["b", Measured(0.4, 0.3, 0.5)]]
     table = make_table("consistency", "Win rates", columns, rows, basis="20 prompts")
     settings = hostile.SETTINGS | {"methods": [{"kind": "consistency"}]}
-    (figure,) = summed.of_summaries(
+    (figure,) = methods.of_summaries(
         hostile.material(
             tables=[msgspec.structs.replace(table, source="consistency")],
             context=all_sources({}, settings),

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.figures import Figure
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page, shell
-from orchestrator.report.html.comparison import render_comparison
+from orchestrator.report.html.shell import render_comparison
 from orchestrator.tables import Column, Measured, make_table
 from tests.report import hostile
 from tests.report.samples import an_analysis

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orchestrator.frames import FrameFiles
 from orchestrator.ranking import aligned
-from orchestrator.report.html import examples, page, rests, spread
-from orchestrator.report.html.material import Material
+from orchestrator.report.html import basis, examples, judgments, page
+from orchestrator.report.html.figures import Material
 from orchestrator.runner.results.tables import all_sources
 from tests.report import hostile
 
@@ -40,7 +40,7 @@ def files(tmp_path):
 
 def said(frames):
     material = hostile.material(frames=frames, context=all_sources(frames, SETTINGS))
-    return repr((list(page.sections(material)), rests.facts(material), material.brief))
+    return repr((list(page.sections(material)), basis.facts(material), material.brief))
 
 
 def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
@@ -50,7 +50,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
 @pytest.mark.parametrize("n_rows", [7, 40])
 def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
     whole = said(as_in_a_folder())
-    for module in (aligned, examples, spread):
+    for module in (aligned, examples, judgments):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 

@@ -3,8 +3,7 @@ from rich.cells import cell_len
 
 from orchestrator import numbers
 from orchestrator.report.live import frame
-from orchestrator.report.pace import Pace
-from orchestrator.report.progress import StageProgress
+from orchestrator.report.progress import Pace, StageProgress
 from tests.report.samples import a_model, a_progress, a_ranking, printed
 
 

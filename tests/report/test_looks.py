@@ -13,7 +13,7 @@ from orchestrator import figures
 from orchestrator.figures import Figure, Picture
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page as html
-from orchestrator.report.html.comparison import render_comparison
+from orchestrator.report.html.shell import render_comparison
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Column, Measured, make_table
 from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_serious_fault

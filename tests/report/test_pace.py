@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.report.pace import Pace, Rates
+from orchestrator.report.progress import Pace, Rates
 from tests.report.samples import a_model, a_progress
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.text import Text
 
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 
 
 class Broken(io.TextIOWrapper):

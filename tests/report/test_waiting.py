@@ -2,7 +2,7 @@
 
 import io
 
-from orchestrator.report.waiting import progress
+from orchestrator.report.live import progress
 
 
 class Terminal(io.StringIO):

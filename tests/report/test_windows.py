@@ -9,12 +9,10 @@ from rich.cells import cell_len
 from orchestrator.report import tables
 from orchestrator.report.brief import brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.completeness import Completeness
 from orchestrator.report.lines import PlainPainter
 from orchestrator.report.live import LivePainter, frame
-from orchestrator.report.pace import Pace
 from orchestrator.report.planned import Duration, Plan, StageCount
-from orchestrator.report.progress import StageProgress
+from orchestrator.report.progress import Completeness, Pace, StageProgress
 from tests.report.samples import Stream, a_model, a_progress, a_ranking, an_analysis, printed
 from tests.report.windows import SIZES, Window, in_window
 

@@ -13,7 +13,7 @@ from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
 from orchestrator.runner.session.event_loop import unwrapped
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore, Server, pair

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import ACCOUNT, UNCLEAR, Failure, Message
 from orchestrator.scheduler.core import Core, Limits, Retried, Settled
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BAD, BROKEN, BUSY, REFUSED, SAMPLING, generation
 
 UNSURE = Failure("unauthorised", "HTTP 403", status=403, scope=UNCLEAR)

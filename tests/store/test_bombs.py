@@ -12,7 +12,7 @@ import zstandard
 
 from orchestrator.errors import StoreError
 from orchestrator.records import Generation
-from orchestrator.store import blobs, codec, compression, rows
+from orchestrator.store import blobs, codec, values
 from tests.store.frames import compressed_blob, zeros
 
 ROOM_BYTES = 3 << 20
@@ -57,7 +57,7 @@ def test_a_head_that_inflates_without_end_is_damage(bomb: bytes) -> None:
 
 
 def test_rows_that_inflate_without_end_are_damage(bomb: bytes) -> None:
-    refuses(lambda: rows.decode_rows(compressed_blob(bomb)))
+    refuses(lambda: values.decode_rows(compressed_blob(bomb)))
 
 
 @pytest.mark.parametrize("n_values", [400, GIB, 2**62])
@@ -76,12 +76,12 @@ def test_arrays_that_inflate_without_end_are_damage(
 
 def test_a_frame_behind_one_to_be_skipped_is_damage() -> None:
     skipped = struct.pack("<II", 0x184D2A50, 4) + bytes(4)
-    refuses(lambda: rows.decode_rows(compressed_blob(skipped + zeros(4 * GIB, stated=4 * GIB))))
+    refuses(lambda: values.decode_rows(compressed_blob(skipped + zeros(4 * GIB, stated=4 * GIB))))
 
 
 def test_what_is_written_can_be_read() -> None:
     text = "a" * (blobs.MOST_BYTES - 200)
-    back = codec.decode(*compression.encode(Generation(text, "stop")))
+    back = codec.decode(*codec.encode(Generation(text, "stop")))
     assert isinstance(back, Generation)
     assert back.text == text
 
@@ -91,7 +91,7 @@ def test_what_could_not_be_read_is_not_written() -> None:
     with pytest.raises(StoreError, match=r"more than the 67,108,864"):
         codec.pack(Generation(text, "stop"))
     with pytest.raises(StoreError, match=r"more than the 67,108,864"):
-        rows.pack_rows([(text,)])
+        values.pack_rows([(text,)])
     ids = np.zeros(blobs.MOST_ARRAYS_BYTES // 4 + 1, np.int32)
     with pytest.raises(StoreError, match=r"more than the 134,217,728"):
         codec.pack(Generation("", "stop", token_ids=ids))

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.disk import foreign
-from orchestrator.store import Store, bounded, schema
+from orchestrator.disk import paths
+from orchestrator.store import Store, filesystem, schema
 from tests.store.helpers import put
 
 COUNTING = """WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM number WHERE i<9999)
@@ -22,9 +22,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from orchestrator.store.entries import MetaEntry
-from orchestrator.store.held import Recent
+from orchestrator.store.lookup import Recent
 from orchestrator.store.schema import snapshot_path
-from orchestrator.store.tables import Tables
+from orchestrator.store.connections import Tables
 
 path = Path(sys.argv[1])
 tables = Tables(path, exclusive=True, recent=Recent())
@@ -40,8 +40,8 @@ sys.stdin.read()
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock by which ten seconds pass between two looks at it."""
     times = itertools.count(0.0, 10.0)
-    monkeypatch.setattr(bounded, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(bounded, "_STEPS", 1000)
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(filesystem, "_STEPS", 1000)
 
 
 @pytest.mark.usefixtures("slow_clock")
@@ -80,7 +80,7 @@ def test_of_a_live_run_on_a_network_file_system_the_published_copy_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Files that are being written, copied one after the other, do not fit together.
-    monkeypatch.setattr(foreign, "_distrusted", {path.parent.resolve()})
+    monkeypatch.setattr(paths, "_distrusted", {path.parent.resolve()})
     with written(path):
         before = sorted(path.parent.iterdir())
         assert spent(path) == "published"

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.errors import RunDirectoryError
 from orchestrator.records import Choice
 from orchestrator.runner import api
-from orchestrator.store import RunDirectory, Store, tables
+from orchestrator.store import RunDirectory, Store, connections
 from tests.store.hostile import hostile_run
 
 HELD = Choice((-1.0, -2.0), (-1.0, -2.0), "top_logprobs", 3, 0, 1)
@@ -41,7 +41,7 @@ def held(path):
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(tables, "CHECKPOINT_S", 0.05)
+    monkeypatch.setattr(connections, "CHECKPOINT_S", 0.05)
 
 
 def until(what, expected):

@@ -22,7 +22,7 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.store import blobs, codec, compression, rows
+from orchestrator.store import blobs, codec, values
 
 # Every code point, lone surrogates included: model output is untrusted.
 texts = st.text(st.characters(), max_size=400)
@@ -138,12 +138,12 @@ def shortened(arrays: bytes) -> bytes:
 
 
 def encoded_rows(content: list[tuple[Any, ...]]) -> bytes:
-    return rows.compress_rows([rows.pack_rows(content)])[0]
+    return values.compress_rows([values.pack_rows(content)])[0]
 
 
 @given(outcomes)
 def test_stored_outcome_comes_back_bit_for_bit(outcome: Outcome | Failure) -> None:
-    assert bits(codec.decode(*compression.encode(outcome))) == bits(outcome)
+    assert bits(codec.decode(*codec.encode(outcome))) == bits(outcome)
 
 
 @given(outcomes)
@@ -156,16 +156,16 @@ def test_outcomes_that_are_compressed_together_are_stored_as_each_alone(
     several: list[Outcome | Failure],
 ) -> None:
     packed = [codec.pack(outcome) for outcome in several]
-    together = [(one, compression.compressible(one), b"%d" % n) for n, one in enumerate(packed)]
-    alone = [compression.encode(outcome, b"%d" % n) for n, outcome in enumerate(several)]
-    assert compression.compress(together) == alone
+    together = [(one, codec.compressible(one), b"%d" % n) for n, one in enumerate(packed)]
+    alone = [codec.encode(outcome, b"%d" % n) for n, outcome in enumerate(several)]
+    assert codec.compress(together) == alone
     # What is stored already, as by another run, stays byte for byte.
-    assert compression.compress([(one, None, b"") for one in alone] + together) == alone * 2
+    assert codec.compress([(one, None, b"") for one in alone] + together) == alone * 2
 
 
 @given(alternatives)
 def test_alternatives_come_back_bit_for_bit(made: Generation) -> None:
-    assert bits(codec.decode(*compression.encode(made))) == bits(made)
+    assert bits(codec.decode(*codec.encode(made))) == bits(made)
 
 
 @given(alternatives)
@@ -181,7 +181,7 @@ def test_alternatives_of_a_16_bit_softmax_take_little_space() -> None:
     ids = np.minimum(rng.zipf(1.2, (256, 20)), 150_000).astype(np.int32)
     made = Generation("", "stop", top=TopLogprobs(ids, logprobs))
     packed = codec.pack(made)
-    assert compression.encode(made).n_bytes < 0.8 * len(shortened(packed.arrays))
+    assert codec.encode(made).n_bytes < 0.8 * len(shortened(packed.arrays))
 
 
 def test_an_index_without_an_id_is_damage() -> None:
@@ -190,7 +190,7 @@ def test_an_index_without_an_id_is_damage() -> None:
     )
     # As an earlier version stored it: a checksum would see it before.
     head = codec.pack(Generation("", "stop", top=top)).head
-    arrays = compression.encode(Generation("", "stop", top=top)).arrays
+    arrays = codec.encode(Generation("", "stop", top=top)).arrays
     body = bytearray(blobs.decompressed(arrays[3:], 4 * 4 + 400 + 4 * 400))
     body[4 * 4 + 7] = 200
     with pytest.raises(StoreError, match="an index has no id"):
@@ -199,7 +199,7 @@ def test_an_index_without_an_id_is_damage() -> None:
 
 def test_arrays_that_were_not_observed_differ_from_empty_ones() -> None:
     empty = Generation("", "stop", token_ids=np.zeros(0, np.int32))
-    back = codec.decode(*compression.encode(empty))
+    back = codec.decode(*codec.encode(empty))
     assert isinstance(back, Generation)
     assert back.token_ids is not None
     assert back.logprobs is None
@@ -219,19 +219,19 @@ def test_a_score_stored_before_there_were_features_has_none() -> None:
 def test_a_feature_of_another_type_is_refused() -> None:
     wide: Any = {"entropy": np.zeros(2)}
     with pytest.raises(StoreError, match="float64"):
-        compression.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32), features=wide))
+        codec.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32), features=wide))
 
 
 def test_nan_payload_of_a_logprob_survives() -> None:
     payload = np.array([0x7FC12345, 0xFF800000], np.uint32).view(np.float32)
-    back = codec.decode(*compression.encode(Scored(np.zeros(2, np.int32), payload)))
+    back = codec.decode(*codec.encode(Scored(np.zeros(2, np.int32), payload)))
     assert isinstance(back, Scored)
     assert back.logprobs.tobytes() == payload.tobytes()
 
 
 def test_huge_text_survives_and_shrinks() -> None:
     text = "a long answer \ud83d\n" * 400_000
-    packed = compression.encode(Generation(text, "length"))
+    packed = codec.encode(Generation(text, "length"))
     assert packed.n_bytes < len(text) / 50
     back = codec.decode(*packed)
     assert isinstance(back, Generation)
@@ -240,13 +240,13 @@ def test_huge_text_survives_and_shrinks() -> None:
 
 def test_array_that_is_a_view_is_stored_as_it_reads() -> None:
     logprobs = np.arange(40, dtype=np.float32)[::-2]
-    back = codec.decode(*compression.encode(Scored(np.zeros(20, np.int32), logprobs)))
+    back = codec.decode(*codec.encode(Scored(np.zeros(20, np.int32), logprobs)))
     assert isinstance(back, Scored)
     np.testing.assert_array_equal(back.logprobs, logprobs)
 
 
 def test_decoded_arrays_can_not_be_written() -> None:
-    back = codec.decode(*compression.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32))))
+    back = codec.decode(*codec.encode(Scored(np.zeros(2, np.int32), np.zeros(2, np.float32))))
     assert isinstance(back, Scored)
     with pytest.raises(ValueError, match="read-only"):
         back.logprobs[0] = 1.0
@@ -255,17 +255,17 @@ def test_decoded_arrays_can_not_be_written() -> None:
 def test_wrong_array_type_is_refused_with_its_name() -> None:
     wide: Any = np.zeros(3, np.int64)
     with pytest.raises(StoreError, match="int64"):
-        compression.encode(Generation("", "stop", token_ids=wide))
+        codec.encode(Generation("", "stop", token_ids=wide))
 
 
 def test_top_logprobs_of_different_shapes_are_refused() -> None:
     top = TopLogprobs(np.zeros((2, 3), np.int32), np.zeros((2, 2), np.float32))
     with pytest.raises(StoreError, match="top"):
-        compression.encode(Generation("", "stop", top=top))
+        codec.encode(Generation("", "stop", top=top))
 
 
 def test_unknown_version_is_refused() -> None:
-    head, arrays = compression.encode(Choice((0.0,), (0.0,), "m"))
+    head, arrays = codec.encode(Choice((0.0,), (0.0,), "m"))
     with pytest.raises(StoreError, match="format 9"):
         codec.decode(bytes((9,)) + head[1:], arrays)
 
@@ -274,7 +274,7 @@ def test_unknown_version_is_refused() -> None:
 def test_cut_or_flipped_bytes_are_a_store_error(
     outcome: Outcome | Failure, data: st.DataObject
 ) -> None:
-    head, arrays = compression.encode(outcome)
+    head, arrays = codec.encode(outcome)
     place = data.draw(st.integers(0, len(head) + len(arrays) - 1))
     damaged = bytearray(head + arrays)
     damaged[place] ^= data.draw(st.integers(1, 255))
@@ -290,12 +290,12 @@ def test_outcomes_that_earlier_versions_stored_without_checksums_are_read(
 ) -> None:
     packed = codec.pack(outcome)
     head, arrays = blobs.shorten([packed.head])[0], shortened(packed.arrays)
-    assert compression.encode(codec.decode(head, arrays)) == compression.encode(outcome)
+    assert codec.encode(codec.decode(head, arrays)) == codec.encode(outcome)
 
 
 def test_a_judges_choice_takes_little_space() -> None:
     logprobs = (-0.1, -2.5, -math.inf)
-    assert compression.encode(Choice(logprobs, logprobs, "top_logprobs", 900, 800)).n_bytes < 64
+    assert codec.encode(Choice(logprobs, logprobs, "top_logprobs", 900, 800)).n_bytes < 64
 
 
 cells = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | doubles | texts
@@ -304,17 +304,17 @@ table = st.lists(st.lists(cells | st.binary(), max_size=8).map(tuple), max_size=
 
 @given(table)
 def test_rows_come_back_bit_for_bit(content: list[tuple[Any, ...]]) -> None:
-    back = rows.decode_rows(encoded_rows(content))
+    back = values.decode_rows(encoded_rows(content))
     assert bits(tuple(back)) == bits(tuple(content))
 
 
 def test_lone_surrogates_inside_nested_cells_survive() -> None:
     content = [({"cause": "\udc00"}, ["\ud800", 1])]
-    assert rows.decode_rows(encoded_rows(content)) == content
+    assert values.decode_rows(encoded_rows(content)) == content
 
 
 def test_numpy_scalars_become_plain_values() -> None:
-    back = rows.decode_rows(encoded_rows([(np.float32(0.5), np.int64(3), np.bool_(1))]))
+    back = values.decode_rows(encoded_rows([(np.float32(0.5), np.int64(3), np.bool_(1))]))
     assert back == [(0.5, 3, True)]
 
 
@@ -330,9 +330,9 @@ def test_flipped_bits_of_rows_are_a_store_error() -> None:
         damaged = bytearray(blob)
         damaged[place // 8] ^= 1 << place % 8
         with pytest.raises(StoreError):
-            rows.decode_rows(bytes(damaged))
+            values.decode_rows(bytes(damaged))
 
 
 def test_rows_of_an_unknown_version_are_refused() -> None:
     with pytest.raises(StoreError, match="format 9"):
-        rows.decode_rows(b"\x09" + encoded_rows([(1,)])[1:])
+        values.decode_rows(b"\x09" + encoded_rows([(1,)])[1:])

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import RunDirectoryError
-from orchestrator.store import Store, schema, tables
+from orchestrator.store import Store, connections, schema
 from orchestrator.store.gc import drop_outcomes
-from orchestrator.store.held import KeyFilter
-from orchestrator.store.levels import n_levels
+from orchestrator.store.lookup import KeyFilter, n_levels
 from orchestrator.store.salvage import salvage
 from tests.store.helpers import choice, key, put
 
@@ -44,7 +43,7 @@ CREATE TABLE place (plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
 @pytest.fixture
 def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sort keys into the index again and again, not after thousands."""
-    monkeypatch.setattr(tables, "_KEYS_TOGETHER", 8)
+    monkeypatch.setattr(connections, "_KEYS_TOGETHER", 8)
 
 
 def n_unsorted(path: Path) -> int:

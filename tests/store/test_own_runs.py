@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.foreign import TRUSTED
+from orchestrator.disk.paths import TRUSTED
 from orchestrator.errors import RunDirectoryError
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, plans, reading
+from orchestrator.store import Store, reading, values
 from tests.store.helpers import key
 
 A, B = b"a" * 16, b"b" * 16
@@ -236,7 +236,7 @@ def test_stamp_changes_with_the_units(store: Store) -> None:
 def test_adoption_of_more_units_than_one_slice(
     store: Store, monkeypatch: pytest.MonkeyPatch, shift: int
 ) -> None:
-    monkeypatch.setattr(plans, "UNITS_AT_ONCE", 1_000)
+    monkeypatch.setattr(values, "UNITS_AT_ONCE", 1_000)
     plan = store.open_plan(A, 3_500)
     put_units(store, plan, dict.fromkeys(range(3_500), DONE))
     other = store.open_plan(B, 3_500)

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
-from orchestrator.store import Store, StoredServer, tables
+from orchestrator.store import Store, StoredServer, connections
 from tests.store.helpers import choice, key, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
@@ -283,7 +283,7 @@ def test_exclusive_store_reads_and_writes_over_one_connection(path: Path) -> Non
 def test_exclusive_store_publishes_a_copy_that_others_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_PUBLISH_S", 0.0)
+    monkeypatch.setattr(connections, "_PUBLISH_S", 0.0)
     with Store.open(path, exclusive=True) as store:
         put(store, 1)
         store.flush()
@@ -296,7 +296,7 @@ def test_exclusive_store_publishes_a_copy_that_others_read(
 def test_log_that_grows_too_long_is_reported_once(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tables, "WAL_WARNING_BYTES", 1000)
+    monkeypatch.setattr(connections, "WAL_WARNING_BYTES", 1000)
     with Store.open(path) as store:
         for number in range(3):
             put(store, number)

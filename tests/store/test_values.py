@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, ended, salvage, values
+from orchestrator.store import Store, lending, salvage, values
 
 WRITTEN = {"spent": '{"requests":120}', "units": "1000", "revision": "a: 1\nb: é\n", "limits": ""}
 
@@ -114,5 +114,5 @@ def test_damaged_checksums_lose_no_value(path: Path) -> None:
 def test_checksums_are_no_value_of_a_run_that_has_ended(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"name":"run","number":1,"format":1}', encoding="utf-8")
     write(tmp_path / "store.sqlite")
-    with ended.opened(tmp_path, tmp_path) as store:
+    with lending.opened(tmp_path, tmp_path) as store:
         assert store.meta == WRITTEN

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.backend import Provenance
 from orchestrator.records import Generation, TopLogprobs
-from orchestrator.store import Lender, RunDirectory, Store, vocabulary
+from orchestrator.store import Lender, RunDirectory, Store, interning
 from orchestrator.store.salvage import salvage
 from tests.store.helpers import key
 
@@ -128,9 +128,9 @@ def test_a_copy_of_another_run_has_this_run_s_numbers(run, tmp_path):
 
 def test_texts_over_the_limit_are_not_kept(run):
     with opened(run) as store:
-        put(store, 1, drawn("a", "x" * (vocabulary.MOST_BYTES + 1)))
+        put(store, 1, drawn("a", "x" * (interning.MOST_BYTES + 1)))
         server = store.server_id(MODEL, SERVER)
-        store.put_tokens(server, {7: b"x" * (vocabulary.MOST_BYTES + 1), 8: b"y", -5: b"z"})
+        store.put_tokens(server, {7: b"x" * (interning.MOST_BYTES + 1), 8: b"y", -5: b"z"})
         assert texts(store, 1) == ["a", None]
         assert store.known_tokens(server) == {8}
 
@@ -238,4 +238,4 @@ def test_after_a_loss_numbers_go_on_below_all_that_it_held(
     is_whole: bool,  # noqa: FBT001 (a case)
     expected: int,
 ):
-    assert vocabulary.next_number(numbers, is_whole=is_whole) == expected
+    assert interning.next_number(numbers, is_whole=is_whole) == expected

@@ -1,10 +1,10 @@
 """Tables of confidence measures."""
 
+from orchestrator.columns import pack_row
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
 from orchestrator.methods import confidence
 from orchestrator.methods.confidence import Config
-from orchestrator.schemas import pack_row
 from orchestrator.tables import Measured
 from tests.summaries.told import summarise
 

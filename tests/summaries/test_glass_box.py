@@ -2,11 +2,11 @@
 
 import polars as pl
 
+from orchestrator.columns import pack_row
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
 from orchestrator.methods import glass_box
 from orchestrator.methods.glass_box import Config
-from orchestrator.schemas import pack_row
 from orchestrator.tables import Measured
 from tests.summaries.told import summarise
 

@@ -5,8 +5,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.view.app import make_app
-from orchestrator.view.guard import Door, Guard
 from orchestrator.view.library import Library
+from orchestrator.view.serve import Door, Guard
 from tests.browser import axe, browser  # noqa: F401 (fixtures)
 
 PORT = 8765

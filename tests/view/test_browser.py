@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.columns import pack_row
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods import answers
-from orchestrator.schemas import pack_row
 from orchestrator.store import RunDirectory, Store
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.e2e.runs import fake_server, run, write_recipe

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.ranking.human_labels import read_human_labels
 from orchestrator.view.app import make_app
-from orchestrator.view.guard import Door, Guard
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library
+from orchestrator.view.serve import Door, Guard
 from tests.view.conftest import HERE
 
 OURS = {"origin": HERE, "content-type": "application/json"}

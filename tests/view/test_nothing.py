@@ -20,7 +20,7 @@ from orchestrator.records import (
 )
 from orchestrator.runner.results.replayed import Asked, Unit
 from orchestrator.runner.results.spelling import Speller
-from orchestrator.view.traced import traced
+from orchestrator.view.item import traced
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 
 IDS = np.zeros(0, dtype=np.int32)

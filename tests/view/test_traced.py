@@ -6,7 +6,7 @@ import yaml
 from orchestrator.runner import api
 from orchestrator.runner.results.replayed import Replay, StoredItems
 from orchestrator.store import Store
-from orchestrator.view.snapshot import Snapshot
+from orchestrator.view.library import Snapshot
 from tests.e2e.runs import fake_server, run, write_recipe
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.records import Failure, Generation
-from orchestrator.store.codec import decode
-from orchestrator.store.compression import encode
+from orchestrator.store.codec import decode, encode
 from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading
 from tests.wire.bodies import chat, entry

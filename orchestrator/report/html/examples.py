@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.contracts.roles import Named, answer_frames, role_slices, roles_in, there
+from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE
-from orchestrator.report.html.material import Material
-from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.html.figures import Material
+from orchestrator.report.html.shell import safe_block
 
 _EACH: Final = 3
 _EVEN: Final = 0.5

@@ -1,19 +1,28 @@
-"""Figures as pages draw them: text from outside that stands in a picture is made safe here."""
+"""Material of a report, read by the runner, and figures as pages draw them, made safe here."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, get_args
 
+import polars as pl
+
 from orchestrator import figures
+from orchestrator.contracts.context import Context
 from orchestrator.errors import PluginError
 from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, as_table, cell, finite, key
+from orchestrator.frames import columns_of
+from orchestrator.probing.record import ProbeRecord
+from orchestrator.report.brief import Brief
 from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
 
 __all__ = [
     "MAX_ROWS",
     "Figure",
+    "Lost",
+    "Material",
     "Picture",
     "as_table",
     "cell",
@@ -93,3 +102,70 @@ def _safe(column: str, value: Any) -> Any:  # noqa: ANN401 (a cell of a picture)
 
 def _label(text: str) -> str:
     return safe_name(text, _MAX_LABEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Requests that failed: whose, why, how often, and what the server said last."""
+
+    model: str
+    cause: str
+    n: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A run as the report sees it.
+
+    Attributes:
+        name: Of the recipe.
+        where: The run directory, as it was named.
+        at: When something was last sent, in words; empty where that is not known.
+        version: Of this program, as of the last call.
+        settings: The resolved recipe.
+        identities: What each model is, as fields in words, by model.
+        servers: What answered, in words, by model.
+        probes: What its server was found to do, by model.
+        progress: What the last call that sent something counted.
+        frames: By name.
+        rankings: By method and judge.
+        tables: Of summaries and analyses.
+        context: The methods of the recipe, to read their scores.
+        lost: Requests that failed, the most frequent first.
+        exact_match: Share of answers equal to the reference, by model.
+        notes: What a reader must know.
+        n_left: Units without a row.
+        brief: The run in brief.
+        epochs: How many rows of each method rest on which epoch of servers; empty where there is
+            only one.
+    """
+
+    name: str
+    where: str
+    at: str
+    version: str
+    settings: Mapping[str, Any]
+    identities: Mapping[str, Mapping[str, str]]
+    servers: Mapping[str, Sequence[str]]
+    progress: Mapping[str, Any]
+    frames: Mapping[str, pl.DataFrame]
+    rankings: Sequence[RankingAnalysis]
+    tables: Sequence[Table]
+    context: Context
+    lost: Sequence[Lost] = ()
+    exact_match: Mapping[str, float | None] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    n_left: int = 0
+    probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
+    brief: Brief = field(default_factory=Brief)
+    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    @property
+    def models(self) -> list[str]:
+        """Models that answer, in the order of their rows."""
+        found: dict[str, None] = {}
+        for frame in self.frames:
+            for names in columns_of(self.frames, frame, ("model", "model_a", "model_b")):
+                found.update(dict.fromkeys(names.drop_nulls().unique(maintain_order=True)))
+        return list(found)

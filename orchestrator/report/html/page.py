@@ -7,24 +7,13 @@ from typing import Final
 
 import yaml
 
-from orchestrator.report.forest import forest
-from orchestrator.report.html import (
-    calibrated,
-    compared,
-    curved,
-    own,
-    ranked,
-    rests,
-    spread,
-    summed,
-)
+from orchestrator.columns import ITEMS
+from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
-from orchestrator.report.html.figures import Figure
-from orchestrator.report.html.material import Material
-from orchestrator.report.html.shell import can_draw, keyed, page, template, undrawn
-from orchestrator.report.html.untrusted import safe_block
+from orchestrator.report.html.figures import Figure, Material
+from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
+from orchestrator.report.picture import forest
 from orchestrator.report.text import safe_name, safe_names
-from orchestrator.schemas import ITEMS
 from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000
@@ -76,7 +65,7 @@ def render(material: Material) -> str:
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
     found = [section for section in sections(material) if section]
-    recipe = yaml.safe_dump(rests.portable(material.settings), sort_keys=False, allow_unicode=True)
+    recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
     return page(
         "page.html.j2",
         [figure for section in found for figure in section.figures],
@@ -84,7 +73,7 @@ def render(material: Material) -> str:
         sections=found,
         **in_brief(material),
         warnings=warnings(material, drawn=can_draw()),
-        facts=rests.facts(material),
+        facts=basis.facts(material),
         recipe=safe_block(recipe, _MAX_RECIPE),
     )
 
@@ -136,28 +125,28 @@ def _parts(material: Material) -> Iterator[Section]:
         "The judge",
         [
             *ranked.of_judges(rankings),
-            *calibrated.of_calibration(material),
-            *spread.of_verdicts(material),
+            *judgments.of_calibration(material),
+            *judgments.of_verdicts(material),
         ],
         tables=[covered] if covered is not None else [],
     )
-    yield Section("scores", "Scores", spread.of_scores(material))
+    yield Section("scores", "Scores", judgments.of_scores(material))
     places = set(_PLACES)
-    for place, heading, figures in own.of_methods(material):
+    for place, heading, figures in methods.of_methods(material):
         yield Section(_free(place, places), heading, figures)
-    yield Section("methods", "Other methods", summed.of_summaries(material))
-    yield Section("curves", "Curves", curved.of_curves(material))
-    yield Section("agreement", "Methods compared", compared.of_agreement(material))
+    yield Section("methods", "Other methods", methods.of_summaries(material))
+    yield Section("curves", "Curves", methods.of_curves(material))
+    yield Section("agreement", "Methods compared", methods.of_agreement(material))
     yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
-    found = (rests.requests(material), rests.lost(material), rests.epochs(material))
+    found = (basis.requests(material), basis.lost(material), basis.epochs(material))
     counted = [one for one in found if one is not None]
     yield Section(
         "basis",
         "Data and requests",
-        [rests.coverage(material)],
-        tables=[*counted, rests.models(material)],
-        folded=rests.probes(material),
+        [basis.coverage(material)],
+        tables=[*counted, basis.models(material)],
+        folded=basis.probes(material),
     )
 
 

@@ -1,12 +1,15 @@
-"""The shell of every page: templates, drawn charts, our own files and a strict security policy."""
+"""The shell of every page: templates, tables, drawn charts, and a strict security policy."""
 
 import base64
 import importlib
 import importlib.util
 import json
+import math
 import re
 import resource
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -16,11 +19,170 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup, escape
 
-from orchestrator.report.html.cells import Grid, grid
-from orchestrator.report.html.figures import Figure, key
-from orchestrator.report.html.untrusted import safe_block
+from orchestrator import numbers
+from orchestrator.report.html.figures import Figure, key, made_safe
 from orchestrator.report.text import safe_line, safe_name
-from orchestrator.tables import Table
+from orchestrator.tables import Cell, Measured, Table, cell_text
+
+# Text from outside (answers, prompts, names) as a page may show it, lines kept.
+#
+# Jinja escapes what HTML would obey. Here goes what is left: characters that reorder, hide or
+# overprint their neighbours are written out as escapes such as `\u202e`, and what is endless is
+# cut.
+
+
+MAX_CHARACTERS: Final = 2400
+"""Of one text in a report; what is cut is counted."""
+
+_MAX_MARKS: Final = 3
+_NEW_LINES: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
+_PLAIN: Final = re.compile(r"[\n\t -~]*\Z")
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+# A zero-width joiner between letters is spelling in several scripts, and in emoji.
+_JOINERS: Final = "\u200c\u200d"
+_MARKS: Final = frozenset({"Mn", "Me"})
+
+
+def safe_block(text: str, limit: int = MAX_CHARACTERS) -> str:
+    """The text without anything that a browser would draw elsewhere or not at all."""
+    shown = _NEW_LINES.sub("\n", text[:limit])
+    if not _PLAIN.match(shown):
+        visible: list[str] = []
+        marks = 0
+        for character in shown:
+            category = unicodedata.category(character)
+            marks = marks + 1 if category in _MARKS else 0
+            if marks > _MAX_MARKS:
+                continue
+            hidden = category in _HIDDEN and character not in "\n\t" and character not in _JOINERS
+            visible.append(ascii(character)[1:-1] if hidden else character)
+        shown = "".join(visible)
+    more = len(text) - limit
+    return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
+
+
+_WIDTH: Final = 72.0
+_MAX_CELL: Final = 400
+_FEWEST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A line from `low` to `high` with a point, in units of the picture; None is not drawn."""
+
+    low: float
+    high: float
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One cell.
+
+    Attributes:
+        text: The value.
+        aside: What stands beside it in small: interval, n, why there is no value.
+        number: Whether it stands on the right.
+        order: What the column is sorted by.
+        interval: The picture, where the column has intervals.
+    """
+
+    text: str
+    aside: str
+    number: bool
+    order: str
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a page.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        basis: The sample and the intervals.
+        notes: Below it.
+        columns: Each with its heading, and whether it holds numbers.
+        bounded: Of each column, whether its numbers have something beside them: they are drawn in
+            two cells, so that the numbers stand below each other.
+        rows: One cell a column.
+    """
+
+    key: str
+    title: str
+    basis: str
+    notes: Sequence[str]
+    columns: Sequence[tuple[str, bool]]
+    bounded: Sequence[bool]
+    rows: Sequence[Sequence[Shown]]
+
+
+def grid(table: Table, key: str) -> Grid:
+    """A table as it is shown."""
+    axes = [
+        # Plain numbers of a table may be of many kinds, which no axis holds together.
+        None if column.form == "number" else _axis([row[i] for row in table.rows])
+        for i, column in enumerate(table.columns)
+    ]
+    rows = []
+    for row in table.rows:
+        cells = []
+        for column, value, axis in zip(table.columns, row, axes, strict=True):
+            text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
+            interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
+            number = value.value if isinstance(value, Measured) else value
+            order = ""
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                order = repr(float(number)) if math.isfinite(number) else ""
+            cells.append(Shown(text, aside, column.form != "text", order, interval))
+        rows.append(cells)
+    columns = [(column.name, column.form != "text") for column in table.columns]
+    bounded = [
+        number and any(row[i].aside or row[i].interval for row in rows)
+        for i, (_, number) in enumerate(columns)
+    ]
+    return Grid(key, table.title, table.basis, table.notes, columns, bounded, rows)
+
+
+def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
+    """Return the range of a column's intervals; None if there are fewer than two."""
+    ends = [
+        value
+        for cell in cells
+        if isinstance(cell, Measured) and cell.low is not None and cell.high is not None
+        for value in (cell.low, cell.high, cell.value)
+        if value is not None and math.isfinite(value)
+    ]
+    if len(ends) < _FEWEST or min(ends) == max(ends):
+        return None
+    return min(ends), max(ends)
+
+
+def _split(text: str) -> tuple[str, str]:
+    marks = (" [", " (open", f"{numbers.UNDEFINED} (", " n=")
+    found = [(text.find(mark), mark) for mark in marks if text.find(mark) >= 0]
+    if not found:
+        return text, ""
+    at, mark = min(found)
+    at += 1 if mark.startswith(numbers.UNDEFINED) else 0
+    return text[:at], text[at:].strip()
+
+
+def _interval(value: Measured, axis: tuple[float, float]) -> Interval | None:
+    if value.low is None or value.high is None:
+        return None
+    low, high = axis
+
+    def place(x: float) -> float:
+        share = (min(max(x, low), high) - low) / (high - low)
+        return round(4 + share * (_WIDTH - 8), 1)
+
+    known = value.value is not None and math.isfinite(value.value)
+    return Interval(
+        place(value.low), place(value.high), place(value.value or 0.0) if known else None
+    )
+
 
 _NEEDED: Final = ("altair", "vl_convert")
 # vl-convert's JavaScript engine reserves 64 GiB, and ends the process where it can't.
@@ -59,7 +221,7 @@ def page(name: str, figures: Iterable[Figure], **variables: object) -> str:
         figures: Of the page, each with a key of its own.
         variables: Of the template, beside those that every page has.
     """
-    drawing = importlib.import_module("orchestrator.report.html.drawing") if can_draw() else None
+    drawing = importlib.import_module("orchestrator.report.html.charts") if can_draw() else None
     specified: dict[str, Any] = {}
     drawn: dict[str, Markup] = {}
     for figure in figures:
@@ -155,3 +317,20 @@ def keyed() -> Callable[[Table], Grid]:
         return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
 
     return of
+
+
+def render_comparison(
+    title: str, headline: Sequence[str], notes: Sequence[str], parts: Sequence[Figure]
+) -> str:
+    """Return a comparison as one HTML file; without charts where they can't be drawn.
+
+    Args:
+        title: Of the page.
+        headline: The result in a few sentences.
+        notes: What limits it.
+        parts: Tables, with a picture where there is one; each with a key of its own.
+    """
+    figures = [made_safe(one) for one in parts]
+    return page(
+        "comparison.html.j2", figures, title=title, headline=headline, notes=notes, parts=figures
+    )

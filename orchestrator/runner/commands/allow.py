@@ -7,8 +7,7 @@ import sys
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.plugins import permission
-from orchestrator.report.streams import confirm, write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import confirm, safe_line, write_to
 
 
 def allow(options: argparse.Namespace) -> int:

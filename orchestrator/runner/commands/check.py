@@ -10,8 +10,7 @@ import sys
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.recipe.load import find
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.interface.checking import check as check_recipe
 
 

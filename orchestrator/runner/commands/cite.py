@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.commands.messages import Said

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.generic import generic_table
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.commands.messages import Said

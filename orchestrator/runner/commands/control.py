@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import confirm
+from orchestrator.report.text import confirm
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest

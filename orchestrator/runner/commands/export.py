@@ -8,10 +8,9 @@ from typing import Final, Literal, get_args
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.report.files import Format, frame_text, write_about
-from orchestrator.report.streams import confirm, write_to
-from orchestrator.report.text import safe_line
-from orchestrator.report.waiting import progress
+from orchestrator.report.export.files import Format, frame_text, write_about
+from orchestrator.report.live import progress
+from orchestrator.report.text import confirm, safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.commands.messages import Said

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.disk import paths
 from orchestrator.errors import RunDirectoryError
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 
 if TYPE_CHECKING:

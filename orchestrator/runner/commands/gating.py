@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
-from orchestrator.report.files import write_text
+from orchestrator.report.export.files import write_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.commands.messages import Said

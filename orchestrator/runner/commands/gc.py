@@ -7,12 +7,12 @@ from pathlib import Path
 import yaml
 
 from orchestrator import __version__, numbers
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
-from orchestrator.report.streams import confirm
-from orchestrator.report.waiting import progress
+from orchestrator.report.live import progress
+from orchestrator.report.text import confirm
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import Prepared, prepare

@@ -18,8 +18,7 @@ from types import FrameType
 from typing import Final
 
 from orchestrator.disk import files
-from orchestrator.disk.foreign import distrust, is_foreign
-from orchestrator.disk.paths import RUNS
+from orchestrator.disk.paths import RUNS, distrust, is_foreign
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED
 
 MEMORY_BYTES: Final = 4 << 30

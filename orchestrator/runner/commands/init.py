@@ -17,8 +17,7 @@ from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.schema import VARIABLE_PATTERN
 from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
-from orchestrator.report.streams import confirm, write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import confirm, safe_line, write_to
 from orchestrator.runner.commands.recipes import check_free, check_name, write_new
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.probing.scan import USUAL, Found, scan

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.commands.messages import Said

@@ -19,7 +19,7 @@ from orchestrator.recipe import source
 from orchestrator.recipe.load import find
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner.planning.datasets import listing as dataset_listing
 
 _FAMILIES: Final = {

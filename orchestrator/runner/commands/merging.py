@@ -4,9 +4,8 @@ import argparse
 import sys
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.streams import write_to
-from orchestrator.report.text import safe_line
-from orchestrator.report.waiting import progress
+from orchestrator.report.live import progress
+from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path
 

@@ -9,12 +9,11 @@ from rich.text import Text
 from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.gates.results import Decision
 from orchestrator.report import tables
+from orchestrator.report.gate import gate_value
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import make_console, print_to
 from orchestrator.report.progress import Progress
-from orchestrator.report.streams import is_quiet, write_to
-from orchestrator.report.text import safe_line
-from orchestrator.report.verdict import gate_value
+from orchestrator.report.text import is_quiet, safe_line, write_to
 
 
 class Said(msgspec.Struct, frozen=True):

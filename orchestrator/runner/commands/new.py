@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.report.streams import confirm
+from orchestrator.report.text import confirm
 
 _TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 

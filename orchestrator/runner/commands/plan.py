@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report import tables
+from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
-from orchestrator.report.waiting import progress
+from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.submit import job_of
 

@@ -15,7 +15,7 @@ from orchestrator.recipe.load import RECIPE_SUFFIXES, available
 from orchestrator.recipe.schema import NAME_PATTERN
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import confirm, write_to
+from orchestrator.report.text import confirm, write_to
 
 
 def recipes(options: argparse.Namespace) -> int:

@@ -2,17 +2,17 @@
 
 import argparse
 
+from orchestrator.columns import ITEMS
 from orchestrator.disk import files
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import EXIT_COMPLETE, RunDirectoryError, StoreError
-from orchestrator.report.streams import confirm
-from orchestrator.report.waiting import progress
+from orchestrator.report.live import progress
+from orchestrator.report.text import confirm
 from orchestrator.runner.commands.files import run_path, say_of
 from orchestrator.runner.planning.revisions import REVISION, last_revision
 from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.stored import missing_notes
-from orchestrator.schemas import ITEMS
 from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
 
 

@@ -9,7 +9,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.page import print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.files import run_path, write_files
 from orchestrator.runner.commands.messages import Said

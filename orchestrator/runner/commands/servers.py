@@ -8,7 +8,7 @@ import msgspec
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import confirm, write_to
+from orchestrator.report.text import confirm, write_to
 from orchestrator.runner.commands.probe import Wanted, probe_all
 from orchestrator.runner.servers.registry import ServerRegistry
 

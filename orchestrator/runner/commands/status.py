@@ -11,7 +11,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.streams import write_to
+from orchestrator.report.text import write_to
 from orchestrator.runner.commands.files import run_path
 from orchestrator.runner.results.runs import list_runs
 from orchestrator.runner.results.runs import status as last_status

@@ -14,8 +14,7 @@ from typing import Final
 from orchestrator import weights as known
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError, UsageError
 from orchestrator.numbers import size
-from orchestrator.report.streams import confirm, write_to
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import confirm, safe_line, write_to
 from orchestrator.weights import Published
 
 _FLOAT_BYTES: Final = 4

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 import polars as pl
 
+from orchestrator.columns import ITEMS
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.report.text import safe_line
 from orchestrator.runner.comparing.differences import Contrast
 from orchestrator.runner.comparing.sides import Common, Side
-from orchestrator.schemas import ITEMS
 from orchestrator.statistics.position import TIE
 from orchestrator.tables import Column, Table, make_table
 

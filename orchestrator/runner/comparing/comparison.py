@@ -15,7 +15,7 @@ from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.recipe.faults import nearest
 from orchestrator.report.generic import generic_json, generic_markdown
-from orchestrator.report.structured import plain, ranking_json
+from orchestrator.report.words import plain, ranking_json
 from orchestrator.runner.comparing.agreement import agreement_tables
 from orchestrator.runner.comparing.changes import (
     Change,

@@ -8,7 +8,7 @@ from orchestrator import numbers
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.gates.grammar import Requirement, UnreadableError, read
-from orchestrator.recipe.gates import Names, read_checked
+from orchestrator.recipe.load import Names, read_checked
 from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.sides import Side, opened
 from orchestrator.runner.interface.loading import load

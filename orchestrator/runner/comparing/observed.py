@@ -7,16 +7,15 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
-from orchestrator.contracts.context import Source
+from orchestrator.columns import RowRoles
+from orchestrator.contracts.context import Source, answers_of, renamed, roles_in, there
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.roles import answers_of, renamed, roles_in, there
 from orchestrator.errors import UsageError
 from orchestrator.frames import names_of, slices_of
 from orchestrator.gates.grammar import Term
 from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
 from orchestrator.ranking.points import ScoreRef, collect, ends_of, source_of
 from orchestrator.recipe.faults import nearest
-from orchestrator.roles import RowRoles
 from orchestrator.runner.comparing.agreement import verdicts
 from orchestrator.runner.comparing.sides import Common, Side
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.figures import Figure, Picture, key, point
-from orchestrator.report.files import write_text
+from orchestrator.report.export.files import write_text
 from orchestrator.tables import Measured, Table
 
 _MOST_ROWS: Final = 60
@@ -22,7 +22,7 @@ def write_page(
         UsageError: If the file can't be written.
     """
     parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
-    html = importlib.import_module("orchestrator.report.html.comparison")  # only for a page
+    html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
     write_text(to, html.render_comparison(title, headline, notes, parts))
     return to
 

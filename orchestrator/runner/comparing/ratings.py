@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.contracts.roles import roles_in
+from orchestrator.contracts.context import roles_in
 from orchestrator.frames import counted_by
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions

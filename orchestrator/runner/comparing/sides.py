@@ -10,13 +10,13 @@ import msgspec
 import polars as pl
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
+from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context
 from orchestrator.errors import UsageError
 from orchestrator.ranking.points import Score, collect
 from orchestrator.recipe.faults import nearest
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
-from orchestrator.schemas import ITEMS
 
 Matched = Literal["model", "judge", "method"]
 MATCHED: Final[tuple[Matched, ...]] = ("model", "judge", "method")

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from orchestrator import __version__, contracts, numbers, plugins
 from orchestrator.clusters import clusters_of
+from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source
 from orchestrator.errors import PluginError
 from orchestrator.references import Citation, cited
-from orchestrator.report.html.material import Material
+from orchestrator.report.html.figures import Material
 from orchestrator.report.text import safe_line
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
-from orchestrator.schemas import ITEMS
 
 # Works behind every rating and every comparison of neighbours.
 _RATINGS: Final = (

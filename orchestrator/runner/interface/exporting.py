@@ -13,20 +13,18 @@ import msgspec
 import polars as pl
 
 from orchestrator import __version__, figures
-from orchestrator.contracts.roles import answers_of
+from orchestrator.columns import ITEMS, is_name
+from orchestrator.contracts.context import answers_of
 from orchestrator.errors import UsageError
 from orchestrator.recipe.faults import nearest
-from orchestrator.report.export.columns import frame_of, table_of
-from orchestrator.report.export.dataset_card import FOLDER, card
+from orchestrator.report.export.files import FOLDER, Format, card, write_frame, write_text
 from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
-from orchestrator.report.export.web import html
-from orchestrator.report.files import Format, write_frame, write_text
+from orchestrator.report.export.tables import frame_of, html, table_of
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.html_report import material
 from orchestrator.runner.interface.result import Result
-from orchestrator.schemas import ITEMS, is_name
 from orchestrator.tables import Table
 
 TextFormat = Literal["latex", "markdown", "html"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError
-from orchestrator.report.files import write_text
-from orchestrator.report.html.material import Lost, Material
+from orchestrator.report.export.files import write_text
+from orchestrator.report.html.figures import Lost, Material
 from orchestrator.report.html.page import all_figures, render
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
@@ -50,7 +50,7 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
         UsageError: If charts can't be drawn here, or a file can't be written.
     """
     _need_drawing()
-    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    drawing = importlib.import_module("orchestrator.report.html.charts")
     written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
     return written
 
@@ -63,7 +63,7 @@ def charts(result: Result) -> dict[str, object]:
     """
     _need_drawing()
     altair = importlib.import_module("altair")
-    drawing = importlib.import_module("orchestrator.report.html.drawing")
+    drawing = importlib.import_module("orchestrator.report.html.charts")
     specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
     return {
         key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None

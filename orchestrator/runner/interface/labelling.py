@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.roles import answers_behind, answers_of
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.ranking.labelled import judged_pairs
 from orchestrator.ranking.points import score, source_of
 from orchestrator.ranking.sheets import CODE, LABEL, PROBABILITY, SHOWN, fingerprints, key_path
-from orchestrator.report.files import frame_text, harmless, write_text
+from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample

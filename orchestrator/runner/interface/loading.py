@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.disk.foreign import distrust, is_foreign
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.columns import ITEMS
+from orchestrator.disk.paths import STORE_NAME, distrust, is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.report.display import Display
@@ -27,7 +27,6 @@ from orchestrator.runner.results.record import record_of
 from orchestrator.runner.results.stored import counted, missing_notes
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
-from orchestrator.schemas import ITEMS
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
 
 

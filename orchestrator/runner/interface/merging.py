@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.columns import ITEMS
 from orchestrator.disk import files
-from orchestrator.disk.foreign import is_foreign
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.disk.paths import STORE_NAME, is_foreign
 from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.report.progress import Progress
@@ -24,7 +24,6 @@ from orchestrator.runner.planning.spending import SPENT, add_spent
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
-from orchestrator.schemas import ITEMS
 from orchestrator.store import (
     FRAMES,
     ROLES,

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from orchestrator.errors import OrchestratorError, UsageError
-from orchestrator.recipe.ending import OnEnd
-from orchestrator.recipe.secret_values import is_secret, is_secret_name
-from orchestrator.report.completeness import Completeness
+from orchestrator.recipe.settings import OnEnd, is_secret, is_secret_name
 from orchestrator.report.display import Display
+from orchestrator.report.gate import gate_words
+from orchestrator.report.progress import Completeness
 from orchestrator.report.text import safe_line
-from orchestrator.report.verdict import gate_words
 from orchestrator.trackers import State
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import Final
 import msgspec
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.roles import roles_in
+from orchestrator.columns import ITEMS
+from orchestrator.contracts.context import roles_in
 from orchestrator.frames import FrameFiles
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.runner.results.cache import Keeping, code_digest
 from orchestrator.runner.results.frames import analyse
-from orchestrator.schemas import ITEMS
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 
 NAME: Final = ".rankings"

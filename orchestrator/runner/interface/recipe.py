@@ -20,8 +20,7 @@ from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, Us
 from orchestrator.plugins.base import Plugin
 from orchestrator.recipe import schema, source
 from orchestrator.recipe.load import find, validated
-from orchestrator.recipe.overrides import Written
-from orchestrator.recipe.source import MAX_DEPTH, Arguments, Source
+from orchestrator.recipe.source import MAX_DEPTH, Arguments, Source, Written
 from orchestrator.store import RunDirectory
 
 Entry = Mapping[str, object] | BaseModel | Plugin[Any]

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.roles import answers_of, roles_in
+from orchestrator.contracts.context import answers_of, roles_in
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
@@ -17,8 +17,8 @@ from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.faults import nearest
 from orchestrator.report.brief import Brief, Cost, brief
-from orchestrator.report.completeness import Completeness
 from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
+from orchestrator.report.progress import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.planning.budget import Spent

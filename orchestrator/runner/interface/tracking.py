@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.extras import need
-from orchestrator.recipe.ending import LogTo
 from orchestrator.recipe.schema import Recipe
+from orchestrator.recipe.settings import LogTo
 from orchestrator.report.display import Display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.on_end import state_of

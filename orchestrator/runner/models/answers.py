@@ -17,7 +17,7 @@ from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
 from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
-from orchestrator.recipe.answers import GivenAnswers
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import GIVEN, Failure, Generation, Item
 from orchestrator.runner.models.answer_forms import (
     AnswerRow,

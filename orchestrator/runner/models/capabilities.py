@@ -8,9 +8,9 @@ from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Capabilities
 from orchestrator.contracts.method import Stage
 from orchestrator.errors import UsageError
+from orchestrator.plugins.base import Settings
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.records import NO_PREFIX
-from orchestrator.settings import Settings
 from orchestrator.units import Part
 
 _REMEDY: Final = {

@@ -31,7 +31,7 @@ from orchestrator.ask import (
     SimilarityAsk,
 )
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
-from orchestrator.scheduler.admission import Admission
+from orchestrator.scheduler.ready import Admission
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.disk.foreign import is_foreign
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.disk.paths import STORE_NAME, is_foreign
 from orchestrator.errors import OrchestratorError
 from orchestrator.report.planned import Duration, StageCount
 from orchestrator.report.progress import ModelProgress

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, ServerChangedError
-from orchestrator.recipe.reused import ReusedRun
+from orchestrator.recipe.settings import ReusedRun
 from orchestrator.records import Outcome
 from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
 from orchestrator.runner.planning.prepare import Prepared

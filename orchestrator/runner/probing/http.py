@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from orchestrator.network.bodies import CONTROL_BYTES, collect
-from orchestrator.network.proxies import proxy_of
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of
 from orchestrator.probing.replies import HttpReply
 from orchestrator.records import Failure
 from orchestrator.wire import failures

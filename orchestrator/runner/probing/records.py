@@ -27,7 +27,7 @@ from orchestrator.runner.probing.asking import AT_ONCE, Target
 from orchestrator.runner.probing.http import Http
 from orchestrator.runner.probing.probe import Probe, probe_model
 from orchestrator.store import Lender, Store, StoredServer
-from orchestrator.store.clock import wall_ms
+from orchestrator.store.entries import wall_ms
 from orchestrator.units import Part
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.contracts.roles import answer_slices
+from orchestrator.contracts.context import answer_slices
 from orchestrator.probing.thinking import CLOSING, OPENING, REMEDY
 from orchestrator.records import GIVEN
 

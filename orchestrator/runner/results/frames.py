@@ -12,20 +12,20 @@ import polars as pl
 
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
-from orchestrator.contracts.roles import roles_in
+from orchestrator.columns import ITEMS
+from orchestrator.contracts.context import roles_in
 from orchestrator.dataset import Dataset
 from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet, writing_parquet
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import Message
-from orchestrator.report.completeness import Completeness
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
 from orchestrator.runner.results.answered import answer_notes
 from orchestrator.runner.results.marks import is_marked, write_mark
 from orchestrator.runner.results.record import Record
 from orchestrator.runner.results.stored import counted, schemas_of, server_notes
-from orchestrator.schemas import ITEMS
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.store import RunDirectory, Store
 

@@ -18,8 +18,9 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.columns import ITEMS
 from orchestrator.disk import columnar, files
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import StoreError
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.interrupts import DeferredInterrupts
@@ -33,7 +34,6 @@ from orchestrator.runner.results.frames import (
 )
 from orchestrator.runner.results.marks import read_mark
 from orchestrator.runner.results.stored import roles, schemas_of
-from orchestrator.schemas import ITEMS
 from orchestrator.store import RunDirectory, Store
 
 _LOCK: Final = ".lock"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.probing.record import ProbeRecord
-from orchestrator.report.completeness import Completeness
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.models.identity import identity_key, server_label
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import stored_revision

@@ -16,7 +16,8 @@ import polars as pl
 import yaml
 
 from orchestrator.ask import AnyAsk
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.columns import ITEMS
+from orchestrator.disk.paths import is_foreign
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
@@ -28,7 +29,6 @@ from orchestrator.runner.models.identity import identity_key
 from orchestrator.runner.planning.prepare import parts_of
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.results.spelling import Speller, written_texts
-from orchestrator.schemas import ITEMS
 from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
 

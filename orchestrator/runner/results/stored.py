@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator.columns import RowRoles, decoded, schema_fault
 from orchestrator.contracts.method import roles_of
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import PluginError, RunDirectoryError
-from orchestrator.report.completeness import Completeness
-from orchestrator.roles import RowRoles, decoded
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.models.identity import provenance_words
 from orchestrator.runner.planning.stopping import NOT_NEEDED
-from orchestrator.schemas import schema_fault
 from orchestrator.store import FRAMES, ROLES, RunDirectory, ServerUse, Store, damaged, is_network_fs
 from orchestrator.units import Plan
 

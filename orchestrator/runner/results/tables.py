@@ -13,15 +13,15 @@ from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
+from orchestrator.columns import ITEMS
 from orchestrator.contracts import Load
-from orchestrator.contracts.context import Context, Source
+from orchestrator.contracts.context import Context, Source, answer_frames
 from orchestrator.contracts.method import frame_of, is_judging
-from orchestrator.contracts.roles import answer_frames
+from orchestrator.contracts.settings import Calibrate
 from orchestrator.contracts.summary import Analysis, Summary
-from orchestrator.contracts.winner import Calibrate
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.plugins.base import Plugin
+from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.calibrated import CalibratedRatings
@@ -31,8 +31,6 @@ from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.cache import Keeping, code_digest
-from orchestrator.schemas import ITEMS
-from orchestrator.settings import Settings
 from orchestrator.statistics.trust import SETTINGS, Trust, Trusts, followable, no_ranking_by_judge
 from orchestrator.tables import Table, by_cluster, untrusted
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.errors import UsageError
+from orchestrator.plugins.base import Settings
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.launch_kinds import launch_of
-from orchestrator.settings import Settings
 
 _log = logging.getLogger(__name__)
 

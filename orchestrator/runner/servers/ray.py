@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator import extras
 from orchestrator.errors import UsageError
-from orchestrator.recipe.cluster import Cluster
+from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.servers.launched import CarrierOf
 from orchestrator.runner.servers.ray_driver import NODE_LOST
 from orchestrator.serving import Carrier

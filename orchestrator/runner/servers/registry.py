@@ -19,7 +19,7 @@ import psutil
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
 from orchestrator.serving import Keepable, RunningServer
-from orchestrator.store.clock import wall_ms
+from orchestrator.store.entries import wall_ms
 
 FOLDER_VARIABLE: Final = "ORCHESTRATOR_STATE"
 # A server is given as long as its watchdog gives it, and then no more.

@@ -16,8 +16,8 @@ from typing import Final, Literal
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Share, Size
-from orchestrator.recipe.cluster import Cluster, minutes
 from orchestrator.recipe.schema import ModelSpec
+from orchestrator.recipe.settings import Cluster, minutes
 from orchestrator.runner.models.launch_kinds import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf

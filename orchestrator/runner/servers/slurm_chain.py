@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
-from orchestrator.recipe.cluster import Cluster, minutes
+from orchestrator.recipe.settings import Cluster, minutes
 from orchestrator.runner.servers.slurm import options_of
 from orchestrator.runner.servers.slurm_commands import answer
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from orchestrator.placement import Node, Size
-from orchestrator.recipe.cluster import Cluster
+from orchestrator.recipe.settings import Cluster
 
 _log = logging.getLogger(__name__)
 

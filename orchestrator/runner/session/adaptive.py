@@ -22,7 +22,7 @@ from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.store import Store
-from orchestrator.store.clock import wall_ms
+from orchestrator.store.entries import wall_ms
 
 META: Final = "limits"
 """Under which the store keeps the limits."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from orchestrator.disk import files
-from orchestrator.disk.foreign import is_foreign
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts
 from orchestrator.runner.session.event_loop import Stop

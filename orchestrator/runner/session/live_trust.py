@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from orchestrator.columns import PairColumns
 from orchestrator.ranking.trust import Tally
 from orchestrator.records import Row
-from orchestrator.roles import PairColumns
 from orchestrator.statistics.trust import Ground, Thresholds
 
 _LEVELS: Final = pl.List(pl.Float64())

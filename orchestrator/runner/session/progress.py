@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.columns import PairColumns
 from orchestrator.records import Row
 from orchestrator.report.progress import (
     ModelProgress,
@@ -21,7 +22,6 @@ from orchestrator.report.progress import (
     StandingProgress,
     connection_state,
 )
-from orchestrator.roles import PairColumns
 from orchestrator.runner.servers.load import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core

@@ -16,6 +16,7 @@ import numpy as np
 
 from orchestrator.ask import Request
 from orchestrator.backend import Backend
+from orchestrator.columns import pack_row
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError, OrchestratorError
 from orchestrator.recipe.schema import DEFAULT_UNITS
@@ -32,11 +33,10 @@ from orchestrator.runner.session.adaptive import Adaptive, FirstLimits
 from orchestrator.runner.session.opening import Opened, positions_left
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
 from orchestrator.runner.session.token_texts import TokenTexts
-from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Scheduler
+from orchestrator.scheduler.ready import Admission
 from orchestrator.scheduler.window import Window
-from orchestrator.schemas import pack_row
 from orchestrator.statistics.trust import Thresholds
 from orchestrator.store import Store
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from orchestrator.backend import Backend, answered, spell
 from orchestrator.records import Choice, Failure, Outcome
 from orchestrator.store import Store
-from orchestrator.store.vocabulary import ids_of
+from orchestrator.store.interning import ids_of
 
 # How often servers are asked, and how many texts in one request.
 _EVERY_S: Final = 2.0

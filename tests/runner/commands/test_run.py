@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.completeness import Completeness
+from orchestrator.report.progress import Completeness
 from orchestrator.runner.commands import run
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.session.session import Ended

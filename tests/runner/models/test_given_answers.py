@@ -7,8 +7,8 @@ import pytest
 import orchestrator
 from orchestrator.dataset import from_items
 from orchestrator.errors import DatasetError, UsageError
-from orchestrator.recipe.answers import GivenAnswers
 from orchestrator.recipe.load import load
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Item, Message
 from orchestrator.runner.models.given_answers import open_given
 from orchestrator.runner.planning.prepare import prepare

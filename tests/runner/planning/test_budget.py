@@ -14,9 +14,8 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.contracts.method import Combination
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
 from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent, token_counts
-from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import Admission, RetryPolicy
 from tests.core.fakes import plan, row
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import Fault, RecipeError, ServerChangedError
 from orchestrator.probing.record import ProbeRecord
-from orchestrator.recipe.reused import ReusedRun
+from orchestrator.recipe.settings import ReusedRun
 from orchestrator.runner.planning.reuse import Copies, open_lenders
 from orchestrator.runner.probing.records import probe_record
 from orchestrator.runner.results.frames import epoch_notes, rows_by_epoch

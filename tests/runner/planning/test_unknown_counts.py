@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.contracts.method import Method, Stage
-from orchestrator.report.plan_text import plan_table
+from orchestrator.report.calls import plan_table
 from orchestrator.runner.planning.budget import Price
 from orchestrator.runner.planning.counts import count_plan
 from orchestrator.units import Plan, make_part

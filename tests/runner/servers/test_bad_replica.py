@@ -12,10 +12,9 @@ import pytest
 from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.servers.replicas import Replicas
-from orchestrator.scheduler.admission import Admission
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import Admission, RetryPolicy
 from orchestrator.wire.failures import classify
 from orchestrator.wire.parsing import no_logprobs
 

@@ -12,7 +12,7 @@ from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.restarts import Restarts
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
 

@@ -10,8 +10,8 @@ import pytest
 from launch.fake import FakeLaunch
 from orchestrator.errors import UsageError
 from orchestrator.placement import GIB, Node, Size
-from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.load import load
+from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.ray import RayActor, address_of, ray_actors

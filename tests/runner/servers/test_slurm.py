@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
-from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.load import load
+from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.slurm import SlurmServer, carriers, check, commands

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import GIB, Node, Size
-from orchestrator.recipe.cluster import Cluster
 from orchestrator.recipe.load import load
+from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.slurm import SlurmServer, commands, places_on
 from orchestrator.runner.servers.slurm_commands import nodes_of_job, nodes_of_partition

@@ -14,7 +14,7 @@ from orchestrator.records import Failure, Message
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
 from orchestrator.runner.servers.waves import PlacedServer, Waves
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, SAMPLING, generation, plan
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.clusters import Clusters
+from orchestrator.columns import PairColumns
 from orchestrator.contracts.method import Combination
 from orchestrator.ranking.trust import of_rows
-from orchestrator.roles import PairColumns
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.units import Plan

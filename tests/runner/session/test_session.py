@@ -10,7 +10,7 @@ from orchestrator.contracts.method import Combination
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.retry import RetryPolicy
+from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
 from tests.runner.session.parts import Fleet, Parts
 

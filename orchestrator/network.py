@@ -1,18 +1,24 @@
-"""Bodies of replies: a bound for each, and one for all that are being received.
-
-A server may send without end, announce no length, or compress gigabytes to megabytes. Every client
-counts bytes as they come, after decompression, and stops at its limit.
-"""
+"""HTTP for all clients: bodies of replies within bounds, and proxies of the environment."""
 
 import asyncio
+import logging
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+from orchestrator.backend import is_private
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+
+# Bodies of replies: a bound for each, and one for all that are being received.
+#
+# A server may send without end, announce no length, or compress gigabytes to megabytes. Every
+# client counts bytes as they come, after decompression, and stops at its limit.
+
 
 MOST_TOGETHER_BYTES: Final = 256 << 20
 """Bytes of all bodies that are being received; when they are reached most readers wait."""
@@ -187,3 +193,30 @@ class _Gzip:
             data = self._member.unused_data or self._member.unconsumed_tail
         self.is_whole = self._member.eof
         return b"".join(parts)
+
+
+# Proxies of the environment, for aiohttp.
+#
+# aiohttp's own `trust_env` also reads `~/.netrc` and sends what stands there to servers, so it
+# stays off, and what remains of it is done here.
+
+
+log = logging.getLogger(__name__)
+
+
+def proxy_of(base_url: str) -> str | None:
+    """The proxy that `HTTP_PROXY` or `HTTPS_PROXY` names for a server; None for none.
+
+    Servers on this machine or in a private network are always reached without one, and so are
+    those that `NO_PROXY` lists.
+    """
+    parts = urlsplit(base_url)
+    if is_private(base_url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    found = getproxies().get(parts.scheme)
+    if found is None:
+        return None
+    if urlsplit(found).scheme != "http":
+        log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
+        return None
+    return found

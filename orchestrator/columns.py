@@ -1,13 +1,52 @@
-"""Roles of a frame's columns: which compare two models, which rate an answer, which are answers.
+"""Columns of frames as methods declare them: types and roles."""
 
-Methods declare them, and a run keeps them beside the columns of its frames: rankings and figures
-are made by role, also where the code of a method is not there.
-"""
-
+import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+
+from orchestrator.records import Row
+
+ITEMS: Final = "items"
+"""The frame of what the dataset holds; the others are of methods."""
+
+COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
+"""Types of columns."""
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+def is_name(name: str) -> bool:
+    """Return whether a text can be the name of a frame, which is part of the names of files."""
+    return _NAME.fullmatch(name) is not None
+
+
+def schema_fault(schemas: Mapping[str, Mapping[str, str]]) -> str | None:
+    """Return what is wrong with the frames of methods; None if nothing is.
+
+    Args:
+        schemas: Columns by frame, as methods declare them or a store holds them.
+    """
+    for name, columns in schemas.items():
+        if not is_name(name) or name == ITEMS:
+            return f"{name!r:.80} can't be the name of a frame"
+        unknown = [kind for kind in columns.values() if kind not in COLUMN_TYPES]
+        if unknown:
+            return f"a column of the frame {name!r} has no known type: {unknown[0]!r:.80}"
+    return None
+
+
+def pack_row(columns: Mapping[str, str], row: Row) -> tuple[object, ...]:
+    """The values of a row in the order of the schema; what a failed row lacks is None."""
+    return tuple(map(row.get, columns))
+
+
+# Roles of a frame's columns: which compare two models, which rate an answer, which are answers.
+#
+# Methods declare them, and a run keeps them beside the columns of its frames: rankings and figures
+# are made by role, also where the code of a method is not there.
+
 
 ESTIMATORS: Final = (
     "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post",

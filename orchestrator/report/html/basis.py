@@ -10,8 +10,7 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report.html.figures import Figure, Picture, as_table, key, name
-from orchestrator.report.html.material import Material
+from orchestrator.report.html.figures import Figure, Material, Picture, as_table, key, name
 from orchestrator.tables import Column, Table, counted_words
 
 _OK: Final = "ok"

@@ -1,1 +1,0 @@
-"""Bounded bodies, and proxies of the environment, for all HTTP clients."""

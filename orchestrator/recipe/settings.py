@@ -1,0 +1,304 @@
+"""Settings of the sections of a recipe: answers, clusters, what follows a run, reuse, plug-ins."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from orchestrator import plugins
+from orchestrator.contracts.method import Method, MethodSettings
+from orchestrator.contracts.summary import Analysis, Statistic
+from orchestrator.errors import Fault, RecipeError
+from orchestrator.plugins.base import Settings
+
+_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+# Bodies of requests have fields such as eos_token and prompt_cache_key, which are none.
+_FIELD: Final = re.compile(
+    r"^token$|(?:^|[-_])(?:(?:api|access|auth|bearer|hf|hub|refresh|session)[-_]?token"
+    r"|(?:api|access|auth|private|secret|subscription)[-_]?key|secret|passwd|password"
+    r"|authorization|credentials?)$",
+    re.IGNORECASE,
+)
+_VALUE: Final = re.compile(
+    r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
+    r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
+)
+_SHORTEST_KNOWN: Final = 8
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable or an argument is called a secret."""
+    return _NAME.search(name) is not None
+
+
+def is_secret_field(name: str) -> bool:
+    """Return whether a field of a request is called a secret."""
+    return _FIELD.search(name) is not None
+
+
+def is_secret(value: str) -> bool:
+    """Return whether a value has the form of a secret, or is one of our own environment's."""
+    ours = (
+        text
+        for name, text in os.environ.items()
+        if is_secret_name(name) and len(text) >= _SHORTEST_KNOWN
+    )
+    return value in ours or _VALUE.search(value) is not None
+
+
+class GivenAnswers(Settings):
+    """Answers that exist already, in a file or in a column of the dataset."""
+
+    path: str | None = Field(None, min_length=1)
+    """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in the form of
+    MT-Bench, AlpacaEval, lm-eval, a frame `answers`, or a key or prompt and a text."""
+    generator: str | None = None
+    """Name of the model, if the file holds answers of several."""
+    key: str | None = Field(None, min_length=1)
+    """Column of item keys. Default: found by the usual names."""
+    prompt: str | None = Field(None, min_length=1)
+    """Column of prompts, for a file without keys."""
+    text: str | None = Field(None, min_length=1)
+    """Column of answers; a text, or a list with one for each turn."""
+    field: str | None = Field(None, min_length=1)
+    """A column of the dataset instead of a file: labelled pairs."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.field is None):
+            raise ValueError("give either 'path' (a file) or 'field' (a column of the dataset)")
+        of_file = [name for name in ("generator", "key", "prompt", "text") if getattr(self, name)]
+        if self.field is not None and of_file:
+            raise ValueError(f"{of_file[0]!r} can be used only with 'path', not with 'field'")
+        return self
+
+
+Count = Annotated[int, Field(ge=1)]
+Words = tuple[Annotated[str, Field(min_length=1)], ...]
+Option = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[mhd]$")]
+
+_BYTES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_MINUTES: Final = {"m": 1, "h": 60, "d": 24 * 60}
+# Options of srun and sbatch that choose resources and priorities; they run and write nothing.
+_HARMLESS: Final = frozenset((
+    "account", "clusters", "comment", "constraint", "exclude", "exclusive", "gpu-bind",
+    "gpus-per-node", "hint", "licenses", "mail-type", "mem-per-cpu", "mem-per-gpu", "network",
+    "nice", "nodelist", "partition", "priority", "qos", "reservation", "switches", "wckey",
+))  # fmt: skip
+# They are decided elsewhere in the section, or by this program.
+_OURS: Final = frozenset((
+    "array", "batch", "chdir", "cpus-per-task", "dependency", "error", "exact", "export", "gpus",
+    "gres", "immediate", "input", "job-name", "jobid", "label", "mem", "mpi", "multi-prog", "nodes",
+    "ntasks", "output", "overlap", "pty", "requeue", "signal", "time", "unbuffered", "wait",
+))  # fmt: skip
+
+
+def minutes(duration: str) -> int:
+    """Minutes of a duration such as 4h."""
+    return int(duration[:-1]) * _MINUTES[duration[-1]]
+
+
+class ServerSize(Settings):
+    """Resources of one server on a cluster, which its step, job or actor asks for."""
+
+    cpus: Count = 1
+    """CPUs."""
+    gpus: int = Field(0, ge=0)
+    """GPUs, all on one node: as many as the server's tensor parallelism."""
+    memory: str | None = Field(None, pattern=r"^[1-9][0-9]*[KMGT]$")
+    """Memory, such as 32G. null shares what the job has on the node with other servers (Slurm), or
+    asks for none (Ray)."""
+
+    def memory_bytes(self) -> int:
+        """Return the memory in bytes; 0 where it is left open."""
+        return 0 if self.memory is None else int(self.memory[:-1]) * _BYTES[self.memory[-1]]
+
+
+class Cluster(ServerSize):
+    """Resources of each launched server with `--on slurm` or `--on ray`, and of their jobs."""
+
+    address: str | None = Field(None, min_length=1)
+    """Address of the Ray cluster, such as 10.0.0.1:6379. null takes RAY_ADDRESS, or else the
+    cluster of this machine."""
+
+    autoscaling: bool = False
+    """The Ray cluster adds nodes when servers wait for them. false: servers are planned on nodes
+    that are there, in waves if not all fit together."""
+
+    models: dict[str, ServerSize] = Field({})
+    """Resources of the servers of single models, in place of those above."""
+    jobs: bool | None = None
+    """Each server is a job of its own, rather than a step of the job that the command runs in.
+    Default: outside a job."""
+    partition: str | None = Field(None, min_length=1)
+    """Partition of these jobs; null: the cluster's default."""
+    time: Duration | None = None
+    """Time limit of these jobs, such as 4h; null: the partition's default."""
+    nodes: Count | None = None
+    """With `--submit`, nodes of the client's job, on which servers are steps. Default: the
+    client's job is small, and servers are jobs of their own."""
+    drain: Duration = "10m"
+    """With `--submit`, how long before the time limit the client stops and another job continues.
+    Slurm may begin up to a minute earlier."""
+    options: dict[Option, str] = Field({})
+    """Further options of srun and sbatch by their long names, such as `account`."""
+    setup: Words = ()
+    """Lines for bash on the node before a server starts, such as `module load cuda`."""
+    container: Words = ()
+    """Words before a server's command, such as `[apptainer, exec, --nv, vllm.sif]`."""
+    python: str | None = Field(None, min_length=1)
+    """Python on the nodes, 3.11 or newer; null: the one that runs this command, by its path."""
+
+    @model_validator(mode="after")
+    def _keep_ours(self) -> "Cluster":
+        ours = sorted(self.options.keys() & _OURS)
+        if ours:
+            raise ValueError(f"options: {ours[0]!r} is decided by the other settings of `cluster`")
+        return self
+
+    def size(self, models: tuple[str, ...]) -> ServerSize:
+        """Return the resources of the server of these models: those of the first that has its own.
+
+        Args:
+            models: All models of the server.
+        """
+        return next((self.models[name] for name in models if name in self.models), self)
+
+    def programs(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the settings that run something of the recipe's choice: where, and what it is."""
+        for name in ("setup", "container", "python"):
+            if getattr(self, name):
+                yield (name,), f"{name}: a program of the recipe's choice"
+        for name in sorted(self.options.keys() - _HARMLESS):
+            yield ("options", name), f"options: srun's --{name}, which may run something,"
+
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class OnEnd(Settings):
+    """A command that is run when a call of `run` ends."""
+
+    command: str = Field(min_length=1)
+    """Command for `/bin/sh`. `ORCHESTRATOR_STATE` (complete, partial, interrupted or failed),
+    `ORCHESTRATOR_RUN` and others in its environment have the result."""
+    env_from: list[VariableName] = Field([])
+    """Names of further environment variables that it gets, such as the address of a chat."""
+    timeout_s: float = Field(60.0, gt=0)
+    """Time after which it is stopped, in seconds."""
+
+    @model_validator(mode="after")
+    def _no_secret(self) -> Self:
+        if is_secret(self.command):
+            raise ValueError(
+                "command: it looks as if it holds a secret; set it in your environment and name "
+                "the variable in `env_from`"
+            )
+        return self
+
+
+class LogTo(Settings):
+    """A tracker of experiments that gets the progress and the results of a run."""
+
+    kind: Literal["mlflow", "trackio", "wandb"]
+    """Tracker; each needs the extra of the same name."""
+    project: str | None = Field(None, min_length=1, max_length=100)
+    """Project (experiment) of the tracker. Default: the recipe's name."""
+    uri: str | None = Field(None, min_length=1)
+    """mlflow: its tracking URI. Default: the environment variable MLFLOW_TRACKING_URI."""
+    mode: Literal["online", "offline"] | None = None
+    """wandb: offline writes to the run folder and sends nothing. Default: WANDB_MODE."""
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        if self.uri is not None and self.kind != "mlflow":
+            raise ValueError(f"uri is a setting of mlflow, not of {self.kind}")
+        if self.mode is not None and self.kind != "wandb":
+            raise ValueError(f"mode is a setting of wandb, not of {self.kind}")
+        if self.uri is not None and is_secret(self.uri):
+            raise ValueError("uri: it looks as if it holds a secret; use the tracker's variables")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ReusedRun:
+    """Another run, whose outcomes are copied where this one would ask the same.
+
+    Attributes:
+        path: Of its directory, absolute.
+        said: As it is written in the recipe.
+        place: Where it is written; the message is a prefix, `reuse.0: `.
+    """
+
+    path: str
+    said: str
+    place: Fault
+
+    def error(self, message: str) -> RecipeError:
+        """A fault of this entry, to be raised."""
+        place = self.place
+        return RecipeError([Fault(place.file, place.line, f"{place.message}{message}")])
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRef:
+    """A plug-in and its validated settings: of a server, a back-end or a dataset."""
+
+    kind: str
+    config: Settings
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRef:
+    """A method of a recipe, with its settings."""
+
+    kind: str
+    method: Method[MethodSettings]
+
+    @property
+    def name(self) -> str:
+        """Its name in tables: the one that the recipe gives it, else its kind."""
+        return self.method.name or plugins.label(self.kind)
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.method.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticRef:
+    """A statistic of a recipe, with its settings."""
+
+    kind: str
+    statistic: Statistic
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.statistic.config.model_dump(mode="json")}
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisRef:
+    """An analysis of a recipe, with its settings."""
+
+    kind: str
+    analysis: Analysis[Settings]
+
+    @property
+    def name(self) -> str:
+        """Its name in tables: its kind."""
+        return plugins.label(self.kind)
+
+    def resolved(self) -> dict[str, Any]:
+        """Kind and settings as plain data."""
+        return {"kind": self.kind, **self.analysis.config.model_dump(mode="json")}

@@ -1,0 +1,299 @@
+"""Figures of methods: what summaries make, curves, first tables, and figures across methods."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator import contracts, numbers, plugins
+from orchestrator.contracts.context import Source
+from orchestrator.contracts.method import is_judging
+from orchestrator.contracts.summary import Summary
+from orchestrator.errors import OrchestratorError
+from orchestrator.plugins.base import Settings
+from orchestrator.ranking.aligned import Aligned, align, basis_of
+from orchestrator.report.html import figures
+from orchestrator.report.html.figures import (
+    Figure,
+    Material,
+    Picture,
+    as_table,
+    key,
+    made_safe,
+    name,
+)
+from orchestrator.statistics.averages import levelled
+from orchestrator.tables import Cell, Column, Curves, Measured, Table, cell_text, with_interval
+
+Floats = NDArray[np.float64]
+
+_MOST: Final = 8
+"""Curves of a picture."""
+
+
+def of_curves(material: Material) -> list[Figure]:
+    """Return a figure for each such table with a value."""
+    found = [_drawn(table, table.curves) for table in material.tables if table.curves is not None]
+    return [one for one in found if one is not None]
+
+
+def _drawn(table: Table, curves: Curves) -> Figure | None:
+    at = {column.name: place for place, column in enumerate(table.columns)}
+    shown: list[dict[str, Any]] = []
+    for row in table.rows:
+        x = _value(row[at[curves.x]])
+        who = str(row[at[curves.each]]) if curves.each else ""
+        for column in curves.y:
+            cell = row[at[column]]
+            value = _value(cell)
+            if x is None or value is None:
+                continue
+            # The unit stands at the axis.
+            what = column.partition(",")[0] if len(curves.y) > 1 else ""
+            group = ", ".join(part for part in (who, what) if part)
+            text = cell_text(table.columns[at[column]], cell)
+            tip = f"{group}{': ' if group else ''}{text} at {x:,g} {curves.x}"
+            bounds = cell if isinstance(cell, Measured) else Measured(value)
+            shown.append(
+                {
+                    "x": x,
+                    "value": value,
+                    "low": figures.finite(bounds.low),
+                    "high": figures.finite(bounds.high),
+                    "group": group,
+                    "tip": tip,
+                }
+            )
+    if not shown:
+        return None
+    groups = [name for name in dict.fromkeys(row["group"] for row in shown) if name]
+    says = f"{curves.title.capitalize()} over {curves.x}."
+    if len(groups) > _MOST:
+        says += f" The picture has the first {_MOST} of {len(groups)} curves."
+        groups = groups[:_MOST]
+        shown = [row for row in shown if row["group"] in groups]
+    picture = Picture("lines", shown, curves.x, curves.title, groups, {"open": True})
+    title = f"{table.title} ({table.source})" if table.source else table.title
+    key = figures.key("curves", table.source, table.key)
+    return figures.made_safe(Figure(key, title, table.basis, says, table, picture))
+
+
+def _value(cell: Cell) -> float | None:
+    value = cell.value if isinstance(cell, Measured) else cell
+    return figures.finite(float(value)) if isinstance(value, int | float) else None
+
+
+def drawing_summary(source: Source) -> type[Summary[Settings]] | None:
+    """Return the summary of a method if it makes figures."""
+    summary = contracts.summary(source.kind, type(source.method))
+    return None if summary is None or summary.figures is Summary.figures else summary
+
+
+def of_methods(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
+    """Yield key, heading and figures of each section of methods."""
+    sections: dict[str, tuple[str, list[Figure]]] = {}
+    found = [(source, drawing_summary(source)) for source in material.context.sources]
+    drawn = [(source, summary) for source, summary in found if summary is not None]
+    for source, summary in sorted(drawn, key=lambda one: one[1].section_order):
+        if source.frame not in material.frames:
+            continue
+        heading = summary.section or source.name
+        place = plugins.label(source.kind) if summary.section else source.name
+        _, figures = sections.setdefault(key(place), (heading, []))
+        figures += _figures(material, source, summary)
+    for place, (heading, figures) in sections.items():
+        yield place, heading, figures
+
+
+def _figures(material: Material, source: Source, summary: type[Summary[Settings]]) -> list[Figure]:
+    context = material.context
+    try:
+        read = summary.reads if summary.figures_read is None else summary.figures_read
+        rows = pl.DataFrame() if read == () else context.rows_of(source, read)
+        context = msgspec.structs.replace(context, name=source.name, rows=rows)
+        plugin = summary(source.method.config)
+        with plugins.blaming():
+            found = plugin.figures(context)
+        return [made_safe(one) for one in contracts.listed(plugin, "figures", found, Figure)]
+    except OrchestratorError as error:
+        # What one method can't draw must not hide the rest of the page.
+        title = f"{source.name}: no figures"
+        return [Figure(key(title), title, "", str(error), as_table(key(title), title, (), ()))]
+
+
+_FORMATS: Final = {"rating": ",.0f"}
+
+
+def of_summaries(material: Material) -> list[Figure]:
+    """The first measure with intervals of each such method, one row a model."""
+    # Other methods have figures by their columns, or by their summary.
+    drawn = {
+        source.name
+        for source in material.context.sources
+        if not is_judging(source.method) and drawing_summary(source) is None
+    }
+    found: dict[str, Figure] = {}
+    for table in material.tables:
+        if table.source not in drawn or table.source in found:
+            continue
+        with_intervals = {
+            place
+            for row in table.rows
+            for place, cell in enumerate(row)
+            if isinstance(cell, Measured) and cell.low is not None
+        }
+        models = {row[0] for row in table.rows}
+        # Several rows a model are about several things, which one axis does not hold.
+        if not with_intervals or table.columns[0].name != "model" or len(models) < len(table.rows):
+            continue
+        place = min(with_intervals)
+        column = table.columns[place]
+        shown = figures.points(table, 0, place)
+        options = {"percent": column.form == "percent", "format": _FORMATS.get(column.form, "")}
+        found[table.source] = Figure(
+            figures.key("summary", table.source),
+            f"{table.title}: {column.name} ({table.source})",
+            f"n = {table.basis or f'{len(models)} models; prompts as in the table'}",
+            f"{column.name} by model, with intervals over prompts.",
+            table,
+            Picture("intervals", shown, column.name, options=options),
+        )
+    return list(found.values())
+
+
+_RHO: Final = Column("Spearman", "signed", 2)
+_OVER_BLACK: Final = 0.82
+
+
+def of_agreement(material: Material) -> list[Figure]:
+    """Agreement of the methods on answers and on the order of models, and effects of length."""
+    aligned = align(material.context)
+    if aligned is None:
+        return []
+    level = material.context.confidence_level
+    found = []
+    if len(aligned.names) > 1:
+        found.append(_matrix(aligned, level))
+        if aligned.frame["model"].n_unique() > 1:
+            found.append(_orders(aligned))
+    return [*found, *_lengths(aligned, level)]
+
+
+def _matrix(aligned: Aligned, level: float) -> Figure:
+    lines: list[list[Any]] = []
+    drawn: list[dict[str, Any]] = []
+    for one, two in combinations(aligned.names, 2):
+        correlation = aligned.correlation(one, two, level)
+        shown = with_interval(correlation.value, correlation.interval, why=correlation.undefined)
+        lines.append([one, two, shown, correlation.n_points])
+        if shown.value is not None:
+            drawn += [
+                {
+                    "row": name(row),
+                    "column": name(column),
+                    "value": shown.value,
+                    "text": f"{shown.value:+z.2f}",
+                    "on_dark": abs(shown.value) > _OVER_BLACK,
+                    "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
+                }
+                for row, column in ((one, two), (two, one))
+            ]
+    columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
+    title = "Agreement between methods, answer by answer"
+    table = as_table("agreement", title, columns, lines)
+    order = [name(one) for one in aligned.names]
+    options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
+    picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
+    says = (
+        "Scores are oriented so that higher is better; blue squares agree, orange ones "
+        "disagree. Differences between models are included: two methods may agree on models "
+        "but not on answers."
+    )
+    return Figure(table.key, title, basis_of(aligned, level), says, table, picture)
+
+
+def _orders(aligned: Aligned) -> Figure:
+    """The mean of each score by model, as ranks."""
+    means = aligned.frame.group_by("model", maintain_order=True).agg(
+        pl.col(list(aligned.names)).fill_nan(None).mean()
+    )
+    models = means["model"].to_list()
+    lines: list[list[Any]] = []
+    drawn: list[dict[str, Any]] = []
+    for score_name in aligned.names:
+        size = aligned.frame[score_name].fill_nan(None).abs().mean()
+        levels = levelled(
+            means[score_name].fill_null(np.nan).to_numpy(),
+            float(size) if isinstance(size, float) else 0.0,
+        )
+        ranks = pl.Series(levels).fill_nan(None).rank("min", descending=True).to_list()
+        for model, rank, mean in zip(models, ranks, means[score_name].to_list(), strict=True):
+            if rank is None:
+                continue
+            lines.append([score_name, model, int(rank), mean])
+            drawn.append(
+                {
+                    "row": name(score_name),
+                    "column": name(model),
+                    "value": -float(rank),
+                    "text": str(int(rank)),
+                    "on_dark": rank == 1 and len(models) > 1,
+                    "tip": (
+                        f"{name(model)} by {name(score_name)}: rank {int(rank)}, mean {mean:.4g}"
+                    ),
+                }
+            )
+    columns = [
+        Column("score"),
+        Column("model"),
+        Column("rank", "count"),
+        Column("mean", "number", 4),
+    ]
+    title = "Agreement between methods, model by model"
+    table = as_table("orders-of-models", title, columns, lines)
+    options = {
+        "order": [name(one) for one in aligned.names],
+        "columns": [name(model) for model in models],
+        "domain": [-len(models), -1],
+        "ranks": True,
+    }
+    picture = Picture("matrix", drawn, "", "", options=options)
+    basis = f"n = {numbers.counted(aligned.frame.height, 'answer')} · ranks of means, no intervals"
+    says = (
+        "Rank of each model by the mean of each score; 1 is best. Ranks do not show which "
+        "differences are significant: see the rankings and the tables of each method."
+    )
+    return Figure(table.key, title, basis, says, table, picture)
+
+
+def _lengths(aligned: Aligned, level: float) -> list[Figure]:
+    lengths = aligned.frame["length"].drop_nulls()
+    if lengths.n_unique() < 2:
+        return []
+    lines = []
+    for one in aligned.names:
+        correlation = aligned.correlation(one, "length", level)
+        lines.append(
+            [
+                one,
+                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
+                correlation.n_points,
+            ]
+        )
+    columns = [Column("score"), _RHO, Column("answers", "count")]
+    title = "Length: correlation of scores with answer length"
+    table = as_table("length", title, columns, lines)
+    shown = figures.points(table, 0, 1)
+    options = {"zero": 0.0, "domain": [-1.0, 1.0]}
+    picture = Picture("intervals", shown, "Spearman's rho with length", options=options)
+    says = (
+        "Right of 0, longer answers score higher. This alone does not distinguish a bias from "
+        "longer answers being better; compare with the row of gold, if present."
+    )
+    return [
+        Figure(table.key, title, basis_of(aligned, level), says, table, picture if shown else None)
+    ]
