@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from benchmarks._curves import draw_curves
 from orchestrator.statistics.adaptive import AdaptiveTest, Goal, consequences
 from orchestrator.statistics.adaptive_cost import ask, judged
-from orchestrator.statistics.betting import Capital
+from orchestrator.statistics.sequential import Capital
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

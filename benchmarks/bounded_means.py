@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from orchestrator.statistics.clustered import clustered_shares
+from orchestrator.statistics.means import clustered_shares
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Floats]

@@ -26,10 +26,9 @@ from orchestrator.runner.planning.near_copies import near_copies, text_of
 from orchestrator.scheduler.blocks import StoppingRule
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt, win_rates
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.sequential import OrderTest
-from orchestrator.statistics.win_rate import win_rates
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -26,11 +26,19 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from orchestrator.statistics.label_power import expected_reach
-from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample
-from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
+from orchestrator.statistics.label_planning import (
+    expected_reach,
+    inclusion_probabilities,
+    systematic_sample,
+)
+from orchestrator.statistics.prediction_powered import (
+    Corrected,
+    Labelled,
+    corrected_mean,
+    judge_rates,
+    rogan_gladen,
+)
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.rogan_gladen import judge_rates, rogan_gladen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt, win_rates
 from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.statistics.win_rate import win_rates
 
 MODELS = {
     2: (0.3, -0.3),

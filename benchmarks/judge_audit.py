@@ -24,12 +24,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.statistics.bradley_terry import StyledPairs, fit_style
 from orchestrator.statistics.conformal import Kind, Ratings, predict
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.position import Orders, decisions, position_effects
+from orchestrator.statistics.judgments import Orders, decisions, position_effects
+from orchestrator.statistics.orders import Verdicts, count_cycles
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import Estimate, Interval
-from orchestrator.statistics.style import StyledPairs, fit_style
-from orchestrator.statistics.transitivity import Verdicts, count_cycles
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

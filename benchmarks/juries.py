@@ -26,7 +26,7 @@ from orchestrator.statistics.dawid_skene import (
     fit_dawid_skene,
     uncertainty,
 )
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -21,13 +21,13 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
+from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 from orchestrator.statistics.label_ratings import (
     CorrectedRatings,
     LabelledPairs,
     corrected_ratings,
     rating_interval,
 )
-from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample
 from orchestrator.statistics.prediction_powered import Labelled
 from orchestrator.statistics.results import Interval
 

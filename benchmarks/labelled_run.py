@@ -18,9 +18,8 @@ import numpy as np
 from backends.rouge_l import RougeL
 from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
-from orchestrator.ranking.human_labels import read_key
+from orchestrator.ranking.human_labels import About, read_key
 from orchestrator.ranking.labelled import Config
-from orchestrator.ranking.sheets import About
 from orchestrator.report.generic import generic_markdown
 from orchestrator.runner import api
 from orchestrator.runner.interface.labelling import Draw, sheet_of, write_sheet

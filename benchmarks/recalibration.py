@@ -27,16 +27,8 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from orchestrator.statistics.calibration import EDGES
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
-from orchestrator.statistics.recalibration import (
-    LEAST,
-    Kind,
-    changes,
-    cross_fitted,
-    fit_map,
-)
-from orchestrator.statistics.win_rate import mean_preferences
+from orchestrator.statistics.calibration import EDGES, LEAST, Kind, changes, cross_fitted, fit_map
+from orchestrator.statistics.prompt_sums import PromptSums, mean_preferences, sum_by_prompt
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.statistics.betting import confidence_sequence
-from orchestrator.statistics.sequential import OrderTest
+from orchestrator.statistics.sequential import OrderTest, confidence_sequence
 
 Floats = NDArray[np.float64]
 

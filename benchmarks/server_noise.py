@@ -21,8 +21,8 @@ from safetensors.torch import load_file, save_file
 
 from launch import _weights
 from orchestrator import contracts, plugins
-from orchestrator.probing import likeness, requests
-from orchestrator.probing.likeness import PROMPTS, TOKENS, Seen, compare, of_chat
+from orchestrator.probing import record, requests
+from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
 from orchestrator.runner.probing.http import Http
@@ -103,7 +103,7 @@ async def together(http: Http, round_: int) -> list[Seen]:
     return [task.result() for task in tasks]
 
 
-def _said(name: str, found: likeness.Likeness | None) -> str:
+def _said(name: str, found: record.Likeness | None) -> str:
     return f"| {name} | {found.mean:.2g} | {found.n} |" if found else f"| {name} | - | 0 |"
 
 

@@ -27,15 +27,17 @@ from orchestrator.statistics.agreement import (
 from orchestrator.statistics.association import KINDS, Kind
 from orchestrator.statistics.confidence import Gaps, confidence
 from orchestrator.statistics.correlation import (
+    Comparison,
     Correlation,
+    compare_accuracies,
+    compare_correlations,
     correlate,
     correlate_within,
     partial_correlation,
 )
 from orchestrator.statistics.elo import Battles, rate_elo
-from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.paired import Comparison, compare_accuracies, compare_correlations
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import Estimate, Interval
 
 LEVEL = 0.95

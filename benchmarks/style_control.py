@@ -18,8 +18,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.statistics.bradley_terry import StyledPairs, StyleFit, fit_style
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.style import StyledPairs, StyleFit, fit_style
 
 Floats = NDArray[np.float64]
 

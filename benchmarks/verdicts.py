@@ -23,10 +23,10 @@ from scipy.special import expit, logit, stdtr
 
 from benchmarks.interval_coverage import summed
 from orchestrator.statistics.bounded_mean import intervals, p_values
-from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
 from orchestrator.statistics.field import influences
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.frames import columns_of
-from orchestrator.statistics.groups import connected
+from orchestrator.statistics.multiple import connected
 from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from orchestrator.errors import UsageError
-from orchestrator.judgment.bertscore import idf_weights
+from orchestrator.judgment.similarity import idf_weights
 from orchestrator.records import PairScores
 
 Floats = NDArray[np.float64]

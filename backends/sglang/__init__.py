@@ -27,7 +27,7 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import replies
 from orchestrator.wire import rewards as rating

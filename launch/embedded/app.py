@@ -1,38 +1,128 @@
-"""The HTTP application: routes, the key, error bodies."""
+"""The HTTP application: routes, the key and the bound of bodies, error bodies, load figures."""
 
 from __future__ import annotations
 
+import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.embedded import protocol
-from launch.embedded.chat import chat_job, chat_reply, completion_jobs, completion_reply
+from launch.embedded.chat import Stream, chat_job, chat_reply, completion_jobs, completion_reply
 from launch.embedded.drawing import envelope
-from launch.embedded.errors import (
+from launch.embedded.jobs import Job
+from launch.embedded.protocol import (
     ApiError,
     ClientGoneError,
     bad_request,
+    check_ids,
     internal,
     not_found,
     reply,
 )
-from launch.embedded.guard import Guard
-from launch.embedded.jobs import Job
-from launch.embedded.metrics import prometheus
-from launch.embedded.pooling import Pooling
-from launch.embedded.protocol import check_ids
-from launch.embedded.scoring import Choosing, Scoring
+from launch.embedded.scoring import Choosing, Pooling, Scoring
 from launch.embedded.served import Served
-from launch.embedded.streaming import Stream
 from orchestrator import __version__
+
+MOST_BYTES: Final = 64 << 20
+"""The longest body that is read, in bytes, however it is framed."""
+OPEN: Final = frozenset({"/health"})
+"""Paths that need no key; they tell nothing but that the server runs."""
+
+
+class Guard:
+    """Middleware around the whole application, so that no route can be left out.
+
+    Args:
+        app: What answers the requests that pass.
+        key: Wanted as a bearer token on all paths but `OPEN`; empty for none.
+    """
+
+    def __init__(self, app: ASGIApp, key: str = "") -> None:
+        self._app = app
+        self._wanted = b"Bearer " + key.encode() if key else b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Called by the server for each request."""
+        if scope["type"] != "http":
+            return
+        error = self._refusal(scope["path"], Headers(scope=scope))
+        if error is not None:
+            await reply(error.body(), error.status)(scope, receive, send)
+            return
+        n_bytes = 0
+
+        async def bounded() -> Message:
+            # Whatever length a request states, or none: what arrives is what counts.
+            nonlocal n_bytes
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            if n_bytes > MOST_BYTES:
+                raise _too_long()
+            return message
+
+        await self._app(scope, bounded, send)
+
+    def _refusal(self, path: str, headers: Mapping[str, str]) -> ApiError | None:
+        given = headers.get("authorization", "").encode("latin-1")
+        if self._wanted and path not in OPEN and not hmac.compare_digest(given, self._wanted):
+            return ApiError(401, "the API key is missing or wrong", "AuthenticationError")
+        stated = headers.get("content-length", "")
+        return _too_long() if stated.isdigit() and int(stated) > MOST_BYTES else None
+
+
+def _too_long() -> ApiError:
+    return ApiError(413, f"the body is over {MOST_BYTES} bytes", "BadRequestError")
+
+
+_FIGURES = (
+    ("num_requests_running", "gauge", "Requests under way"),
+    ("num_requests_waiting", "gauge", "Requests that wait for their first pass"),
+    ("prompt_tokens_total", "counter", "Prompt tokens of requests begun"),
+    ("prompt_tokens_cached_total", "counter", "Prompt tokens taken from the prefix cache"),
+    ("generation_tokens_total", "counter", "Drawn tokens"),
+    ("requests_total", "counter", "Requests queued"),
+    ("requests_failed_total", "counter", "Requests that the engine failed"),
+    ("admission_rejections_total", "counter", "Requests refused because too many waited"),
+    ("engine_steps_total", "counter", "Decoding steps"),
+)
+
+
+def prometheus(models: Iterable[Served]) -> str:
+    """The figures of all models."""
+    models = list(models)
+    lines = []
+    for place, (name, kind, text) in enumerate(_FIGURES):
+        full = f"orchestrator:{name}"
+        lines += [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
+        for served in models:
+            label = served.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            lines.append(f'{full}{{model_name="{label}"}} {_values(served)[place]}')
+    return "\n".join(lines) + "\n"
+
+
+def _values(served: Served) -> tuple[int, ...]:
+    engine, counters = served.engine, served.engine.counters
+    return (
+        engine.n_running,
+        engine.n_waiting,
+        counters.prompt_tokens,
+        counters.cached_tokens,
+        counters.generated_tokens,
+        counters.requests,
+        counters.failed,
+        counters.refused,
+        counters.steps,
+    )
+
 
 _log = logging.getLogger(__name__)
 _GONE = 499

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.errors import UnsupportedModelError
+from launch.embedded.features import See, Watcher
 from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
-from launch.embedded.packing import is_packed, model_bytes
-from launch.embedded.watching import See, Watcher
+from launch.embedded.model import is_packed, model_bytes
+from launch.embedded.protocol import UnsupportedModelError
 
 _CHECK_TOKENS = 24
 _MOST_ATTENTION = 1.01

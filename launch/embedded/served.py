@@ -13,14 +13,11 @@ import torch
 from starlette.requests import Request
 from starlette.types import Receive
 
-from launch.embedded.degrading import add_noise, leave_out_layers
 from launch.embedded.engine import Engine, Limits, capacities
-from launch.embedded.errors import UnsupportedModelError, bad_request
 from launch.embedded.jobs import Job
-from launch.embedded.memory import Need, bytes_of, longest_sequence, usual_bytes
-from launch.embedded.packing import can_pack, pack
-from launch.embedded.protocol import Rendered
-from launch.embedded.rating import Rating, is_rating
+from launch.embedded.layout import Need, bytes_of, longest_sequence, usual_bytes
+from launch.embedded.model import Rating, add_noise, can_pack, is_rating, leave_out_layers, pack
+from launch.embedded.protocol import Rendered, UnsupportedModelError, bad_request
 from launch.embedded.runner import Runner
 from launch.embedded.tokens import Tokens
 from orchestrator import __version__

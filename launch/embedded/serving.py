@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -18,7 +18,34 @@ import uvicorn
 
 from launch.embedded.app import Service
 from launch.embedded.served import Settings, load
-from launch.embedded.threads import Threads
+
+
+class Threads:
+    """Gives each busy engine an equal share of the threads, at least one.
+
+    A number of threads belongs to the thread that set it, so each engine sets its own.
+
+    Args:
+        total: Threads for all engines together.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._busy: Sequence[Callable[[], bool]] = ()
+        self._set = threading.local()
+
+    def watch(self, busy: Sequence[Callable[[], bool]]) -> None:
+        """Say how to see which engines have work."""
+        self._busy = busy
+
+    def share(self) -> None:
+        """Set the calling thread's share."""
+        n_busy = max(1, sum(check() for check in self._busy))
+        share = max(1, self._total // n_busy)
+        if getattr(self._set, "share", None) != share:
+            self._set.share = share
+            torch.set_num_threads(share)
+
 
 T = TypeVar("T")
 _KEEP_ALIVE_S = 120

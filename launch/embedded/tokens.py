@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from launch.embedded.errors import bad_request
+from launch.embedded.protocol import bad_request
 from orchestrator.wire.spelling import byte_letters
 
 _SAMPLE = "Aé 日本\n5 [[>>]] 🙂 x"

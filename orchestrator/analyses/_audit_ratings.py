@@ -27,8 +27,8 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import mean_of, share_of, without_n
-from orchestrator.ranking.points import KEYS, score
 from orchestrator.ranking.preferences import judged_rows
+from orchestrator.ranking.scores import KEYS, score
 from orchestrator.statistics.conformal import (
     Bounds,
     Kind,
@@ -39,7 +39,7 @@ from orchestrator.statistics.conformal import (
     predict,
     reach,
 )
-from orchestrator.statistics.folds import folds_of
+from orchestrator.statistics.resampling import folds_of
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from orchestrator.clusters import OVER
 from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.plugin import Context, Measured, Source
 from orchestrator.ranking.cells import mean_of, share_of, without_n
-from orchestrator.ranking.points import Score, ScoreRef, score, source_of
-from orchestrator.statistics.averages import levelled
+from orchestrator.ranking.scores import Score, ScoreRef, score, source_of
+from orchestrator.statistics.means import levelled
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from orchestrator.contracts.settings import GivenFile
 from orchestrator.dataset.labels import read_labels
 from orchestrator.frames import columns_of
 from orchestrator.plugin import Context, Settings, UsageError
-from orchestrator.ranking.points import KEYS, score, source_of
+from orchestrator.ranking.scores import KEYS, score, source_of
 
 
 class Gold(Settings):

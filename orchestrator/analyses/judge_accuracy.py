@@ -21,9 +21,8 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
-from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.estimators import mass
 from orchestrator.ranking.preferences import (
     PAIRWISE,
     POINTWISE,
@@ -31,13 +30,13 @@ from orchestrator.ranking.preferences import (
     SOFT,
     WORDS,
     judged_rows,
+    mass,
     preferences,
 )
 from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.statistics.means import clustered_mean, clustered_share
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured, with_interval
 
 Floats = NDArray[np.float64]

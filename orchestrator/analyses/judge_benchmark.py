@@ -25,7 +25,7 @@ from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
-from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.means import clustered_share
 from orchestrator.tables import measured
 
 Floats = NDArray[np.float64]

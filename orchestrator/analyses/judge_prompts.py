@@ -35,7 +35,7 @@ from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
 from orchestrator.ranking.winners import judging_sources, truths
 from orchestrator.statistics.agreement import cohen_kappa
-from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
 from orchestrator.statistics.trust import Trust
 from orchestrator.tables import measured

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Table, make_table
-from orchestrator.ranking.calibrated import (
+from orchestrator.ranking.calibration import (
     CITES,
     KEY,
     CalibratedJudge,
@@ -24,7 +24,7 @@ from orchestrator.ranking.calibrated import (
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import SOFT
 from orchestrator.ranking.winners import JudgedWinner, judging_sources
-from orchestrator.statistics.recalibration import Change, Kind, changes
+from orchestrator.statistics.calibration import Change, Kind, changes
 from orchestrator.tables import measured
 
 _KINDS: Final[tuple[Kind, ...]] = ("temperature", "platt", "isotonic")

@@ -28,10 +28,17 @@ from orchestrator.plugin import (
     UsageError,
     make_table,
 )
-from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.estimators import between, mass
-from orchestrator.ranking.preferences import SOFT, Preferences, decided, judged_rows, preferences
+from orchestrator.ranking.preferences import (
+    SOFT,
+    Preferences,
+    between,
+    decided,
+    judged_rows,
+    mass,
+    preferences,
+)
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.statistics.agreement import (
     cohen_kappa,
@@ -42,8 +49,8 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
 

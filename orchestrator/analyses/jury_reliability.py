@@ -29,19 +29,19 @@ from orchestrator.plugin import (
     UsageError,
     make_table,
 )
-from orchestrator.ranking.calibrated import recalibrated
+from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.estimators import between
 from orchestrator.ranking.preferences import (
     COLUMNS,
     SOFT,
     TIED,
     Preferences,
+    between,
     judged_rows,
     preferences,
 )
 from orchestrator.ranking.winners import source_of_judges, truths
-from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.correlation import compare_accuracies
 from orchestrator.statistics.dawid_skene import (
     DawidSkene,
     Uncertainty,
@@ -50,9 +50,9 @@ from orchestrator.statistics.dawid_skene import (
     fit_dawid_skene,
     uncertainty,
 )
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.paired import compare_accuracies
+from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
 

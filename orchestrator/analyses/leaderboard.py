@@ -25,9 +25,9 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import METHODS
-from orchestrator.ranking.points import Score, ScoreRef
+from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ranking_agreement
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 _ORDERS: Final = (
     Column("leaderboard"),

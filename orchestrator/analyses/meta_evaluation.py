@@ -34,18 +34,20 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import n_prompts
-from orchestrator.ranking.points import KEYS, ScoreRef, collect
+from orchestrator.ranking.scores import KEYS, ScoreRef, collect
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind
 from orchestrator.statistics.correlation import (
     METHOD,
+    Comparison,
     Correlation,
+    compare_correlations,
     correlate,
     correlate_within,
+    holm_adjusted,
     partial_correlation,
 )
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.paired import Comparison, compare_correlations, holm_adjusted
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import with_interval
 
 Floats = NDArray[np.float64]

@@ -27,8 +27,8 @@ from orchestrator.plugin import (
     UsageError,
     make_table,
 )
-from orchestrator.ranking.points import Score, ScoreRef
-from orchestrator.statistics.differences import METHOD, paired_difference
+from orchestrator.ranking.scores import Score, ScoreRef
+from orchestrator.statistics.means import METHOD, paired_difference
 from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
 

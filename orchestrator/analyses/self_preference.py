@@ -27,9 +27,8 @@ from orchestrator.plugin import (
     UsageError,
     make_table,
 )
-from orchestrator.ranking.calibrated import recalibrated
-from orchestrator.ranking.estimators import between
-from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
+from orchestrator.ranking.calibration import recalibrated
+from orchestrator.ranking.preferences import SOFT, Preferences, between, judged_rows, preferences
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
 from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware

@@ -40,8 +40,8 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.paired import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import with_interval
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")

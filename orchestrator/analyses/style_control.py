@@ -1,7 +1,7 @@
 """Ratings at equal style: Bradley-Terry with the answers' length and Markdown as covariates.
 
 A judge may prefer long or formatted answers. Ratings with and without control of style stand side
-by side, with the effect of each feature of style (`orchestrator.statistics.style`).
+by side, with the effect of each feature of style (`orchestrator.statistics.bradley_terry`).
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import Analysis, Context, Settings, Table
-from orchestrator.ranking.calibrated import noted, recalibrated
+from orchestrator.ranking.calibration import noted, recalibrated
 from orchestrator.ranking.preferences import Preferences
 from orchestrator.ranking.style import FEATURES, EqualStyle, Feature
 from orchestrator.ranking.winners import judging_sources

@@ -25,9 +25,9 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import n_prompts
-from orchestrator.ranking.points import Score, ScoreRef, collect
-from orchestrator.statistics.averages import levelled
-from orchestrator.statistics.ordering import METHOD, ordering
+from orchestrator.ranking.scores import Score, ScoreRef, collect
+from orchestrator.statistics.means import levelled
+from orchestrator.statistics.orders import METHOD, ordering
 
 _COLUMNS: Final = (
     Column("score"),

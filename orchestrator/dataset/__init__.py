@@ -20,7 +20,7 @@ from orchestrator.ask import KEY_BYTES, digest, item_digest
 from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import Item
-from orchestrator.statistics.groups import Places, connected
+from orchestrator.statistics.multiple import Places, connected
 
 Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]

@@ -1,15 +1,16 @@
-"""Rows of any file by its suffix, and of several files one after the other."""
+"""Files of rows: found, named and read in slices, by their ending."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.dataset import csv_rows, json_rows
-from orchestrator.dataset.csv_rows import CsvRows
-from orchestrator.dataset.json_rows import JsonLines, JsonRows
+from orchestrator.dataset import File, readers
+from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
+from orchestrator.disk import paths
 from orchestrator.errors import DatasetError, StoreError
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -22,18 +23,18 @@ def open_rows(path: Path, shown: str) -> Rows:
         DatasetError: If the suffix is none of these, or the file can't be read.
     """
     suffix = path.suffix.lower()
-    if suffix in json_rows.LINES_SUFFIXES:
+    if suffix in readers.LINES_SUFFIXES:
         return JsonLines(path, shown)
-    if suffix in json_rows.LIST_SUFFIXES:
+    if suffix in readers.LIST_SUFFIXES:
         return JsonRows(path, shown)
-    if suffix in csv_rows.SUFFIXES:
+    if suffix in readers.SUFFIXES:
         return CsvRows(path, shown)
     if suffix in PARQUET_SUFFIXES:
         return ParquetRows(path, shown)
     suffixes = (
-        *json_rows.LINES_SUFFIXES,
-        *json_rows.LIST_SUFFIXES,
-        *csv_rows.SUFFIXES,
+        *readers.LINES_SUFFIXES,
+        *readers.LIST_SUFFIXES,
+        *readers.SUFFIXES,
         *PARQUET_SUFFIXES,
     )
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
@@ -106,3 +107,24 @@ class ParquetRows:
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return f"{self.file}: row {index + 1}"
+
+
+DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
+
+
+def is_here(kind: str, file: File) -> bool:
+    """Return True if the file can be used without a network."""
+    folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
+    names = (file.name, *file.others)
+    return any((folder / kind / name).is_file() for folder in folders for name in names)
+
+
+def data_folder() -> Path | None:
+    """The folder of files that the user put there by hand."""
+    given = os.environ.get(DATA_VARIABLE)
+    return Path(given).expanduser() if given else None
+
+
+def cache_folder() -> Path:
+    """The folder of what was fetched."""
+    return paths.cache_folder() / "datasets"

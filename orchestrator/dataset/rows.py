@@ -1,9 +1,15 @@
-"""Rows of a file made into a dataset: one pass that keeps 16 bytes a row, then random access."""
+"""Rows of files made into datasets: in memory, or by the offset of their lines."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+import os
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
 
+import msgspec
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.ask import KEY_BYTES, item_digest
@@ -16,7 +22,7 @@ from orchestrator.dataset import (
     key_hash,
     repeated,
 )
-from orchestrator.dataset.fields import FieldNames, RowError, find_columns, make_item
+from orchestrator.dataset.fields import FieldNames, RowError, find_columns, make_item, plain
 from orchestrator.errors import DatasetError
 
 MAX_FAULTS: Final = 10
@@ -147,3 +153,164 @@ def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32]
     ordinals = np.empty(len(order), dtype=np.int32)
     ordinals[order] = places - first
     return ordinals
+
+
+MAX_ROW_BYTES: Final = 64 * 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+_CHUNK: Final = 1024 * 1024
+
+
+class LineFile:
+    """Rows by their offsets, 8 bytes a row.
+
+    The file stays open: a file that is replaced by another under its name is still read as it was.
+
+    Raises:
+        DatasetError: If the file can't be opened.
+    """
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.file = shown
+        self._starts = array("q")
+        try:
+            self._fd = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
+        weakref.finalize(self, os.close, self._fd)
+        self._size = os.fstat(self._fd).st_size
+        self.begin = len(_BOM) if os.pread(self._fd, len(_BOM), 0) == _BOM else 0
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, start: int) -> None:
+        """A row begins at this offset."""
+        self._starts.append(start)
+
+    def lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """Every line with its 1-based number and its offset.
+
+        Raises:
+            DatasetError: If a line is longer than `MAX_ROW_BYTES`.
+        """
+        with os.fdopen(os.dup(self._fd), "rb") as stream:
+            stream.seek(self.begin)
+            offset, number = self.begin, 1
+            while line := stream.readline(MAX_ROW_BYTES + 1):
+                if len(line) > MAX_ROW_BYTES:
+                    raise DatasetError(
+                        f"{self.file}:{number}: a line of more than {MAX_ROW_BYTES >> 20} MB; "
+                        "is this a file with one row per line?"
+                    )
+                yield number, offset, line
+                offset += len(line)
+                number += 1
+
+    def read(self, index: int) -> bytes:
+        """The bytes of a row."""
+        start = self._starts[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else self._size
+        return os.pread(self._fd, end - start, start)
+
+    def where(self, index: int) -> str:
+        """File and line of a row; counts lines, so for messages only."""
+        end, position, number = self._starts[index], 0, 1
+        while position < end:
+            chunk = os.pread(self._fd, min(_CHUNK, end - position), position)
+            if not chunk:
+                break
+            number += chunk.count(b"\n")
+            position += len(chunk)
+        return f"{self.file}:{number}"
+
+
+def decoded(line: bytes) -> str:
+    """The line as text.
+
+    Raises:
+        ValueError: If it is not UTF-8.
+    """
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8 text; save the file as UTF-8") from error
+
+
+_GIVEN: Final = "Recipe(dataset)"
+
+
+class SupportsArrow(Protocol):
+    """A frame that exports itself by the Arrow PyCapsule interface (polars, pandas, pyarrow)."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+def is_frame(value: object) -> bool:
+    """Return whether a value is a frame."""
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def to_json_lines(given: object) -> bytes:
+    """Return the rows of a frame, or of a list of mappings, as JSON Lines.
+
+    Dates become ISO 8601 text, binary values hexadecimal text, nan null: the values that the same
+    rows have as items if they are read from a file. The text depends on the rows alone.
+
+    Args:
+        given: A frame, or a sequence of mappings.
+
+    Raises:
+        DatasetError: If it is something else, has no rows, or a value that JSON can't hold.
+    """
+    lines = []
+    for place, row in enumerate(_rows(given)):
+        if not isinstance(row, Mapping):
+            kind = type(row).__name__
+            raise DatasetError(f"{_GIVEN}: row {place} is a {kind}, not a mapping of columns")
+        try:
+            columns = {str(name): plain(_builtin(value)) for name, value in row.items()}
+            lines.append(msgspec.json.encode(columns))
+        except (RecursionError, UnicodeEncodeError, ValueError) as error:
+            raise DatasetError(f"{_GIVEN}: row {place} cannot be written: {error}") from error
+    if not lines:
+        raise DatasetError(f"{_GIVEN} {NO_ITEMS}")
+    return b"\n".join(lines) + b"\n"
+
+
+def _rows(given: object) -> Iterable[object]:
+    if isinstance(given, pl.DataFrame):
+        return given.iter_rows(named=True)
+    if is_frame(given):
+        try:
+            return pl.DataFrame(cast("Any", given)).iter_rows(named=True)
+        except ImportError:
+            # pandas exports nothing by Arrow where pyarrow is not installed.
+            return _rows_by_column(given)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return given
+    hint = "; collect() it first" if isinstance(given, pl.LazyFrame) else ""
+    raise DatasetError(
+        f"{_GIVEN} must be a frame, a list of mappings, a path, or a mapping with a 'kind', "
+        f"not a {type(given).__name__}{hint}"
+    )
+
+
+def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as pandas has them)
+    """Rows of a frame with columns of its own kind, missing values as None."""
+    columns = []
+    for name in given.columns:
+        missing = cast("Sequence[bool]", given[name].isna().tolist())
+        values = cast("Sequence[Any]", given[name].tolist())
+        cells = zip(values, missing, strict=True)
+        columns.append([None if is_missing else value for value, is_missing in cells])
+    names = [str(name) for name in given.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def _builtin(value: object) -> object:
+    """Return Python's own value for a scalar or an array of NumPy."""
+    to_list: Callable[[], Any] | None = getattr(value, "tolist", None)
+    if to_list is not None:
+        return to_list()
+    return value.to_list() if isinstance(value, pl.Series) else value

@@ -1,4 +1,4 @@
-"""Location, licence, and reading of benchmark files, shared by all benchmark kinds.
+"""Files of benchmarks: location, licence, rows that are read, drawn, or made into pairs.
 
 A file is looked for in the folder that `ORCHESTRATOR_DATA` names, as `KIND/NAME`, then in the
 cache, and else fetched into the cache, unless `ORCHESTRATOR_OFFLINE` is set. Nothing of a
@@ -7,15 +7,19 @@ benchmark is part of this project; each comes from its publisher, under its publ
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote
 
-from orchestrator.dataset.folders import DATA_VARIABLE, cache_folder, data_folder
+import numpy as np
+from pydantic import Field
+
+from orchestrator.dataset.files import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of
-from orchestrator.plugin import DatasetError, File
+from orchestrator.plugin import DatasetError, File, Settings
 
 _log = logging.getLogger(__name__)
 
@@ -114,3 +118,158 @@ class MappedRows:
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return self._rows.where(index)
+
+
+# Files of the Hugging Face hub, as plain downloads: no `datasets` library, no code of a dataset.
+#
+# Why not the library: it would bring pyarrow, pandas and a dozen others to read files that polars
+# reads, and the hub offers every public dataset as Parquet, whatever it was uploaded as.
+
+
+def hub_file(repository: str, path: str, *, revision: str = "main", name: str = "") -> File:
+    """A file of a dataset's repository.
+
+    Args:
+        repository: Such as "wmt/wmt19".
+        path: In the repository.
+        revision: Commit, branch or tag.
+        name: Under the kind's folder; the file's own where left out.
+    """
+    place = f"{quote(repository)}/resolve/{quote(revision, safe='')}/{quote(path)}"
+    return File(name=name or path.rpartition("/")[2], path=f"datasets/{place}")
+
+
+def listing(repository: str, name: str) -> File:
+    """The hub's list of Parquet files of a dataset: {config: {split: [address, …]}}."""
+    return File(name=name, path=f"api/datasets/{quote(repository)}/parquet")
+
+
+def converted(repository: str, config: str, split: str, number: int, name: str) -> File:
+    """One of the Parquet files that the hub has made of a split."""
+    place = "/".join(quote(part, safe="") for part in (config, split, f"{number}.parquet"))
+    return File(name=name, path=f"api/datasets/{quote(repository)}/parquet/{place}")
+
+
+def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> list[int]:
+    """`n` of `total` indices in ascending order; all where `n` is None.
+
+    Raises:
+        DatasetError: If there are fewer.
+    """
+    if n is None:
+        return list(range(total))
+    if n > total:
+        raise DatasetError(
+            f"{what}: {n:,} requested, only {total:,} available; set n: null for all"
+        )
+    return sorted(rng.choice(total, size=n, replace=False).tolist())
+
+
+class PickedRows:
+    """Some rows of a file, each made into the columns of an item when it is read.
+
+    Args:
+        rows: Of the file.
+        picks: Index of each row in the file, and what `make` is told besides.
+        make: Gives the columns.
+        columns: That `make` gives.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        picks: Sequence[tuple[int, str]],
+        make: Callable[[int, str, Mapping[str, Any]], Mapping[str, Any]],
+        columns: Sequence[str],
+    ) -> None:
+        self._rows = rows
+        self._picks = picks
+        self._make = make
+        self.file = rows.file
+        self.columns = tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._picks)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        place, told = self._picks[index]
+        try:
+            return self._make(place, told, self._rows.row(place))
+        except (KeyError, TypeError) as error:
+            raise DatasetError(
+                f"{self.where(index)}: not as published: {type(error).__name__}: {error}"
+            ) from error
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return self._rows.where(self._picks[index][0])
+
+
+class SubsetSettings(Settings):
+    """Settings of a benchmark with subsets."""
+
+    subsets: tuple[str, ...] = Field((), description="Names of subsets. Default: all.")
+
+
+class KeptRows:
+    """Some of the rows of a file.
+
+    Args:
+        rows: Of the file.
+        kept: Their places, ascending.
+    """
+
+    def __init__(self, rows: Rows, kept: Sequence[int]) -> None:
+        self._rows, self._kept = rows, kept
+        self.file, self.columns = rows.file, rows.columns
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        return self._rows.row(self._kept[index])
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return self._rows.where(self._kept[index])
+
+
+def pair_of(first: object, second: object, *, is_first_better: bool) -> Mapping[str, object]:
+    """The better and the worse of two answers, in the columns `chosen` and `rejected`."""
+    chosen, rejected = (first, second) if is_first_better else (second, first)
+    return {"chosen": chosen, "rejected": rejected}
+
+
+def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
+    """The rows of some subsets; all where none is named.
+
+    Raises:
+        DatasetError: If there is no such subset.
+    """
+    if not wanted:
+        return rows
+    subsets = [str(rows.row(index)[column]) for index in range(len(rows))]
+    names = set(chosen_subsets(dict.fromkeys(subsets), wanted, rows.file))
+    return KeptRows(rows, [index for index, name in enumerate(subsets) if name in names])
+
+
+def rows_where(rows: Rows, holds: Callable[[Mapping[str, Any]], bool]) -> Rows:
+    """The rows for which something holds."""
+    return KeptRows(rows, [index for index in range(len(rows)) if holds(rows.row(index))])
+
+
+def chosen_subsets(known: Iterable[str], wanted: Sequence[str], shown: str) -> list[str]:
+    """Names of the wanted subsets in the order in which they are known.
+
+    Raises:
+        DatasetError: If one is not known.
+    """
+    names = list(known)
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise DatasetError(
+            f"{shown}: no subset {', '.join(map(repr, unknown))}; available: {', '.join(names)}"
+        )
+    return [name for name in names if not wanted or name in wanted]

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset.fields import FieldNames
-from orchestrator.dataset.json_rows import JsonLines
+from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import located, shown_name
 from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings

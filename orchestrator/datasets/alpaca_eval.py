@@ -12,10 +12,9 @@ from typing import Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset.fields import FieldNames
-from orchestrator.dataset.json_rows import JsonRows
+from orchestrator.dataset.readers import JsonRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._benchmark import MappedRows, hub_file, located, shown_name
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 _REPOSITORY: Final = "tatsu-lab/alpaca_eval"

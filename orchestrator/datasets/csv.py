@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset.csv_rows import SUFFIXES, CsvRows
+from orchestrator.dataset.readers import SUFFIXES, CsvRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind

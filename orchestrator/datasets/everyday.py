@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.json_rows import JsonLines
+from orchestrator.dataset.readers import JsonLines
 from orchestrator.plugin import Dataset, DatasetKind, Item, Message, Settings, from_items
 
 FILE: Final = Path(__file__).with_name("everyday.jsonl")

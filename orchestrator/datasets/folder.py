@@ -1,16 +1,228 @@
 """A folder in the layout of a Hugging Face dataset, by its path."""
 
-from pathlib import Path
-from typing import Final
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
+import msgspec
+import yaml
 from pydantic import Field
 
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._hub_folder import FolderConfig, Split, configs_of
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, FolderSettings
+
+# Data files of a folder in the layout of a Hugging Face dataset repository.
+#
+# Source: the hub's documentation, "Structure your repository" and "Manual configuration": `configs`
+# in the front matter of README.md, else splits by the names of files and folders.
+
+
+SUFFIXES: Final = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+_README: Final = "README.md"
+_MOST_README_BYTES: Final = 4 << 20
+_MOST_FILES: Final = 100_000
+_DEFAULT: Final = "default"
+# Keywords of the hub, by the split that they stand for.
+_KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+# `data/NAME-00000-of-00003.parquet`, in which any name is a split.
+_SHARD: Final = re.compile(r"(\w+)-[0-9]{5}-of-[0-9]{5}(?:-.*)?\.\w+")
+# Of `save_to_disk`, and of the hub itself; none of them holds rows.
+_NO_DATA: Final = frozenset(
+    {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
+)
+
+
+class Split(msgspec.Struct, frozen=True):
+    """The files of a split, and how many rows the README says they have; None where it does not."""
+
+    files: tuple[Path, ...]
+    n_rows: int | None = None
+
+
+class FolderConfig(msgspec.Struct, frozen=True):
+    """A config of the dataset: splits by name."""
+
+    splits: dict[str, Split]
+    is_default: bool = False
+
+
+def configs_of(folder: Path, shown: str) -> dict[str, FolderConfig]:
+    """Return the configs of a folder by name; one called `default` where it names none.
+
+    Raises:
+        DatasetError: If there are no data files, or the README is malformed.
+    """
+    card = _card(folder, shown)
+    counts = _counts(card.get("dataset_info"))
+    listed = card.get("configs")
+    if not isinstance(listed, list) or not listed:
+        by_name = _splits_by_name(folder, _files(folder, "**/*"), shown)
+        told = next(iter(counts.values())) if len(counts) == 1 else {}
+        return {_DEFAULT: FolderConfig(_with_counts(by_name, told))}
+    found = {}
+    for entry in listed:
+        if not isinstance(entry, dict) or not isinstance(entry.get("config_name"), str):
+            raise DatasetError(f"{shown}/{_README}: each of `configs` needs a config_name")
+        name: str = entry["config_name"]
+        files = _splits_of(folder, entry, shown)
+        found[name] = FolderConfig(
+            _with_counts(files, counts.get(name, {})), is_default=entry.get("default") is True
+        )
+    return found
+
+
+def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> dict[str, Split]:
+    return {name: Split(tuple(files), counts.get(name)) for name, files in splits.items()}
+
+
+def _card(folder: Path, shown: str) -> dict[str, Any]:
+    """The front matter of the README; {} where there is none."""
+    file = folder / _README
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_README_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise DatasetError(f"{shown}/{_README}: {error.strerror or error}") from error
+    match = re.match(r"---\s*\n(.*?)\n---", content.decode("utf-8", "replace"), re.DOTALL)
+    if match is None:
+        return {}
+    try:
+        card = yaml.safe_load(match.group(1))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        line = str(error).partition("\n")[0]
+        raise DatasetError(f"{shown}/{_README}: its front matter is not YAML: {line}") from error
+    return card if isinstance(card, dict) else {}
+
+
+def _counts(info: object) -> dict[str, dict[str, int]]:
+    """Rows by config and split, as `dataset_info` of the README gives them."""
+    found: dict[str, dict[str, int]] = {}
+    for entry in info if isinstance(info, list) else [info]:
+        if isinstance(entry, dict):
+            splits = entry.get("splits")
+            found[str(entry.get("config_name", _DEFAULT))] = {
+                str(one.get("name")): one["num_examples"]
+                for one in (splits if isinstance(splits, list) else ())
+                if isinstance(one, dict) and type(one.get("num_examples")) is int
+            }
+    return found
+
+
+def _splits_of(folder: Path, entry: Mapping[str, Any], shown: str) -> dict[str, list[Path]]:
+    """The splits of one of the README's configs."""
+    within = entry.get("data_dir")
+    base = PurePosixPath(_inside(within, shown) if isinstance(within, str) else "")
+    wanted = entry.get("data_files")
+    if wanted is None:
+        return _splits_by_name(folder, _files(folder, str(base / "**/*")), shown)
+    if isinstance(wanted, dict):
+        wanted = [{"split": split, "path": path} for split, path in wanted.items()]
+    if isinstance(wanted, str) or _are_texts(wanted):
+        wanted = [{"split": "train", "path": wanted}]
+    found: dict[str, list[Path]] = {}
+    for one in wanted if isinstance(wanted, list) else ():
+        path = one.get("path") if isinstance(one, dict) else None
+        patterns: Any = [path] if isinstance(path, str) else path
+        if not _are_texts(patterns):
+            raise DatasetError(
+                f"{shown}/{_README}: each of `data_files` needs a split and a path, got {one!r:.80}"
+            )
+        files: list[Path] = []
+        for pattern in patterns:
+            matched = _files(folder, str(base / _inside(pattern, shown)))
+            if not matched:
+                raise DatasetError(f"{shown}: no file matches {pattern!r}, which {_README} names")
+            files += matched
+        found.setdefault(str(one.get("split", "train")), []).extend(files)
+    if not found:
+        raise DatasetError(f"{shown}/{_README}: `data_files` of a config names no files")
+    return {split: list(dict.fromkeys(files)) for split, files in found.items()}
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _inside(pattern: str, shown: str) -> str:
+    """A pattern of paths in the folder.
+
+    Raises:
+        DatasetError: If it leads out of it.
+    """
+    if "://" in pattern or pattern.startswith("/") or ".." in PurePosixPath(pattern).parts:
+        raise DatasetError(f"{shown}/{_README}: {pattern!r} is outside of the folder")
+    return pattern
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """Data files that match, sorted by path; neither hidden ones nor those of other kinds."""
+    found = []
+    try:
+        for file in folder.glob(pattern):
+            parts = file.relative_to(folder).parts
+            if (
+                file.suffix.lower() in SUFFIXES
+                and file.name not in _NO_DATA
+                and not any(part.startswith((".", "__")) for part in parts)
+                and file.is_file()
+            ):
+                found.append(file)
+            if len(found) > _MOST_FILES:
+                break
+    except (ValueError, NotImplementedError) as error:
+        raise DatasetError(f"invalid pattern {pattern!r}: {error}") from error
+    return sorted(found)
+
+
+def _splits_by_name(folder: Path, files: Iterable[Path], shown: str) -> dict[str, list[Path]]:
+    """Splits by the names of files and folders; all files are `train` where no name tells."""
+    files = list(files)
+    if not files:
+        arrow = next(folder.glob("**/*.arrow"), None)
+        hint = (
+            "; it was written by `save_to_disk`: write its splits with `to_parquet` instead"
+            if arrow is not None
+            else f" ({' '.join(SUFFIXES)})"
+        )
+        raise DatasetError(f"{shown}: no data files in this folder{hint}")
+    suffixes = [file.suffix.lower() for file in files]
+    # As the hub does: of several kinds of files those that there are most of.
+    most = max(dict.fromkeys(suffixes), key=suffixes.count)
+    files = [file for file in files if file.suffix.lower() == most]
+    found: dict[str, list[Path]] = {}
+    for file in files:
+        split = _split_of(file.relative_to(folder))
+        if split:
+            found.setdefault(split, []).append(file)
+    return found or {"train": files}
+
+
+def _split_of(path: Path) -> str:
+    """The split that a path names; "" for none."""
+    shard = _SHARD.fullmatch(path.name)
+    if shard is not None and path.parts[:-1] == ("data",):
+        return _usual(shard.group(1)) or shard.group(1)
+    for part in (path.stem, *reversed(path.parts[:-1])):
+        for word in re.split(r"[^A-Za-z0-9]+", part):
+            if split := _usual(word):
+                return split
+    return ""
+
+
+def _usual(word: str) -> str:
+    lower = word.lower()
+    return next((split for split, words in _KEYWORDS.items() if lower in words), "")
+
 
 _TEST: Final = "test"
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"

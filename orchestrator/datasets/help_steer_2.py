@@ -14,10 +14,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import Rows, from_rows
-from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._drawn import PickedRows
-from orchestrator.datasets._hub import converted
-from orchestrator.datasets._judge_benchmark import pair_of
+from orchestrator.datasets._benchmark import PickedRows, converted, located, pair_of, shown_name
 from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 _RATED: Final = "helpfulness"

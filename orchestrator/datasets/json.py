@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.json_rows import LIST_SUFFIXES, JsonRows
+from orchestrator.dataset.readers import LIST_SUFFIXES, JsonRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind

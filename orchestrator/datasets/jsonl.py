@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.json_rows import LINES_SUFFIXES, JsonLines
+from orchestrator.dataset.readers import LINES_SUFFIXES, JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind

@@ -12,10 +12,16 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from orchestrator.dataset.fields import FieldNames
-from orchestrator.dataset.json_rows import JsonLines
+from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets, pair_of
+from orchestrator.datasets._benchmark import (
+    MappedRows,
+    SubsetSettings,
+    located,
+    of_subsets,
+    pair_of,
+    shown_name,
+)
 from orchestrator.plugin import About, Dataset, DatasetKind, File
 
 _ADDRESS: Final = (

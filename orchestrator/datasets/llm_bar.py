@@ -11,10 +11,16 @@ from typing import Any, Final
 
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import JoinedRows
-from orchestrator.dataset.json_rows import JsonRows
+from orchestrator.dataset.readers import JsonRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._judge_benchmark import SubsetSettings, chosen_subsets, pair_of
+from orchestrator.datasets._benchmark import (
+    MappedRows,
+    SubsetSettings,
+    chosen_subsets,
+    located,
+    pair_of,
+    shown_name,
+)
 from orchestrator.plugin import About, Dataset, DatasetKind, File
 
 _ADDRESS: Final = (

@@ -5,22 +5,86 @@ Its answers are drawn at a temperature that depends on the category:
 `temperature_by_category: mt_bench` where a method draws answers.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.datasets import _fastchat
-from orchestrator.plugin import About, Dataset, DatasetKind, Settings
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.readers import JsonLines
+from orchestrator.dataset.rows import from_rows
+from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
-QUESTIONS: Final = _fastchat.file(
+# FastChat's files of questions and reference answers, shared by its two benchmarks.
+#
+# Source: https://github.com/lm-sys/FastChat, `fastchat/llm_judge/data`, Apache-2.0; the reference
+# answers are text of GPT-4.
+
+
+SOURCE: Final = "https://github.com/lm-sys/FastChat"
+LICENCE: Final = "Apache-2.0; references are text of GPT-4"
+_RAW: Final = "https://raw.githubusercontent.com/lm-sys/FastChat"
+_FIELDS: Final = FieldNames.model_validate(
+    {"key": "key", "turns": "turns", "reference": "reference", "category": "category"}
+)
+
+
+def file(benchmark: str, name: str, revision: str, sha256: str, *others: str) -> File:
+    """A file of a benchmark at a revision of the repository."""
+    path = f"{revision}/fastchat/llm_judge/data/{benchmark}/{name}"
+    return File(name=name, path=f"{_RAW}/{path}", sha256=sha256, others=others)
+
+
+def opened(kind: str, questions: File, references: File | None, n_turns: int | None) -> Dataset:
+    """The questions as a dataset.
+
+    Args:
+        kind: Of the dataset.
+        questions: One object a line: `question_id`, `category`, `turns`.
+        references: Answers in FastChat's form; None for none.
+        n_turns: How many turns to ask; None for all.
+
+    Raises:
+        DatasetError: If a file can't be had or is not as published.
+    """
+    path = located(kind, questions)
+    known: dict[str, list[str]] = {}
+    if references is not None:
+        file = located(kind, references)
+        answers = MappedRows(
+            JsonLines(file, shown_name(kind, file)),
+            lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
+            ("key", "turns"),
+        )
+        found = (answers.row(index) for index in range(len(answers)))
+        known = {row["key"]: row["turns"] for row in found}
+
+    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = str(row["question_id"])
+        turns = row["turns"][:n_turns]
+        reference = known.get(key)
+        return {
+            "key": key,
+            "category": row["category"],
+            "turns": turns,
+            "reference": None if reference is None else reference[: len(turns)],
+        }
+
+    columns = ("key", "category", "turns", "reference")
+    rows = MappedRows(JsonLines(path, shown_name(kind, path)), make, columns)
+    return from_rows(rows, _FIELDS)
+
+
+QUESTIONS: Final = file(
     "mt_bench",
     "question.jsonl",
     "589532dcfa83700f950b9aa3983416c543afabc0",
     "119565adbab82227089cefdb44c8d7e2cf04dc0a0ec233634c82e7d4e2a944f7",
 )
 # The branch, as the revision that last changed this file is not known here; its SHA-256 is.
-REFERENCES: Final = _fastchat.file(
+REFERENCES: Final = file(
     "mt_bench",
     "reference_answer/gpt-4.jsonl",
     "main",
@@ -46,9 +110,9 @@ class MtBenchKind(DatasetKind[Config]):
 
     cites = ("zheng2023judging",)
     about = About(
-        licence=_fastchat.LICENCE,
+        licence=LICENCE,
         size="49 kB, references 51 kB",
-        source=_fastchat.SOURCE,
+        source=SOURCE,
         files=(QUESTIONS,),
     )
 
@@ -59,4 +123,4 @@ class MtBenchKind(DatasetKind[Config]):
             DatasetError: If a file can't be had, with where to put it.
         """
         references = REFERENCES if self.config.references else None
-        return _fastchat.opened("mt_bench", QUESTIONS, references, self.config.turns)
+        return opened("mt_bench", QUESTIONS, references, self.config.turns)

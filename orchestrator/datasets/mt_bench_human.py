@@ -12,9 +12,15 @@ from typing import Any, Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, located, shown_name
-from orchestrator.datasets._hub import converted
-from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets, rows_where
+from orchestrator.datasets._benchmark import (
+    MappedRows,
+    SubsetSettings,
+    converted,
+    located,
+    of_subsets,
+    rows_where,
+    shown_name,
+)
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 _FILE: Final = converted("lmsys/mt_bench_human_judgments", "default", "human", 0, "human.parquet")

@@ -15,9 +15,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._drawn import PickedRows, drawn
-from orchestrator.datasets._hub import converted
+from orchestrator.datasets._benchmark import PickedRows, converted, drawn, located, shown_name
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 _FILE: Final = converted("berkeley-nest/Nectar", "default", "train", 0, "train-0.parquet")

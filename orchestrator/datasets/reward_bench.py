@@ -11,9 +11,13 @@ from typing import Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._hub import hub_file
-from orchestrator.datasets._judge_benchmark import SubsetSettings, of_subsets
+from orchestrator.datasets._benchmark import (
+    SubsetSettings,
+    hub_file,
+    located,
+    of_subsets,
+    shown_name,
+)
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 _FILE: Final = hub_file("allenai/reward-bench", "data/filtered-00000-of-00001.parquet")

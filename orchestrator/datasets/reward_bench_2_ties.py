@@ -12,8 +12,7 @@ from typing import Any, Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._drawn import PickedRows
+from orchestrator.datasets._benchmark import PickedRows, located, shown_name
 from orchestrator.datasets.reward_bench_2 import ABOUT, FILE
 from orchestrator.plugin import Dataset, DatasetKind, Settings
 

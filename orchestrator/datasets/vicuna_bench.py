@@ -8,16 +8,16 @@ from typing import Final
 
 from pydantic import Field
 
-from orchestrator.datasets import _fastchat
+from orchestrator.datasets import mt_bench
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
-QUESTIONS: Final = _fastchat.file(
+QUESTIONS: Final = mt_bench.file(
     "vicuna_bench",
     "question.jsonl",
     "589532dcfa83700f950b9aa3983416c543afabc0",
     "c248c5c98ba45bb0c2aadae2f270e643bd32679c6c306a3b2a503ac4254cdaa5",
 )
-REFERENCES: Final = _fastchat.file(
+REFERENCES: Final = mt_bench.file(
     "vicuna_bench",
     "reference_answer/gpt-4.jsonl",
     "09ee334fd8c6fd095312f64fc386de5a1a212ad6",
@@ -40,9 +40,9 @@ class VicunaBenchKind(DatasetKind[Config]):
 
     cites = ("chiang2023vicuna",)
     about = About(
-        licence=_fastchat.LICENCE,
+        licence=mt_bench.LICENCE,
         size="13 kB, references 11 kB",
-        source=_fastchat.SOURCE,
+        source=mt_bench.SOURCE,
         files=(QUESTIONS,),
     )
 
@@ -53,4 +53,4 @@ class VicunaBenchKind(DatasetKind[Config]):
             DatasetError: If a file can't be had, with where to put it.
         """
         references = REFERENCES if self.config.references else None
-        return _fastchat.opened("vicuna_bench", QUESTIONS, references, None)
+        return mt_bench.opened("vicuna_bench", QUESTIONS, references, None)

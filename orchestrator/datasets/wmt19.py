@@ -16,9 +16,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import located, shown_name
-from orchestrator.datasets._drawn import PickedRows, drawn
-from orchestrator.datasets._hub import hub_file
+from orchestrator.datasets._benchmark import PickedRows, drawn, hub_file, located, shown_name
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 LANGUAGES: Final = {

@@ -7,8 +7,8 @@ Source: Narayan, Cohen and Lapata, "Don't Give Me the Details, Just the Summary!
 from pathlib import Path
 from typing import Final
 
-from orchestrator.datasets._hub import hub_file
-from orchestrator.datasets._summaries import SampledDocuments, sampled_documents
+from orchestrator.datasets._benchmark import hub_file
+from orchestrator.datasets.cnn_dailymail import SampledDocuments, sampled_documents
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file(

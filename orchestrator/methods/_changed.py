@@ -13,8 +13,7 @@ from pydantic import (
 
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
-from orchestrator.methods._conversation import Turn
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, Turn
 from orchestrator.methods._judging import (
     check_room_for_reasons,
     checked_prompt,
@@ -35,8 +34,8 @@ from orchestrator.plugin import (
     Row,
     Unit,
 )
-from orchestrator.prompts.pairwise import PAIRWISE_NAMES, LabelSet
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet
 
 _SHOWN: Final = ("answer_a", "answer_b")
 

@@ -1,12 +1,51 @@
-"""Settings for drawing texts, which the methods share."""
+"""Texts that methods draw: settings, and the answers of one item, turn by turn."""
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from orchestrator.methods._temperatures import BY_BENCHMARK
-from orchestrator.plugin import Row, Sampling, Settings
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Failure,
+    Generation,
+    Item,
+    Message,
+    Messages,
+    Row,
+    Sampling,
+    Settings,
+)
+
+_WRITTEN: Final = 0.7
+_BETWEEN: Final = 0.1
+
+# FastChat, `llm_judge/common.py`, as ProbDiff's code applies it.
+MT_BENCH: Final = {
+    "writing": _WRITTEN,
+    "roleplay": _WRITTEN,
+    "reasoning": 0.0,
+    "math": 0.0,
+    "coding": 0.0,
+    "extraction": 0.0,
+    "stem": _BETWEEN,
+    "humanities": _BETWEEN,
+}
+# AlignBench's own settings; the categories are writing, role play and open questions, and the rest.
+ALIGN_BENCH: Final = {
+    "文本写作": _WRITTEN,
+    "角色扮演": _WRITTEN,
+    "综合问答": _WRITTEN,
+    "专业能力": _BETWEEN,
+    "数学计算": _BETWEEN,
+    "基本任务": _BETWEEN,
+    "逻辑推理": _BETWEEN,
+    "中文理解": _BETWEEN,
+}
+BY_BENCHMARK: Final = {"mt_bench": MT_BENCH, "align_bench": ALIGN_BENCH}
+"""By the kind of the dataset."""
+
 
 _Temperature = Annotated[float, Field(ge=0)]
 
@@ -56,3 +95,126 @@ class Drawing(Settings):
             top_k=self.top_k,
             stop=self.stop,
         )
+
+
+# The answers of one item: one, or one a turn where the item has followups.
+#
+# Every method draws its answers here, so that methods over the same settings share them.
+
+
+class Turn(NamedTuple):
+    """An answer and what it answers.
+
+    Attributes:
+        number: From 1.
+        messages: The conversation so far, the user's turn last; earlier answers are this model's.
+        answer: What the model said.
+    """
+
+    number: int
+    messages: Messages
+    answer: Generation
+
+
+async def converse(
+    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing, *, top_logprobs: int = 0
+) -> list[tuple[Turn, ...]]:
+    """Each turn's answers, one a model in the order of `models`.
+
+    A model sees its own earlier answers. All models answer a turn before the next begins.
+
+    Raises:
+        AskFailed: With the first failure: without an answer the conversation can't go on.
+    """
+    sampling = drawing.sampling(item.category)
+    contexts: list[Messages] = [item.messages] * len(models)
+    turns: list[tuple[Turn, ...]] = []
+    for number in range(1, len(item.followups) + 2):
+        answers: list[Generation] = await ask.all(
+            *(
+                ask.generate(
+                    model,
+                    messages,
+                    sampling,
+                    item_key=item.key,
+                    turn=number,
+                    top_logprobs=top_logprobs,
+                )
+                for model, messages in zip(models, contexts, strict=True)
+            )
+        )
+        made = [Turn(number, *pair) for pair in zip(contexts, answers, strict=True)]
+        turns.append(tuple(made))
+        if number <= len(item.followups):
+            asked = Message("user", item.followups[number - 1])
+            contexts = [
+                (*turn.messages, Message("assistant", turn.answer.text), asked) for turn in made
+            ]
+    return turns
+
+
+async def converse_where_answered(
+    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing
+) -> list[dict[str, Turn]]:
+    """Each turn's answers by model, without the models that failed for good in it or before.
+
+    Raises:
+        AskFailed: With the first failure of the moment: the next call may have that answer, and
+            what is made without it would stay.
+    """
+    contexts = dict.fromkeys(models, item.messages)
+    turns: list[dict[str, Turn]] = []
+    for number in range(1, len(item.followups) + 2):
+        made = await ask.settle(
+            *(
+                ask.generate(
+                    model, messages, drawing.sampling(item.category), item_key=item.key, turn=number
+                )
+                for model, messages in contexts.items()
+            )
+        )
+        for outcome in made:
+            if isinstance(outcome, Failure) and not outcome.permanent:
+                raise AskFailed(outcome)
+        turns.append(
+            {
+                model: Turn(number, messages, outcome)
+                for (model, messages), outcome in zip(contexts.items(), made, strict=True)
+                if not isinstance(outcome, Failure)
+            }
+        )
+        contexts = {model: _further(item, turn) for model, turn in turns[-1].items()}
+    return turns
+
+
+def _further(item: Item, turn: Turn) -> Messages:
+    """The conversation with the next question, where there is one."""
+    answered = (*turn.messages, Message("assistant", turn.answer.text))
+    if turn.number > len(item.followups):
+        return answered
+    return (*answered, Message("user", item.followups[turn.number - 1]))
+
+
+def questions(turns: Sequence[Turn]) -> str:
+    """Return the user's questions for a judge: the only one as it is, several numbered."""
+    return _numbered([turn.messages[-1].content for turn in turns])
+
+
+def replies(turns: Sequence[Turn]) -> str:
+    """Return the model's answers for a judge: the only one as it is, several numbered."""
+    return _numbered([turn.answer.text for turn in turns])
+
+
+def references(item: Item, turns: Sequence[Turn]) -> str | None:
+    """The references of these turns, for a judge: the one there is, or all of them, numbered."""
+    known = [(turn.number, item.reference_of(turn.number)) for turn in turns]
+    given = [f"[Turn {number}]\n{text}" for number, text in known if text is not None]
+    if len(turns) == 1 or not given:
+        return known[0][1]
+    return "\n\n".join(given)
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"[Turn {number}]\n{text}" for number, text in enumerate(texts, 1))

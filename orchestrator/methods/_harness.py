@@ -17,8 +17,15 @@ from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.harness._reading import NONE, Reading
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import Turn, converse, questions, references, replies
-from orchestrator.methods._drawing import Drawing, blank_row
+from orchestrator.methods._drawing import (
+    Drawing,
+    Turn,
+    blank_row,
+    converse,
+    questions,
+    references,
+    replies,
+)
 from orchestrator.methods._examples import begun_example
 from orchestrator.methods._formats import Format, Slot
 from orchestrator.methods._verdicts import after_thinking, cut, spelled

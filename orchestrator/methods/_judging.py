@@ -32,7 +32,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.costs import TemplateTooCostly
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
 from orchestrator.records import NO_PREFIX
 
 # What may differ between two settings that are compared for their reasoning.

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from orchestrator.ask import digest
 from orchestrator.columns import ESTIMATORS
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import Turn, converse, questions, references, replies
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
 from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.plugin import (

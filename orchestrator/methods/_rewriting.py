@@ -5,10 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.methods._conversation import Turn, converse
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, Turn, converse
 from orchestrator.methods._judging import checked_prompt
-from orchestrator.methods._temperatures import BY_BENCHMARK
 from orchestrator.plugin import (
     Ask,
     AskFailed,
@@ -23,8 +21,8 @@ from orchestrator.plugin import (
     Unit,
 )
 from orchestrator.prompts import PromptError, render
+from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
-from orchestrator.prompts.template import TemplateText
 
 FIELDS: Final = ("prompt", "answer")
 PRESETS: Final[dict[str, dict[str, Any]]] = {

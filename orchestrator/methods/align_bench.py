@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.align_bench import parse_judgment
 from orchestrator.methods import _formats, _harness
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
 from orchestrator.prompts import compact

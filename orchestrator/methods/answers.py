@@ -13,8 +13,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from orchestrator.methods._conversation import converse
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, converse
 from orchestrator.plugin import (
     AnswerColumns,
     Ask,

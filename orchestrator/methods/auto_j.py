@@ -22,12 +22,12 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.methods import _formats, _harness
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.prompts.glass_box_judges import FIRST_LINE, selfeval
+from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
 
 WHERE: Final = (
     "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "

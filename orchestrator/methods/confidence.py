@@ -31,11 +31,10 @@ from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_na
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.peer import f_beta_scores
+from orchestrator.judgment.similarity import f_beta_scores
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import Turn, converse, questions
-from orchestrator.methods._drawing import Drawing, blank_row
+from orchestrator.methods._drawing import Drawing, Turn, blank_row, converse, questions
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values, known
 from orchestrator.plugin import (

@@ -19,8 +19,7 @@ from pydantic import Field
 
 from orchestrator.contracts.settings import Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
-from orchestrator.judgment.overlap import token_f1
-from orchestrator.judgment.peer import f_beta_scores
+from orchestrator.judgment.similarity import f_beta_scores, token_f1
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing, blank_row
 from orchestrator.plugin import (

@@ -33,15 +33,15 @@ import polars as pl
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import Turn, converse
-from orchestrator.methods._drawing import blank_row
+from orchestrator.methods._drawing import Turn, blank_row, converse
 from orchestrator.methods._examples import drawn_example
-from orchestrator.methods._glass_box import Observed, Values
-from orchestrator.methods._glass_box_settings import (
+from orchestrator.methods._glass_box import (
     COLUMNS,
     Config,
     DecodingEnsemble,
+    Observed,
     PromptEnsemble,
+    Values,
     orientation,
 )
 from orchestrator.plugin import (

@@ -30,7 +30,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.ask import digest
 from orchestrator.judgment.listwise import presentations
-from orchestrator.methods._conversation import (
+from orchestrator.methods._drawing import (
     Turn,
     converse_where_answered,
     questions,
@@ -41,14 +41,16 @@ from orchestrator.methods._examples import FIELDS as EXAMPLE
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, stages_of, user_message
 from orchestrator.methods._leading import NOTHING, WorkedExample, lead
-from orchestrator.methods._list_rows import Order, failed_pairs, turn_rows
-from orchestrator.methods._listing import (
+from orchestrator.methods._listwise import (
     LETTERS,
     Listing,
+    Order,
     Start,
     asked_behind,
+    failed_pairs,
     read_lists,
     started,
+    turn_rows,
     turns,
     written,
 )
@@ -72,8 +74,8 @@ from orchestrator.plugin import (
     UsageError,
 )
 from orchestrator.prompts import PromptError, render
-from orchestrator.prompts.listwise import LIST_FORMS, ListForm
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import LIST_FORMS, ListForm
 
 FIELDS: Final = ("prompt", "reference", "answers")
 """Fields that a template may show."""

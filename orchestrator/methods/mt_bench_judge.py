@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
 from orchestrator.methods import _formats, _harness, answers
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
 from orchestrator.plugin import (
     Ask,
@@ -41,7 +41,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
-from orchestrator.prompts.glass_box_judges import GPT
+from orchestrator.prompts.glass_box import GPT
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository "

@@ -46,8 +46,8 @@ from orchestrator.methods._pairwise import (
     pair_row,
 )
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
-from orchestrator.prompts.pairwise import PAIRWISE_NAMES, LabelSet, pairwise_prompt
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet, pairwise_prompt
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {

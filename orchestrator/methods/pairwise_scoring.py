@@ -27,7 +27,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.distribution import mixture
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     Judged,
@@ -48,18 +48,19 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
-from orchestrator.methods._two_scores import (
+from orchestrator.methods._verdicts import (
     BETWEEN,
+    Slot,
     apart,
     as_second,
     slot_of_two,
+    spelled,
     together,
     written,
 )
-from orchestrator.methods._verdicts import Slot, spelled
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
-from orchestrator.prompts.scoring import SCORING_PROMPTS
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import SCORING_PROMPTS
 from orchestrator.records import NO_PREFIX
 
 _MOST_SCORES: Final = 101

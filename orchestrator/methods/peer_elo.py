@@ -22,10 +22,9 @@ from pydantic import Field
 
 from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
-from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import Turn, converse_where_answered
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, Turn, converse_where_answered
 from orchestrator.plugin import (
     Ask,
     AskFailed,

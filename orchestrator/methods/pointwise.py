@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment.pointwise import describe_scores
-from orchestrator.methods._conversation import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     JudgeMethod,
@@ -47,8 +47,8 @@ from orchestrator.plugin import (
     Stage,
     Unit,
 )
-from orchestrator.prompts.pointwise import POINTWISE_PROMPTS
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import POINTWISE_PROMPTS
 
 FIELDS: Final = ("prompt", "reference", "answer", "low", "high")
 """Fields that a template may show."""

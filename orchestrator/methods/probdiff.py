@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import Turn
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._rewriting import (
     PRESETS,
     RewritingSettings,

@@ -13,12 +13,127 @@ on one item compare models. Rewards of two reward models are not on one scale.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
+from pydantic import Field, model_validator
+
+from orchestrator.judgment.reward import Places, reward_of
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import converse
-from orchestrator.methods._rating import RatingSettings, rate, stages_of
-from orchestrator.plugin import Ask, Columns, Companion, Method, Row, Stage, Unit
+from orchestrator.methods._drawing import Drawing, Turn, converse
+from orchestrator.plugin import (
+    Ask,
+    AskFailed,
+    Columns,
+    Companion,
+    Failure,
+    Message,
+    Method,
+    MethodSettings,
+    ModelName,
+    Rewards,
+    Row,
+    Stage,
+    Unit,
+)
+
+
+class RatingSettings(MethodSettings):
+    """Settings of methods in which reward models rate answers."""
+
+    judges: tuple[ModelName, ...] = Field(
+        description="Reward models that rate the answers.", min_length=1
+    )
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
+    output: int | None = Field(
+        None,
+        ge=0,
+        description="Which output of a reward model with several counts, from 0 on. Default: the "
+        "only one.",
+    )
+    weights: tuple[float, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Or the weights with which all outputs are added up, one for each; [-1, 1] "
+        "makes log-odds of a model that says wrong or right.",
+    )
+    places: Places | None = Field(
+        None,
+        description="For a reward model that rates places of the answer (tokens or steps): last, "
+        "mean, min, or product, the sum of ln sigma. Default: it rates the whole.",
+    )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        if self.output is not None and self.weights is not None:
+            raise ValueError("'output' and 'weights' exclude each other; omit one of them")
+        return self
+
+
+class Rated(NamedTuple):
+    """The rating of an answer by a reward model.
+
+    Attributes:
+        reward: The one number that counts.
+        outputs: All outputs, where it rates the whole conversation; None where it rates places.
+        n_places: Places that it rated.
+    """
+
+    reward: float
+    outputs: list[float] | None
+    n_places: int
+
+
+def stages_of(kind: str, config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
+    """Return the requests of rating one item: one an answer; equal answers are rated once.
+
+    Args:
+        kind: Of the requests, which methods with the same answers share.
+        config: Of the method.
+        candidates: Models.
+    """
+    draw = f"{kind} {config.answer.model_dump_json()} {' '.join(candidates)}"
+    example = Ask().reward
+    # A made-up conversation.
+    question = (Message("user", "What is 2 + 2?"), Message("assistant", "4"))
+    return [
+        Stage(
+            "rewards",
+            judge,
+            "reward",
+            len(candidates),
+            exact=False,
+            draw=draw,
+            examples=(example(judge, question),),
+        )
+        for judge in config.judges
+    ]
+
+
+async def rate(ask: Ask, judge: str, turns: Sequence[Turn], config: RatingSettings) -> list[Rated]:
+    """Rate answers, each as the last turn of its conversation.
+
+    Raises:
+        AskFailed: If a request fails, or the outputs are not of the shape that the settings are
+            for: a reward that can't be read is missing.
+    """
+    asked = [(*turn.messages, Message("assistant", turn.answer.text)) for turn in turns]
+    found: list[Rewards] = await ask.all(*(ask.reward(judge, messages) for messages in asked))
+    return [_rated(one, config) for one in found]
+
+
+def _rated(found: Rewards, config: RatingSettings) -> Rated:
+    try:
+        reward = reward_of(
+            found.values,
+            by_place=found.by_place,
+            output=config.output,
+            weights=config.weights,
+            places=config.places,
+        )
+    except ValueError as error:
+        raise AskFailed(Failure("reward_shape", str(error), permanent=True)) from error
+    outputs = None if found.by_place else [float(value) for value in found.values[0]]
+    return Rated(reward, outputs, len(found.values))
 
 
 class Config(RatingSettings):

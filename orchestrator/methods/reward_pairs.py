@@ -21,8 +21,8 @@ from pydantic import Field
 
 from orchestrator.judgment.reward import preference
 from orchestrator.methods import answers
-from orchestrator.methods._conversation import converse
-from orchestrator.methods._rating import RatingSettings, rate, stages_of
+from orchestrator.methods._drawing import converse
+from orchestrator.methods.reward import RatingSettings, rate, stages_of
 from orchestrator.plugin import (
     Ask,
     Columns,

@@ -35,7 +35,6 @@ from orchestrator.judgment.rubric import (
     read_criterion,
     score_rubric,
 )
-from orchestrator.methods._conversation import Turn, converse, questions, references, replies
 from orchestrator.methods._criteria import (
     MOST_CRITERIA,
     AskedCriterion,
@@ -45,6 +44,7 @@ from orchestrator.methods._criteria import (
     asked_criteria,
     graded,
 )
+from orchestrator.methods._drawing import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import FIELDS as EXAMPLE
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._judging import (
@@ -55,9 +55,8 @@ from orchestrator.methods._judging import (
     user_message,
 )
 from orchestrator.methods._leading import continued, lead
-from orchestrator.methods._named_scores import slots_by_name
 from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, spanned
-from orchestrator.methods._verdicts import slot_of, spelled
+from orchestrator.methods._verdicts import slot_of, slots_by_name, spelled
 from orchestrator.plugin import (
     Ask,
     Choice,
@@ -75,8 +74,8 @@ from orchestrator.plugin import (
     Unit,
 )
 from orchestrator.prompts import PromptError, render, variables
-from orchestrator.prompts.rubric import ALL_CRITERIA, ONE_CRITERION
-from orchestrator.prompts.template import TemplateText
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import ALL_CRITERIA, ONE_CRITERION
 from orchestrator.records import NO_PREFIX
 
 _ONE: Final = ("criterion", "description", "scale", "low", "high")

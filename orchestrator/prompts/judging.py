@@ -1,6 +1,8 @@
-"""A judge's prompt in its two forms."""
+"""Prompts of judges, by name: two answers, one, several in a list, or criteria of a rubric."""
 
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
+
+from orchestrator.prompts.compact import PAIRWISE, PAIRWISE_COT, RATING, RATING_COT
 
 
 class JudgePrompt(NamedTuple):
@@ -12,3 +14,243 @@ class JudgePrompt(NamedTuple):
     def form(self, *, chain_of_thought: bool) -> str:
         """The template of one of the two."""
         return self.chain_of_thought if chain_of_thought else self.direct
+
+
+# Prompts that ask a judge to compare two answers, by name, with five, three or two labels.
+#
+# `judgment_distribution` is the wording of Wang, Zhang and Choi, "Improving LLM-as-a-Judge
+# Inference with the Judgment Distribution" (arXiv 2503.03064), which lists the five symbols; the
+# version with a chain of thought adds the explanation clauses that the paper prints for its
+# pointwise prompt. The bullets for three and for two labels are ours. `compact` is what the models
+# bundled with this project were trained on, with five labels; it shows the reference.
+
+
+LabelSet = Literal["five", "three", "two"]
+
+_BULLETS: Final[dict[LabelSet, str]] = {
+    "five": """\
+- "[[>>]]" if assistant A is significantly better,
+- "[[>]]" if assistant A is slightly better,
+- "[[=]]" for a tie,
+- "[[<]]" if assistant B is slightly better,
+- "[[<<]]" if assistant B is significantly better.
+""",
+    "three": """\
+- "[[>]]" if assistant A is better,
+- "[[=]]" for a tie,
+- "[[<]]" if assistant B is better.
+""",
+    "two": """\
+- "A" if assistant A is better,
+- "B" if assistant B is better.
+""",
+}
+
+_ANSWERS: Final = """
+[User Prompt]
+{{ prompt }}
+[End User Prompt]
+[Start of Assistant A's Answer]
+{{ answer_a }}
+[End of Assistant A's Answer]
+[Start of Assistant B's Answer]
+{{ answer_b }}
+[End of Assistant B's Answer]"""
+
+_COMPARE: Final = (
+    "Please act as an impartial judge and evaluate the quality of the responses provided by two "
+    "AI assistants to the user prompt displayed below. Your evaluation should consider factors "
+    "such as the helpfulness, relevance, and informativeness of each response."
+)
+
+_EXPLAIN_AND_USE: Final = (
+    " Begin your evaluation by providing a short explanation. Be as objective as possible. After "
+    "providing your explanation, use"
+)
+
+PAIRWISE_NAMES: Final = ("compact", "judgment_distribution")
+
+
+def pairwise_prompt(name: str, labels: LabelSet) -> JudgePrompt:
+    """One of `PAIRWISE_NAMES` for a set of labels.
+
+    Raises:
+        KeyError: If there is no such prompt.
+    """
+    if name == "compact":
+        return JudgePrompt(PAIRWISE, PAIRWISE_COT)
+    if name != "judgment_distribution":
+        raise KeyError(name)
+    rest = f" the following symbols to indicate your judgment:\n{_BULLETS[labels]}{_ANSWERS}"
+    return JudgePrompt(f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}")
+
+
+# Prompts that ask a judge to rate one answer, by name; `low` and `high` are ends of the scale.
+#
+# `judgment_distribution` is the wording that Wang, Zhang and Choi (arXiv 2503.03064) print, with
+# and without the two clauses that ask for an explanation; theirs is from 1 to 9. `compact` is what
+# the models bundled with this project were trained on: from 1 to 9, and it shows the reference.
+
+
+_JUDGE_ONE: Final = (
+    "Please act as an impartial judge and evaluate the quality of the response provided by an AI "
+    "assistant to the user prompt displayed below. Your evaluation should consider factors such as "
+    "the helpfulness, relevance, accuracy, depth, creativity, level of detail, and ethicality of "
+    "the response."
+)
+
+_RATE_ONE: Final = (
+    "rate the response with an integer score from {{ low }} to {{ high }}, without further "
+    "explanation.\n"
+)
+
+_ANSWER: Final = """
+[User Prompt]
+{{ prompt }}
+[End User Prompt]
+[Start of Assistant's Answer]
+{{ answer }}
+[End of Assistant's Answer]"""
+
+POINTWISE_PROMPTS: Final = {
+    "compact": JudgePrompt(RATING, RATING_COT),
+    "judgment_distribution": JudgePrompt(
+        f"{_JUDGE_ONE} Be as objective as possible. Please {_RATE_ONE}{_ANSWER}",
+        f"{_JUDGE_ONE} Begin your evaluation by providing a short explanation. Be as objective as "
+        f"possible. After providing your explanation, please {_RATE_ONE}{_ANSWER}",
+    ),
+}
+
+
+# Prompts that ask a judge to rate two answers in one reply, by name.
+#
+# Wang, Zhang and Choi (arXiv 2503.03064) do not print their prompt for this setting. `two_scores`
+# is our own wording, after their pointwise one; `compact` is its short form with the reference. The
+# models bundled with this project were trained on neither.
+
+
+_JUDGE_BOTH: Final = (
+    "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
+    "assistants to the user prompt displayed below. Your evaluation should consider factors such "
+    "as the helpfulness, relevance, accuracy, depth, creativity, level of detail, and ethicality "
+    "of each response."
+)
+
+_RATE_BOTH: Final = (
+    "rate each response with an integer score from {{ low }} to {{ high }}: write the score of "
+    "assistant A, a space, and the score of assistant B, without further explanation.\n"
+)
+
+
+_COMPACT_BODY: Final = (
+    "Task: {{ prompt }}\n"
+    "Reference: {{ reference }}\n"
+    "Answer A: {{ answer_a }}\n"
+    "Answer B: {{ answer_b }}"
+)
+
+SCORING_PROMPTS: Final = {
+    "compact": JudgePrompt(
+        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Ratings only.\n{_COMPACT_BODY}",
+        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Check first.\n{_COMPACT_BODY}",
+    ),
+    "two_scores": JudgePrompt(
+        f"{_JUDGE_BOTH} Be as objective as possible. Please {_RATE_BOTH}{_ANSWERS}",
+        f"{_JUDGE_BOTH} Begin your evaluation by providing a short explanation. Be as objective as "
+        f"possible. After providing your explanation, please {_RATE_BOTH}{_ANSWERS}",
+    ),
+}
+
+
+# Prompts that ask a judge to rank several answers from best to worst.
+#
+# The wording is our own, after the pairwise prompt of Wang, Zhang and Choi (arXiv 2503.03064):
+# their listwise prompt was not at hand. What the forms share stands first, so that servers can
+# reuse it.
+
+
+ListForm = Literal["list", "turns"]
+
+_LISTED: Final = (
+    "Please act as an impartial judge and evaluate the quality of the responses provided by "
+    "{{ answers | length }} AI assistants to the user prompt displayed below. Your evaluation "
+    "should consider factors such as the helpfulness, relevance, and informativeness of each "
+    "response.\n"
+    "[User Prompt]\n{{ prompt }}\n[End User Prompt]\n"
+    "{% for one in answers %}"
+    "[Start of Assistant {{ one.letter }}'s Answer]\n{{ one.text }}\n"
+    "[End of Assistant {{ one.letter }}'s Answer]\n"
+    "{% endfor %}"
+)
+
+_EXPLAIN: Final = (
+    "Begin your evaluation by providing a short explanation. Be as objective as possible."
+)
+
+FIRST_TURN: Final = "Which assistant's answer is best? Reply with nothing but its letter."
+"""The question for the best of all answers."""
+
+LIST_FORMS: Final[dict[ListForm, JudgePrompt]] = {
+    "list": JudgePrompt(
+        f"{_LISTED}Rank all assistants from best to worst. Reply with nothing but their letters in "
+        'this order, separated by " > ".',
+        f"{_LISTED}{_EXPLAIN} After providing your explanation, rank all assistants from best to "
+        'worst: end with a line of nothing but their letters in this order, separated by " > ".',
+    ),
+    "turns": JudgePrompt(
+        f"{_LISTED}{FIRST_TURN}",
+        f"{_LISTED}{_EXPLAIN} Compare all answers; you will be asked for a ranking afterwards.",
+    ),
+}
+"""Asks for the whole list in one reply, or for the best answer first; with a chain of thought the
+prompt of the turns asks for the explanation alone."""
+
+
+def next_turn(letters: str) -> str:
+    """Return the question for the best of the answers left, whose letters are listed."""
+    return (
+        f"Which answer is best among those of the other assistants ({letters})? Reply with nothing "
+        "but its letter."
+    )
+
+
+# Prompts that ask a judge for one criterion of a rubric, or for all of them in one reply.
+#
+# The wording is our own. What all criteria share stands first, so that servers can reuse it.
+
+
+_JUDGED: Final = (
+    "Please act as an impartial judge and evaluate the response provided by an AI assistant to the "
+    "user prompt displayed below. Be as objective as possible.\n"
+    "[User Prompt]\n{{ prompt }}\n[End User Prompt]\n"
+    "[Start of Assistant's Answer]\n{{ answer }}\n[End of Assistant's Answer]\n"
+)
+_CRITERION: Final = (
+    "[Criterion]\n{{ criterion }}{% if description %}: {{ description }}{% endif %}\n"
+    "[End of Criterion]\n"
+)
+_CRITERIA: Final = (
+    "[Criteria]\n"
+    "{% for one in criteria %}{{ one.key }}"
+    "{% if one.description %}: {{ one.description }}{% endif %} (reply with {{ one.scale }})\n"
+    "{% endfor %}[End of Criteria]\n"
+)
+_LINES: Final = (
+    "one line for each criterion, in this order: its name, a colon, and the verdict, such as "
+    '"{{ criteria[0].key }}: {{ criteria[0].best }}".'
+)
+
+ONE_CRITERION: Final = JudgePrompt(
+    f"{_JUDGED}{_CRITERION}By this criterion alone, reply with {{{{ scale }}}}, without further "
+    "explanation.",
+    f"{_JUDGED}{_CRITERION}By this criterion alone, explain in a few sentences how good the answer "
+    "is. After your explanation, end your reply with {{ scale }}.",
+)
+"""Asks for one criterion: its text, a description, and the labels."""
+
+ALL_CRITERIA: Final = JudgePrompt(
+    f"{_JUDGED}{_CRITERIA}Reply with nothing but {_LINES}",
+    f"{_JUDGED}{_CRITERIA}Explain in a few sentences how good the answer is by each criterion. "
+    f"After your explanation, end your reply with {_LINES}",
+)
+"""Asks for all criteria in one reply."""

@@ -16,14 +16,14 @@ from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.ranking.trust import of_table
 from orchestrator.statistics.association import association
 from orchestrator.statistics.bounded_mean import least_units
-from orchestrator.statistics.coverage import summarise_coverage
-from orchestrator.statistics.position import (
+from orchestrator.statistics.judgments import (
     TIE,
     Orders,
     PositionEffects,
     position_effects,
+    summarise_coverage,
 )
-from orchestrator.statistics.prompt_sums import PromptSums
+from orchestrator.statistics.prompt_sums import PromptSums, WinRates, mean_preferences, win_rates
 from orchestrator.statistics.ranking import (
     Agreement,
     CategoryRatings,
@@ -44,7 +44,6 @@ from orchestrator.statistics.results import (
     checked_level,
 )
 from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
-from orchestrator.statistics.win_rate import WinRates, mean_preferences, win_rates
 
 __all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
 

@@ -9,9 +9,8 @@ from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.summary import Statistic
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.points import score, source_of
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.resampled import METHOD, bootstrapped
+from orchestrator.ranking.scores import score, source_of
+from orchestrator.statistics.resampling import METHOD, Resampling, bootstrapped
 from orchestrator.tables import Cell, Column, Table, make_table, measured
 
 _DIGITS: Final = 3

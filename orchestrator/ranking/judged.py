@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, OVER, PROMPT, codes
 from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Frames, role_slices, there
-from orchestrator.statistics.position import TIE, decisions
+from orchestrator.statistics.judgments import TIE, decisions
 from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
 
 ROWS_AT_ONCE: Final = 10_000

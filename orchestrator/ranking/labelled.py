@@ -15,8 +15,8 @@ from orchestrator.contracts.settings import GivenFile
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.human_labels import Label
-from orchestrator.ranking.points import score, source_of
 from orchestrator.ranking.preferences import SOFT, judged_rows, preferences
+from orchestrator.ranking.scores import score, source_of
 from orchestrator.statistics.prediction_powered import Labelled
 
 _SHAPE: Final = {

@@ -1,6 +1,6 @@
 """Ratings at equal style, from the pairs that a method judged and the texts of their answers.
 
-Features are the answers' length and Markdown (`orchestrator.statistics.style`).
+Features are the answers' length and Markdown (`orchestrator.statistics.bradley_terry`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,18 @@ from orchestrator.contracts.context import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
-from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, fit_bradley_terry
+from orchestrator.statistics.bradley_terry import (
+    ELO_MEAN,
+    ELO_SCALE,
+    LEAST_OWN,
+    LEAST_PROMPTS,
+    StyledPairs,
+    StyleFit,
+    fit_bradley_terry,
+    fit_style,
+)
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.style import LEAST_OWN, LEAST_PROMPTS, StyledPairs, StyleFit, fit_style
 from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.points import source_of
+from orchestrator.ranking.scores import source_of
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from orchestrator import numbers
 from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
-from orchestrator.statistics.coverage import CoverageSummary
+from orchestrator.statistics.judgments import CoverageSummary
 from orchestrator.statistics.trust import Trust
 from orchestrator.tables import Cell, Measured, Table
 

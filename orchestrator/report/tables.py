@@ -14,8 +14,8 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.probing import record
+from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
 from orchestrator.probing.record import Finding
-from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
 from orchestrator.report.picture import Bounds, make_axis, picture_of

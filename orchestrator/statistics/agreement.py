@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.association import association, midranks
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.jackknife import (
+from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.resampling import (
     ARCSINE,
     Resampling,
     complete_rows,

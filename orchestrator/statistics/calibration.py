@@ -1,19 +1,21 @@
-"""Calibration: agreement of stated probabilities of being right with observed frequencies.
+"""Calibration of stated probabilities, and maps that improve it, cross-fitted.
 
 A judge that says 0.8 should be right in 80 of 100 such cases (Murphy and Winkler 1977,
 doi:10.2307/2346866). Between two answers the sides have no order, so each case is looked at from
 the side the judge prefers: its confidence lies in [0.5, 1].
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.means import clustered_mean, clustered_share
+from orchestrator.statistics.resampling import N_FOLDS, folds_of
 from orchestrator.statistics.results import Estimate
 
 Floats = NDArray[np.float64]
@@ -115,3 +117,219 @@ def calibration(
 def _share(values: Floats, codes: Ints, level: float) -> Estimate:
     sums = np.bincount(codes, values).astype(np.float64)
     return clustered_share(sums, np.bincount(codes).astype(np.float64), level)
+
+
+# Calibration applied: maps of a judge's probabilities to how often it is right, cross-fitted.
+#
+# Between two answers the sides have no order, so each map f keeps f(1 - p) = 1 - f(p). Temperature:
+# Guo, Pleiss, Sun and Weinberger 2017 (arXiv 1706.04599); Platt: Platt 1999, with his targets;
+# isotonic: Zadrozny and Elkan 2002 (doi:10.1145/775047.775151). No case is mapped by a fit that saw
+# a case of its prompt.
+
+
+Kind = Literal["isotonic", "temperature", "platt"]
+Map = Callable[[Floats], Floats]
+
+MIN_PROMPTS: Final = 10
+"""Prompts with a known winner under which nothing is calibrated."""
+
+LEAST: Final = 1e-6
+"""Distance from 0 and 1 that probabilities keep in logarithms."""
+
+_HOTTEST: Final = 20.0
+_NO_INTERVAL: Final = "ECE of a sample is too large: no interval"
+# Distance from one half up to which no side is preferred: rounding.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A measure of calibration before and after, smaller is better.
+
+    Attributes:
+        before: Of the judge's own probabilities.
+        after: Of the calibrated ones.
+        difference: After minus before, on the same cases, over prompts.
+    """
+
+    before: float
+    after: float
+    difference: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The effect of calibration on a judge's probabilities.
+
+    Attributes:
+        brier: Mean squared difference of probability and truth.
+        log_loss: Mean -ln of the probability of the truth, probabilities kept `LEAST` from 0 and 1.
+        expected_error: ECE; never negative, so that both values hold some noise.
+    """
+
+    brier: Change
+    log_loss: Change
+    expected_error: Change
+
+
+def fit_map(kind: Kind, p: Floats, truth: Floats) -> Map:
+    """Return the map of a kind that fits cases best.
+
+    Args:
+        kind: "temperature" has one parameter, "platt" two, "isotonic" is any rising map.
+        p: Shape (n,), probabilities that the first answer is better, n at least 1.
+        truth: Shape (n,), 1 where it is, 0 where the second one is.
+
+    Raises:
+        StatisticsError: If the cases determine no temperature, or no slope and offset: no case
+            prefers a side, or, for a temperature, every side preferred is the better one.
+    """
+    if kind == "temperature":
+        return _temperature(p, truth)
+    return _platt(p, truth) if kind == "platt" else _isotonic(p, truth)
+
+
+def cross_fitted(
+    kind: Kind,
+    p: Floats,
+    truth: Floats,
+    prompts: Ints,
+    rng: np.random.Generator,
+    n_folds: int = N_FOLDS,
+) -> Floats:
+    """Return calibrated probabilities, shape (n,), each fitted without cases of its prompt.
+
+    Args:
+        kind: Of the map.
+        p: Shape (n,), in [0, 1].
+        truth: Shape (n,), 1, 0, or nan where it is not known.
+        prompts: Shape (n,), any whole numbers.
+        rng: Divides the prompts into folds.
+        n_folds: At least 2.
+
+    Raises:
+        StatisticsError: If there are too few prompts whose winner is known, the map can't be fitted
+            without some fold, or the shapes differ.
+    """
+    if not (p.shape == truth.shape == prompts.shape) or not np.all((p >= 0.0) & (p <= 1.0)):
+        raise StatisticsError("calibration needs probabilities in [0, 1], truths and prompts (n,)")
+    known = ~np.isnan(truth)
+    labelled = np.unique(prompts[known])
+    if len(labelled) < MIN_PROMPTS:
+        raise StatisticsError(
+            f"calibration needs {MIN_PROMPTS} prompts whose better answer is known, got "
+            f"{len(labelled)}"
+        )
+    fold = folds_of(prompts, known, rng, n_folds)
+    result = np.empty_like(p)
+    for one in np.unique(fold):
+        # Prompts without a known winner (-1) are mapped by a fit to all others.
+        seen, mapped = known & (fold != one), fold == one
+        result[mapped] = fit_map(kind, p[seen], truth[seen])(p[mapped])
+    return result
+
+
+def changes(
+    before: Floats, after: Floats, truth: Floats, prompts: Ints, confidence_level: float
+) -> Changes:
+    """Return what calibration does to Brier score, log loss and ECE.
+
+    The first two have paired intervals. ECE has none: of a sample it is too large, the more so the
+    better the calibration, so that resampling holds its true change too seldom
+    (`benchmarks/recalibration.py`).
+
+    Args:
+        before: Shape (n,).
+        after: Shape (n,), as by `cross_fitted`.
+        truth: Shape (n,), 1 or 0.
+        prompts: Shape (n,).
+        confidence_level: In (0, 1).
+    """
+
+    def change(loss: Callable[[Floats], Floats]) -> Change:
+        one, two = loss(before), loss(after)
+        difference = clustered_mean(two - one, prompts, confidence_level)
+        return Change(float(one.mean()), float(two.mean()), difference)
+
+    def log_loss(p: Floats) -> Floats:
+        kept = np.clip(np.where(truth == 1.0, p, 1.0 - p), LEAST, 1.0)
+        result: Floats = -np.log(kept)
+        return result
+
+    first, last = (
+        calibration(p, truth, prompts, confidence_level).expected_error for p in (before, after)
+    )
+    n_prompts = np.unique(prompts).size
+    return Changes(
+        change(lambda p: (p - truth) ** 2),
+        change(log_loss),
+        Change(first, last, Estimate(last - first, None, n_prompts, "none", _NO_INTERVAL)),
+    )
+
+
+def _sided(p: Floats) -> NDArray[np.bool_]:
+    """Return the cases in which a side is preferred."""
+    result: NDArray[np.bool_] = np.abs(p - 0.5) > _EVEN
+    return result
+
+
+def _log_odds(p: Floats) -> Floats:
+    result: Floats = scipy.special.logit(np.clip(p, LEAST, 1.0 - LEAST))
+    return result
+
+
+def _temperature(p: Floats, truth: Floats) -> Map:
+    odds, side = _log_odds(p), 2.0 * truth - 1.0
+    sided = _sided(p)
+    if not np.any(sided & (side * odds < 0.0)):
+        why = "no answer preferred is the worse one" if sided.any() else "no side is preferred"
+        raise StatisticsError(f"no temperature fits: {why}; take isotonic")
+
+    def loss(log_heat: float) -> float:
+        return float(np.logaddexp(0.0, -side * odds * np.exp(-log_heat)).mean())
+
+    bound = float(np.log(_HOTTEST))
+    best = scipy.optimize.minimize_scalar(loss, bounds=(-bound, bound), method="bounded").x
+    return lambda q: np.asarray(scipy.special.expit(_log_odds(q) * np.exp(-float(best))), float)
+
+
+def _platt(p: Floats, truth: Floats) -> Map:
+    """Fit P(right) = sigmoid(a x + b) to the log-odds x of the preferred side."""
+    # A case without a preferred side says nothing of how often the preferred one is right.
+    sided = _sided(p)
+    if not sided.any():
+        raise StatisticsError("no slope and offset fit: no side is preferred; take isotonic")
+    odds = _log_odds(p[sided])
+    right = (odds > 0) == (truth[sided] == 1.0)
+    n_right = int(right.sum())
+    n_wrong = len(odds) - n_right
+    # Platt's targets: a judge that has always been right may still err.
+    target = np.where(right, (n_right + 1.0) / (n_right + 2.0), 1.0 / (n_wrong + 2.0))
+    design = np.stack([np.abs(odds), np.ones(len(odds))], axis=1)
+
+    def loss(at: Floats) -> tuple[float, Floats]:
+        score = design @ at
+        slope = (scipy.special.expit(score) - target) @ design / len(odds)
+        return float((np.logaddexp(0.0, score) - target * score).mean()), slope
+
+    slope, offset = scipy.optimize.minimize(loss, np.array([1.0, 0.0]), jac=True).x
+
+    def mapped(q: Floats) -> Floats:
+        x = _log_odds(q)
+        signed = np.sign(x) * (slope * np.abs(x) + offset)
+        return np.asarray(scipy.special.expit(signed), float)
+
+    return mapped
+
+
+def _isotonic(p: Floats, truth: Floats) -> Map:
+    """Pool adjacent violators; the map is linear between the pools.
+
+    A right and a wrong case of full confidence are added, so that no probability becomes 0 or 1.
+    """
+    both = np.concatenate([p, 1.0 - p, [1.0, 1.0, 0.0, 0.0]])
+    outcome = np.concatenate([truth, 1.0 - truth, [1.0, 0.0, 1.0, 0.0]])
+    knots, place = np.unique(np.round(both, 12), return_inverse=True)
+    counts = np.bincount(place.reshape(-1)).astype(np.float64)
+    means = np.bincount(place.reshape(-1), outcome) / counts
+    heights = scipy.optimize.isotonic_regression(means, weights=counts).x
+    return lambda q: np.interp(q, knots, heights)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.clustered import clustered_share
+from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
 
 Floats = NDArray[np.float64]

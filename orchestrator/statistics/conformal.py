@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.folds import folds_of
+from orchestrator.statistics.resampling import folds_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,9 +22,8 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.bootstrap import prompt_weights
-from orchestrator.statistics.clustered import clustered_shares
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.means import clustered_shares
+from orchestrator.statistics.resampling import Resampling, prompt_weights
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

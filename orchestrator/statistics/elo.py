@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import student
-from orchestrator.statistics.bootstrap import prompt_weights
-from orchestrator.statistics.degrees import degrees_of_freedom
-from orchestrator.statistics.jackknife import MIN_PROMPTS, Resampling
+from orchestrator.statistics.resampling import MIN_PROMPTS, Resampling, prompt_weights
 from orchestrator.statistics.results import checked_level
+from orchestrator.statistics.student import degrees_of_freedom
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
-from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
 from orchestrator.statistics.results import Interval
+from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

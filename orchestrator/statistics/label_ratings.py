@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, grounded
-from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
-from orchestrator.statistics.jackknife import MIN_PROMPTS
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, Part
+from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import Interval
+from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

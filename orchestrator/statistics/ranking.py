@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from orchestrator.statistics.coverage import CoverageSummary
-from orchestrator.statistics.position import PositionEffects
+from orchestrator.statistics.judgments import CoverageSummary, PositionEffects
 from orchestrator.statistics.trust import Trust
 
 

@@ -1,11 +1,11 @@
-"""Student's t: quantiles, intervals and two-sided p-values from a standard error.
+"""Student's t: quantiles, intervals, p-values, and corrections for few clusters of unlike sizes.
 
 Degrees of freedom below 1, as clusters of very unequal sizes have them, count as 1: there the
 quantile grows without bound and an interval would say nothing.
 """
 
 import math
-from typing import overload
+from typing import Final, overload
 
 import numpy as np
 import scipy
@@ -14,6 +14,84 @@ from numpy.typing import NDArray
 from orchestrator.statistics.results import Interval
 
 Floats = NDArray[np.float64]
+
+# Small-sample corrections of a variance over clusters of unlike sizes.
+#
+# Few large clusters among small ones say less of the spread than as many equal ones: with n / (n -
+# 1) and Student's t for n - 1, intervals of 10 to 20 clusters of 1 to 9 items cover 92 to 94 %
+# instead of 95 (`benchmarks/clusters.py`). With n clusters of one size the corrections are just
+# these.
+#
+# Source: Bell and McCaffrey 2002 (Survey Methodology 28(2)), for clusters whose means are of one
+# variance, as they are where the points of a cluster are much alike.
+
+
+N_POWERS: Final = 5
+_LEAST: Final = 1e-300
+
+
+def degrees_of_freedom(sizes: Floats) -> Floats:
+    """Satterthwaite's degrees of freedom of the variance of a mean over points in clusters.
+
+    Args:
+        sizes: Shape (n, K): points of each cluster, by quantity; 0 where it has none.
+
+    Returns:
+        Shape (K,); 0 for fewer than two clusters.
+    """
+    n, even = _counted(sizes)
+    most: Floats = np.maximum(n - 1.0, 0.0)
+    if even.all():
+        return most
+    powers = np.stack([(sizes**k).sum(axis=0) for k in range(1, N_POWERS + 1)])
+    result: Floats = np.where(even, most, from_powers(powers, n))
+    return result
+
+
+def variance_factor(sizes: Floats) -> Floats:
+    """Factor that makes the sum of squared residuals of a mean, by cluster, an unbiased variance.
+
+    Args:
+        sizes: As for `degrees_of_freedom`.
+
+    Returns:
+        Shape (K,); n / (n - 1) for n clusters of one size, else more; 1 for fewer than two.
+    """
+    n, even = _counted(sizes)
+    least = np.where(n > 1, n / np.maximum(n - 1.0, 1.0), 1.0)
+    if even.all():
+        return least
+    powers = np.stack([(sizes**k).sum(axis=0) for k in (1, 2, 3)])
+    result: Floats = np.where(even, least, factor_from_powers(powers, n))
+    return result
+
+
+def _counted(sizes: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Clusters by quantity, and where all are of one size: there the costly powers are spared."""
+    n = (sizes > 0).sum(axis=0)
+    largest = sizes.max(axis=0, initial=0.0)
+    return n, np.where(sizes > 0, sizes, largest).min(axis=0, initial=np.inf) == largest
+
+
+def factor_from_powers(powers: Floats, n: Floats | NDArray[np.int64]) -> Floats:
+    """The same from sums of the first three powers of the sizes, or more, of n clusters."""
+    total = np.where(powers[0] > 0, powers[0], 1.0)
+    squares, cubes = powers[1] / total**2, powers[2] / total**3
+    trace = squares * (1.0 + squares) - 2.0 * cubes
+    known = np.asarray(n) > 1
+    result: Floats = np.where(known, squares / np.where(known, trace, 1.0), 1.0)
+    return result
+
+
+def from_powers(powers: Floats, n: Floats | NDArray[np.int64]) -> Floats:
+    """The same from sums of the first five powers of the sizes, shape (5, K), of n clusters."""
+    total = np.where(powers[0] > 0, powers[0], 1.0)
+    _, s2, s3, s4, s5 = (power / total**k for k, power in enumerate(powers, start=1))
+    # Trace of the residuals' covariance and of its square.
+    trace = s2 * (1.0 + s2) - 2.0 * s3
+    square = (1.0 + 4.0 * s2) * s4 - 4.0 * s5 + s2**4 - 4.0 * s2**2 * s3 + 2.0 * s3**2
+    result: Floats = np.where(n > 1, trace**2 / np.maximum(square, _LEAST), 0.0)
+    return np.clip(result, 0.0, np.maximum(n - 1.0, 0.0))
 
 
 @overload

@@ -23,8 +23,8 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.coverage import CoverageSummary, summarise_coverage
+from orchestrator.statistics.judgments import CoverageSummary, summarise_coverage
+from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import METHODS, mean_of
-from orchestrator.statistics.jackknife import Jackknifed, jackknife_sums, student_interval
+from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
 from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import with_interval
 

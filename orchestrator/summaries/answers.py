@@ -4,8 +4,7 @@ import polars as pl
 
 from orchestrator.clusters import prompt_words
 from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
-from orchestrator.ranking.cells import share_of
-from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.cells import comparisons, share_of
 
 _COLUMNS = (
     Column("model"),

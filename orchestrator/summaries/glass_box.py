@@ -19,8 +19,8 @@ from orchestrator.plugin import (
     make_table,
     points,
 )
-from orchestrator.ranking.aligned import GOLD, align, basis_of
 from orchestrator.ranking.cells import METHODS, mean_of, numbered
+from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
 _FEATURES = (

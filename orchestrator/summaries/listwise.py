@@ -7,8 +7,7 @@ import polars as pl
 from orchestrator.clusters import OVER, prompt_words
 from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of, share_of, without_n
-from orchestrator.ranking.estimators import estimator_table
-from orchestrator.ranking.preferences import preferences
+from orchestrator.ranking.preferences import estimator_table, preferences
 
 _FIGURES: Final = (
     Column("lists", "count"),

@@ -8,7 +8,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
 from orchestrator.ranking.cells import share_of, without_n
-from orchestrator.statistics.position import decisions
+from orchestrator.statistics.judgments import decisions
 
 _COLUMNS = (
     Column("judge"),

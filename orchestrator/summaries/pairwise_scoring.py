@@ -7,10 +7,8 @@ import polars as pl
 from orchestrator.clusters import OVER, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
-from orchestrator.ranking.cells import mean_of, without_n
-from orchestrator.ranking.comparisons import comparisons
-from orchestrator.ranking.estimators import estimator_table, mass
-from orchestrator.ranking.preferences import preferences
+from orchestrator.ranking.cells import comparisons, mean_of, without_n
+from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = (
     Column("model"),

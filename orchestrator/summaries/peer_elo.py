@@ -18,14 +18,13 @@ from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.methods.peer_elo import Config
 from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
 from orchestrator.ranking.cells import mean_of
-from orchestrator.statistics.clustered import clustered_share
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import EloRatings, bootstrap_elo, expected_score, rate_elo
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
-from orchestrator.statistics.win_rate import mean_preferences, win_rates
-from orchestrator.summaries._families import family_tables
-from orchestrator.summaries._votes import Votes, read_votes
+from orchestrator.statistics.resampling import Resampling
+from orchestrator.summaries._peer import Votes, family_tables, read_votes
 from orchestrator.tables import counted_words, measured, with_interval
 
 Floats = NDArray[np.float64]

@@ -8,10 +8,8 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Column, Context, Summary, Table, make_table
-from orchestrator.ranking.cells import mean_of, numbered, without_n
-from orchestrator.ranking.comparisons import comparisons
-from orchestrator.ranking.estimators import estimator_table, mass, rates_table
-from orchestrator.ranking.preferences import preferences
+from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
+from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 
 _SCORES: Final = (
     Column("model"),

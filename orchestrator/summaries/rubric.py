@@ -13,12 +13,10 @@ from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
-from orchestrator.ranking.cells import mean_of, numbered, without_n
-from orchestrator.ranking.comparisons import comparisons
-from orchestrator.ranking.estimators import estimator_table, mass, rates_table
-from orchestrator.ranking.preferences import preferences
-from orchestrator.statistics.averages import levelled
+from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
+from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 from orchestrator.statistics.correlation import correlate
+from orchestrator.statistics.means import levelled
 
 Floats = NDArray[np.float64]
 

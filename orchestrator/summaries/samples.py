@@ -14,8 +14,7 @@ from orchestrator.plugin import (
     Table,
     make_table,
 )
-from orchestrator.ranking.cells import METHODS, basis_of, mean_of, share_of, without_n
-from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.cells import METHODS, basis_of, comparisons, mean_of, share_of, without_n
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 _MODELS = (

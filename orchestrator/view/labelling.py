@@ -11,11 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.dataset.lines import MAX_ROW_BYTES
+from orchestrator.dataset.rows import MAX_ROW_BYTES
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
-from orchestrator.ranking.human_labels import TIE, read_human_labels, read_key
-from orchestrator.ranking.sheets import CODE, LABEL
+from orchestrator.ranking.human_labels import CODE, LABEL, TIE, read_human_labels, read_key
 
 _PAIR_LABELS: Final = ("", "1", "2", TIE)
 _MOST_CHARACTERS: Final = 30

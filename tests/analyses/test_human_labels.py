@@ -13,9 +13,8 @@ from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
-from orchestrator.ranking.human_labels import read_human_labels
+from orchestrator.ranking.human_labels import key_path, read_human_labels
 from orchestrator.ranking.labelled import Config
-from orchestrator.ranking.sheets import key_path
 from orchestrator.report.generic import generic_json
 from orchestrator.statistics.label_ratings import (
     LabelledPairs,

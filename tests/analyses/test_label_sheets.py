@@ -15,9 +15,8 @@ from orchestrator.analyses.human_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
-from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
+from orchestrator.ranking.human_labels import fingerprint, key_path, read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config
-from orchestrator.ranking.sheets import fingerprint, key_path
 from orchestrator.runner.interface.labelling import Draw, sheet_of, write_sheet
 from tests.summaries import judged as invented
 

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ranking.points import Score
+from orchestrator.ranking.scores import Score
 
 _POINTS = st.tuples(
     st.sampled_from(["", "a", "aa", "b"]),

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.degrees import (
+from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.resampling import student_interval
+from orchestrator.statistics.student import (
     N_POWERS,
     degrees_of_freedom,
     from_powers,
     variance_factor,
 )
-from orchestrator.statistics.jackknife import student_interval
-from orchestrator.statistics.means import clustered_mean
 
 SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=30)
 

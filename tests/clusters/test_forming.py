@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from orchestrator.columns import PairColumns
 from orchestrator.runner.session.progress import LiveRankings
-from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
-from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.ratings import Forming, rate
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method
 from tests.runner.session.test_live_ranking import MODELS, PAIRS, end_item, nothing

@@ -10,8 +10,14 @@ from orchestrator.errors import StatisticsError
 from orchestrator.recipe.load import load
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.scheduler.blocks import Blocks, Ranking, StoppingRule
-from orchestrator.statistics.betting import Capital, confidence_sequence
-from orchestrator.statistics.sequential import LAG, OrderTest, cluster_totals, pair_orders
+from orchestrator.statistics.sequential import (
+    LAG,
+    Capital,
+    OrderTest,
+    cluster_totals,
+    confidence_sequence,
+    pair_orders,
+)
 from tests.datasets.test_clusters import codes_of
 from tests.e2e.runs import write_recipe
 from tests.scheduler.test_blocks import begun, rule_of_pairs, run

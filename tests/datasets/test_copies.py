@@ -16,7 +16,7 @@ from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.results.frames import ITEM_COLUMNS, _items
-from orchestrator.statistics.groups import connected
+from orchestrator.statistics.multiple import connected
 from tests.e2e.runs import write_recipe
 
 NOWHERE = "http://127.0.0.1:9"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.dataset.fields import key_text
-from orchestrator.dataset.json_rows import not_json, repeated_key
+from orchestrator.dataset.readers import not_json, repeated_key
 from orchestrator.errors import DatasetError
 from tests.datasets.test_open import opened
 

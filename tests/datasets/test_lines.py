@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.dataset import lines as _lines
+from orchestrator.dataset import rows as _lines
 from orchestrator.errors import DatasetError
 from tests.datasets.test_open import message_of, opened
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.judgment.harness.alpaca_eval import is_switched
+from orchestrator.methods.alpaca_eval import is_switched
 from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]

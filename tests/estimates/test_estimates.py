@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 from orchestrator.estimates import quantile, share_above
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.resampled import bootstrapped
+from orchestrator.statistics.resampling import Resampling, bootstrapped
 
 VALUES = np.array([1.0, 2.0, 3.0, 4.0])
 ALONE = np.arange(4)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment import glass_box
-from orchestrator.judgment.entropy import entropy
+from orchestrator.judgment.glass_box import entropy
 from tests.oracles.glass_box import code_features
 
 finite = st.floats(-50, 50)

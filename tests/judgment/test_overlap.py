@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.overlap import token_f1, words
+from orchestrator.judgment.similarity import token_f1, words
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.bertscore import f_beta
-from orchestrator.judgment.peer import f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.similarity import f_beta, f_beta_scores, peer_votes, rescaled
 
 TIE = 1e-6
 unit = st.floats(0.01, 1.0)

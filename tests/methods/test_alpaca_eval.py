@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.ask import ChooseAsk
-from orchestrator.judgment.harness.alpaca_eval import is_switched, preference
 from orchestrator.methods import alpaca_eval as method
+from orchestrator.methods.alpaca_eval import is_switched, preference
 from orchestrator.records import Choice, Generation, Unit
 from tests.methods.harness_judge import ITEM, ONE_TURN, rows_of
 

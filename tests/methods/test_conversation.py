@@ -1,6 +1,5 @@
 from orchestrator.ask import Ask
-from orchestrator.methods._conversation import converse, questions, replies
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, converse, questions, replies
 from orchestrator.records import Generation, Item, Message
 from tests.core.fakes import answered
 

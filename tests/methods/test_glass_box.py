@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from orchestrator.ask import AskFailed, GenerateAsk
 from orchestrator.contracts.method import schema_of
 from orchestrator.judgment import glass_box as formulas
-from orchestrator.judgment.entropy import entropy_bounds
+from orchestrator.judgment.glass_box import entropy_bounds
 from orchestrator.methods import glass_box
-from orchestrator.methods._glass_box_settings import AUGMENTABLE
+from orchestrator.methods._glass_box import AUGMENTABLE
 from orchestrator.methods.glass_box import Config, GlassBox
-from orchestrator.prompts.system_pool import SYSTEM_POOL
+from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import (
     TOKEN_FEATURES,
     Failure,

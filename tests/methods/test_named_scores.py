@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.methods._named_scores import slots_by_name
+from orchestrator.methods._verdicts import slots_by_name
 from orchestrator.records import Label
 from tests.methods.judging import trace
 

@@ -12,8 +12,7 @@ from orchestrator.errors import RecipeError
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import judged_rewrites, pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._own_labels import OwnLabel, levels_of
-from orchestrator.methods._two_scores import slot_of_two
-from orchestrator.methods._verdicts import last_verdict
+from orchestrator.methods._verdicts import last_verdict, slot_of_two
 from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Unit
 from tests.core.fakes import answered, method_in

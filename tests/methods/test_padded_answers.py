@@ -6,8 +6,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, ChooseAsk
-from orchestrator.methods._lists_in_texts import lists_in, with_list_before, with_lists_twice
-from orchestrator.methods.padded_answers import Config, PaddedAnswers
+from orchestrator.methods.padded_answers import (
+    Config,
+    PaddedAnswers,
+    lists_in,
+    with_list_before,
+    with_lists_twice,
+)
 from orchestrator.records import Choice, Generation, Item, Message, Unit
 from tests.core.fakes import answered
 

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.methods._two_scores import slot_of_two
 from orchestrator.methods._verdicts import (
     Slot,
     last_list,
     last_verdict,
     slot_of,
     slot_of_list,
+    slot_of_two,
     spelled,
 )
 from orchestrator.methods.pairwise_ranking import LABELS

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from orchestrator.judgment.bertscore import f_beta
+from orchestrator.judgment.similarity import f_beta
 
 
 class BertScore(NamedTuple):

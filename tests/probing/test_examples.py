@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.probing import examples
+from orchestrator.probing import abilities
+from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING, Finding, ProbeRecord
-from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure, Generation, Message, Prefix, Sampling, labels
 from orchestrator.wire.labels import ADVICE
 from orchestrator.wire.parsing import no_logprobs
@@ -42,7 +42,7 @@ def read(*probabilities):
     ],
 )
 def test_the_labels_of_a_method_are_read_or_it_is_refused(ask, found, state, verdict_of_it):
-    finding = examples.tried_choice(ask, found)
+    finding = abilities.tried_choice(ask, found)
     assert finding.state == state
     record = ProbeRecord(backend="k", model="m", findings=(finding,))
     need = Need("choose", examples=(ask,))
@@ -50,9 +50,9 @@ def test_the_labels_of_a_method_are_read_or_it_is_refused(ask, found, state, ver
 
 
 def test_what_would_help_fits_what_is_missing():
-    assert "labels: two" in examples.tried_choice(ASK, LONG).remedy
-    assert "begun answer" in examples.tried_choice(BEGUN, LONG).remedy
-    assert "probe: false" in examples.tried_choice(ASK, read(0, 0)).remedy
+    assert "labels: two" in abilities.tried_choice(ASK, LONG).remedy
+    assert "begun answer" in abilities.tried_choice(BEGUN, LONG).remedy
+    assert "probe: false" in abilities.tried_choice(ASK, read(0, 0)).remedy
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_would_help_fits_what_is_missing():
     ],
 )
 def test_log_probabilities_of_draws_are_the_models_own_or_the_method_is_refused(drawn, state):
-    finding = examples.tried_drawing(DRAW, drawn)
+    finding = abilities.tried_drawing(DRAW, drawn)
     assert finding.state == state
     texts = Finding("generate", "yes", GOOD, "texts come")
     record = ProbeRecord(backend="k", model="m", findings=(texts, finding))
@@ -80,7 +80,7 @@ def test_what_was_not_tried_is_not_known():
 
 
 def test_the_worst_of_several_places_decides():
-    findings = (examples.tried_choice(ASK, read(0.6, 0.3)), examples.tried_choice(BEGUN, LONG))
+    findings = (abilities.tried_choice(ASK, read(0.6, 0.3)), abilities.tried_choice(BEGUN, LONG))
     record = ProbeRecord(backend="k", model="m", findings=findings)
     judged = verdict("x", [Need("choose", examples=(ASK, BEGUN))], record, frozenset())
     assert judged.verdict == IMPOSSIBLE
@@ -90,15 +90,15 @@ def test_the_worst_of_several_places_decides():
 def test_questions_have_names_of_their_own():
     other = ChooseAsk("judge", (Message("user", "And now?"),), labels("A", "B"))
     warmer = GenerateAsk("m", PROMPT, Sampling(temperature=1.0, top_p=0.9))
-    names = [examples.name_of(one) for one in (ASK, BEGUN, other, DRAW, warmer)]
+    names = [abilities.name_of(one) for one in (ASK, BEGUN, other, DRAW, warmer)]
     assert len(set(names)) == 5
     assert names[4] == "raw log-probabilities at temperature 1, top_p 0.9"
     # Who is asked plays no part: the record is one model's.
-    assert examples.name_of(ChooseAsk("other", PROMPT, labels("A", "B"))) == names[0]
+    assert abilities.name_of(ChooseAsk("other", PROMPT, labels("A", "B"))) == names[0]
 
 
 def test_advice_is_given_once():
-    found = examples.tried_choice(ASK, LONG)
+    found = abilities.tried_choice(ASK, LONG)
     assert "is more than one token" in found.said
     assert "kind embedded" not in found.said
     assert "vLLM" in found.remedy

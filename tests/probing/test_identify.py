@@ -1,7 +1,6 @@
 import pytest
 
-from orchestrator.probing.identify import context_length, identify, model_names
-from orchestrator.probing.replies import HttpReply
+from orchestrator.probing.replies import HttpReply, context_length, identify, model_names
 from orchestrator.probing.requests import chat, ids, plainer, text
 from tests.probing.bodies import refusal, reply
 

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.probing import likeness
-from orchestrator.probing.likeness import (
+from orchestrator.probing import record as likeness
+from orchestrator.probing.record import (  # fmt: skip
     FLOOR,
     TIMES,
+    ProbeRecord,
     Seen,
     compare,
+    differences,
     limit,
     of_chat,
     of_text,
     token_name,
-)  # fmt: skip
-from orchestrator.probing.record import ProbeRecord, differences
+)
 from orchestrator.probing.replies import chat as read
 from orchestrator.records import Generation
 from tests.probing.bodies import chat

@@ -6,7 +6,7 @@ import pytest
 
 from backends.llamacpp import wire as llamacpp
 from backends.vllm import wire as vllm
-from orchestrator.probing import identify, requests
+from orchestrator.probing import replies, requests
 from orchestrator.probing.checks import cap
 from orchestrator.probing.replies import HttpReply, chat, ids_in
 from orchestrator.records import Failure
@@ -48,8 +48,8 @@ def test_what_is_no_list_of_ids_is_none(value):
 @pytest.mark.parametrize("body", [DEEP, '{"data": ' + DEEP + "}", LONG, "\udcff", "NaN"])
 def test_what_can_not_be_read_is_an_empty_table(body):
     found = HttpReply(200, body.encode("utf-8", "surrogateescape"))
-    assert identify.identify({"/v1/models": found, "/version": found}) == "openai"
-    assert identify.model_names(found) == ()
+    assert replies.identify({"/v1/models": found, "/version": found}) == "openai"
+    assert replies.model_names(found) == ()
 
 
 def test_a_lone_surrogate_is_replaced_before_it_is_sent_back():

@@ -2,19 +2,19 @@ import datetime as dt
 
 import pytest
 
-from orchestrator.probing import template
+from orchestrator.probing import checks
 from orchestrator.probing.record import BAD, WARNING
 
 DAY = dt.date(2026, 7, 4)
 
 
 def values(text):
-    return {finding.name: finding.value for finding in template.template(text, DAY)}
+    return {finding.name: finding.value for finding in checks.template(text, DAY)}
 
 
 def test_a_doubled_first_token_is_a_doubled_bos():
-    assert template.beginning((1, 1, 5)).state == BAD
-    assert template.beginning((1, 5, 5)).value == "no"
+    assert checks.beginning((1, 1, 5)).state == BAD
+    assert checks.beginning((1, 5, 5)).value == "no"
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_a_fixed_date_is_not_todays():
 
 
 def test_lengths_and_round_trips():
-    assert template.prompt_length(10, 10).value == "same"
-    assert template.prompt_length(10, 11).state == BAD
-    assert template.prompt_length(10, None).value == "unknown"
-    assert template.round_trip("a b", "a b").value == "exact"
-    assert template.round_trip("a b", " a b").value == "space"
-    assert template.round_trip("a\r\nb", "a\nb").state == WARNING
+    assert checks.prompt_length(10, 10).value == "same"
+    assert checks.prompt_length(10, 11).state == BAD
+    assert checks.prompt_length(10, None).value == "unknown"
+    assert checks.round_trip("a b", "a b").value == "exact"
+    assert checks.round_trip("a b", " a b").value == "space"
+    assert checks.round_trip("a\r\nb", "a\nb").state == WARNING

@@ -2,10 +2,17 @@ import math
 
 import pytest
 
-from orchestrator.probing import checks, choices
-from orchestrator.probing.choices import ONE_TOKEN
+from orchestrator.probing import abilities, checks
+from orchestrator.probing.abilities import (
+    BOUNDED,
+    EXACT,
+    IMPOSSIBLE,
+    NOT_KNOWN,
+    ONE_TOKEN,
+    Need,
+    verdict,
+)
 from orchestrator.probing.record import BAD, Finding, ProbeRecord, differences, unknown
-from orchestrator.probing.verdicts import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Need, verdict
 from orchestrator.records import Choice, Failure
 from tests.probing.bodies import chat, refusal
 
@@ -134,18 +141,18 @@ def test_only_answers_that_changed_are_differences():
 
 def test_choices_are_exact_bounded_wrong_or_refused():
     refused = Failure("unsupported", "labels of several tokens", permanent=True)
-    assert choices.choice("choose_letters", choice(0.5, 0.3, 0.1)).value == "exact"
-    bounded = choices.choice("choose_letters", choice(0.5, 0.3, 0))
+    assert abilities.choice("choose_letters", choice(0.5, 0.3, 0.1)).value == "exact"
+    bounded = abilities.choice("choose_letters", choice(0.5, 0.3, 0))
     assert bounded.value == "bounded"
     assert "1 of 3 labels are only bounded" in bounded.said
-    assert choices.choice("choose_letters", choice(0.9, 0.9, 0.9)).value == "wrong"
-    assert choices.choice("choose_letters", refused).value == "no"
-    assert choices.choice("choose_letters", Failure("timeout", "")).value == "unknown"
+    assert abilities.choice("choose_letters", choice(0.9, 0.9, 0.9)).value == "wrong"
+    assert abilities.choice("choose_letters", refused).value == "no"
+    assert abilities.choice("choose_letters", Failure("timeout", "")).value == "unknown"
 
 
 def test_label_probabilities_have_to_be_those_of_generation():
     listed = chat(("A", {"A": math.log(0.5), "B": math.log(0.3)}))
     right, wrong = choice(0.5, 0.3, 0.1), choice(0.3, 0.5, 0.1)
-    assert choices.agreement(right, ONE_TOKEN, listed).value == "consistent"
-    assert choices.agreement(wrong, ONE_TOKEN, listed).value == "inconsistent"
-    assert choices.agreement(right, ONE_TOKEN, chat(("x", {"x": -0.1}))).value == "unknown"
+    assert abilities.agreement(right, ONE_TOKEN, listed).value == "consistent"
+    assert abilities.agreement(wrong, ONE_TOKEN, listed).value == "inconsistent"
+    assert abilities.agreement(right, ONE_TOKEN, chat(("x", {"x": -0.1}))).value == "unknown"

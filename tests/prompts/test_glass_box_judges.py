@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.prompts.glass_box_judges import FIRST_LINE, GPT, selfeval
+from orchestrator.prompts.glass_box import FIRST_LINE, GPT, selfeval
 from tests.conftest import SHARED
 
 FIGURES = {

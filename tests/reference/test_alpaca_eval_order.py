@@ -12,7 +12,7 @@ import json
 
 import pytest
 
-from orchestrator.judgment.harness.alpaca_eval import is_switched
+from orchestrator.methods.alpaca_eval import is_switched
 from tests.conftest import SHARED
 
 QUESTIONS = SHARED / "data" / "vicuna_bench" / "question.jsonl"

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.judgment.bertscore import f_beta, idf_weights
+from orchestrator.judgment.similarity import f_beta, idf_weights
 from tests.oracles.bertscore import bertscore_from_similarity
 
 

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
+from orchestrator.judgment.harness import align_bench, critique_llm, mt_bench
+from orchestrator.methods import alpaca_eval
 from orchestrator.statistics.length import head_to_head
 
 

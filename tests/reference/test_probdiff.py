@@ -49,7 +49,7 @@ def test_passing_a_threshold_takes_no_tolerance(reference):
 def test_teacher_forcing_reads_the_place_before_each_token(reference):
     import torch  # noqa: PLC0415 (only where it is installed)
 
-    from launch.embedded.readers import Forced  # noqa: PLC0415
+    from launch.embedded.jobs import Forced  # noqa: PLC0415
 
     inputs, outputs = reference("probdiff.teacher_forcing.1")
     logits = torch.tensor(inputs["logits_LxV"], dtype=torch.float64)

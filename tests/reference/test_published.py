@@ -11,8 +11,8 @@ import pytest
 from orchestrator.judgment.harness import align_bench
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.confidence import Gaps, confidence
-from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import head_to_head
+from orchestrator.statistics.resampling import Resampling
 from tests.oracles.averages import micro_average, percent_half_up, round_half_up
 
 CATEGORIES = ("Pro", "Math", "Fund", "Logic", "Writ", "Chi", "Role", "Open")

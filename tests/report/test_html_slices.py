@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.frames import FrameFiles
-from orchestrator.ranking import aligned
+from orchestrator.ranking import scores
 from orchestrator.report.html import basis, examples, judgments, page
 from orchestrator.report.html.figures import Material
 from orchestrator.runner.results.tables import all_sources
@@ -50,7 +50,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
 @pytest.mark.parametrize("n_rows", [7, 40])
 def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
     whole = said(as_in_a_folder())
-    for module in (aligned, examples, judgments):
+    for module in (scores, examples, judgments):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 

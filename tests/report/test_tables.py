@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from orchestrator.report.page import make_console
 from orchestrator.report.tables import headline, ranking
-from orchestrator.statistics.coverage import CoverageSummary
+from orchestrator.statistics.judgments import CoverageSummary
 from orchestrator.statistics.results import UNCERTAINTY
 from tests.report.samples import Stream, an_analysis, printed
 

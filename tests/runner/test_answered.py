@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.probing.thinking import CLOSING, OPENING, mark_in
+from orchestrator.probing.checks import CLOSING, OPENING, mark_in
 from orchestrator.records import GIVEN
 from orchestrator.runner.results.answered import answer_notes
 

@@ -18,7 +18,7 @@ from orchestrator.statistics.agreement import (
     rater_counts,
     raw_agreement,
 )
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 FLEISS_1971 = np.array(
     [

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.betting import FRACTIONS, Capital, confidence_sequence
+from orchestrator.statistics.sequential import FRACTIONS, Capital, confidence_sequence
 
 VALUES = st.lists(st.floats(-1, 1), min_size=1, max_size=30)
 ANY = st.lists(st.floats(-1, 1) | st.just(float("nan")), min_size=1, max_size=30)

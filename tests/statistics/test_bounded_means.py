@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.statistics.clustered import clustered_share, clustered_shares
-from orchestrator.statistics.position import Orders, decisions, position_effects
+from orchestrator.statistics.judgments import Orders, decisions, position_effects
+from orchestrator.statistics.means import clustered_share, clustered_shares
 
 BENCHMARK = runpy.run_path(
     str(Path(__file__).parents[2] / "benchmarks" / "bounded_means.py"), run_name="bounded_means"

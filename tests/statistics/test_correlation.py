@@ -13,15 +13,15 @@ from orchestrator.statistics.association import (
     association,
     leave_one_out,
     midranks,
+    pair_sums,
     reweighted,
 )
-from orchestrator.statistics.concordance import pair_sums
 from orchestrator.statistics.correlation import (
     correlate,
     correlate_within,
     partial_correlation,
 )
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 SCIPY = {
     "pearson": "pearsonr",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.dawid_skene import Votes, dependence, fit_dawid_skene, uncertainty
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 MIRROR = (2, 1, 0)
 RIGHT = (0.9, 0.75, 0.6, 0.5)

@@ -12,7 +12,7 @@ from orchestrator.statistics.elo import (
     rate_elo,
     sequential_elo,
 )
-from orchestrator.statistics.jackknife import Resampling
+from orchestrator.statistics.resampling import Resampling
 
 SCORES = {">": 1.0, "<": 0.0, "=": 0.5}
 

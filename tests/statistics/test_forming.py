@@ -4,12 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE
-from orchestrator.statistics.degrees import degrees_of_freedom, variance_factor
 from orchestrator.statistics.field import influences
-from orchestrator.statistics.forming import Forming
 from orchestrator.statistics.prompt_sums import sum_by_prompt
-from orchestrator.statistics.ratings import rate
-from orchestrator.statistics.student import quantile
+from orchestrator.statistics.ratings import Forming, rate
+from orchestrator.statistics.student import degrees_of_freedom, quantile, variance_factor
 
 NAMES = ("a", "b", "c", "d")
 

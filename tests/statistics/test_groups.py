@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.groups import shared_groups
+from orchestrator.statistics.multiple import shared_groups
 
 MODELS = ("a", "b", "c", "d", "e", "f")
 PAIRS = tuple(combinations(MODELS, 2))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.human_labels import World, draw, simulate_power
-from orchestrator.statistics.label_power import expected_reach
+from orchestrator.statistics.label_planning import expected_reach
 from orchestrator.statistics.prediction_powered import Labelled
 
 

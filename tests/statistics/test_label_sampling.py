@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample
+from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 from orchestrator.statistics.prediction_powered import Labelled, corrected_mean
 from orchestrator.statistics.results import Interval
 

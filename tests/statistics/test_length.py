@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.jackknife import Resampling
 from orchestrator.statistics.length import (
     PENALTIES,
     Gamed,
@@ -17,6 +16,7 @@ from orchestrator.statistics.length import (
     predicted_preference,
     standardised_length,
 )
+from orchestrator.statistics.resampling import Resampling
 
 
 def controlled(*values, **options):

@@ -6,9 +6,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.averages import levelled
-from orchestrator.statistics.differences import paired_difference
-from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.means import clustered_mean, levelled, paired_difference
 from orchestrator.statistics.results import SKEWED, Interval
 
 

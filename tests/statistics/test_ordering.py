@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.ordering import ordering
+from orchestrator.statistics.orders import ordering
 
 
 def ordered(values, truth=None, counts=None, n_resamples=200):

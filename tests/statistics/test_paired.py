@@ -8,13 +8,13 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.jackknife import Jackknifed, Resampling, sign_flip_p_value
-from orchestrator.statistics.paired import (
+from orchestrator.statistics.correlation import (
     compare_accuracies,
     compare_correlations,
+    correlate,
     holm_adjusted,
 )
+from orchestrator.statistics.resampling import Jackknifed, Resampling, sign_flip_p_value
 
 
 def correlations_compared(*values, **options):

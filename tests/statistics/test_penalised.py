@@ -8,7 +8,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.statistics.penalised import SharedRows, fit_penalised, log_losses
+from orchestrator.statistics.length import SharedRows, fit_penalised, log_losses
 
 
 def objective(rows, weight, penalty, at):

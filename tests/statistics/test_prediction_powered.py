@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.means import clustered_mean
+from orchestrator.statistics.means import clustered_mean, clustered_share
 from orchestrator.statistics.prediction_powered import Labelled, corrected_mean, power_tuning
 from orchestrator.statistics.results import Interval
 

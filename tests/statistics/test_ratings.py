@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.bootstrap import prompt_weights
 from orchestrator.statistics.bradley_terry import ELO_SCALE
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.resampling import prompt_weights
 
 
 def compared(strengths, n_prompts, rng, spread=0.5):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks import recalibration as benchmark
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.recalibration import changes, cross_fitted, fit_map
+from orchestrator.statistics.calibration import changes, cross_fitted, fit_map
 
 KINDS = ("isotonic", "temperature", "platt")
 

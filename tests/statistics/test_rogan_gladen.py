@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.prediction_powered import Labelled
+from orchestrator.statistics.prediction_powered import (
+    Labelled,
+    Rates,
+    Share,
+    judge_rates,
+    rogan_gladen,
+)
 from orchestrator.statistics.results import Estimate
-from orchestrator.statistics.rogan_gladen import Rates, Share, judge_rates, rogan_gladen
 
 PUBLISHED = [
     (4060 / 11284, 11284, 178 / 179, 179, 358 / 359, 359, "0.349", "0.372"),

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import prompt_sums
-from orchestrator.statistics.clustered import clustered_share
-from orchestrator.statistics.coverage import summarise_coverage
-from orchestrator.statistics.position import Orders, decisions, position_effects
-from orchestrator.statistics.prompt_sums import sum_by_prompt
+from orchestrator.statistics.judgments import (
+    Orders,
+    decisions,
+    position_effects,
+    summarise_coverage,
+)
+from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.prompt_sums import mean_preferences, sum_by_prompt, win_rates
 from orchestrator.statistics.results import Interval
-from orchestrator.statistics.win_rate import mean_preferences, win_rates
 
 
 def share(values, level=0.95):

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.bradley_terry import ELO_SCALE
+from orchestrator.statistics.bradley_terry import ELO_SCALE, LEAST_OWN, StyledPairs, fit_style
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import rate
-from orchestrator.statistics.style import LEAST_OWN, StyledPairs, fit_style
 
 MODELS = ("a", "b", "c")
 

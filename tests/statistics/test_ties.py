@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.ties import Rated, rated, ties_score
+from orchestrator.analyses.reward_bench_ties import Rated, rated, ties_score
 
 
 def known(right, wrong):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy
 
-from orchestrator.statistics.jackknife import Resampling
-from orchestrator.statistics.transitivity import Verdicts, count_cycles
+from orchestrator.statistics.orders import Verdicts, count_cycles
+from orchestrator.statistics.resampling import Resampling
 
 
 def drawn(strengths, n_items=300, seed=0):

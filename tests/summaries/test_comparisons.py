@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import orchestrator
-from orchestrator.ranking.comparisons import comparisons
+from orchestrator.ranking.cells import comparisons
 from orchestrator.report.brief import brief
 from orchestrator.runner.interface.html_report import material
 from orchestrator.statistics.results import SKEWED

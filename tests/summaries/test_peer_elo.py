@@ -8,11 +8,11 @@ from orchestrator.clusters import Clusters
 from orchestrator.columns import pack_row
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
-from orchestrator.judgment.peer import peer_votes
+from orchestrator.judgment.similarity import peer_votes
 from orchestrator.methods import peer_elo as method
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.summaries import peer_elo
-from orchestrator.summaries._votes import read_votes
+from orchestrator.summaries._peer import read_votes
 from tests.summaries.told import summarise
 
 MODELS = ("a", "b", "c", "d")

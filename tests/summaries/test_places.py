@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.ranking.places import places_table
+from orchestrator.ranking.orders import places_table
 from orchestrator.statistics.adaptive import AdaptiveTest, Goal
 
 MODELS = ("a", "b", "c")

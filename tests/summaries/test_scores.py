@@ -9,7 +9,7 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import PluginError
 from orchestrator.methods.answers import Answers
 from orchestrator.methods.answers import Config as AnswersConfig
-from orchestrator.ranking.mean_scores import ScoresSummary
+from orchestrator.ranking.scores import ScoresSummary
 from orchestrator.runner.results.tables import summarise
 
 

@@ -1,13 +1,25 @@
-"""A verdict that is read only where the text says one thing.
+"""A verdict, or a number, that is read only where the text says one thing.
 
 A judge may quote the form it was asked for, cite "[1]", weigh several verdicts or deny one. The
 released parsers take the first or the last match all the same; here such a text has no verdict, and
 says why. What the released code reads is asked for by its name (`convention`).
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+
+NUMBER: Final = r"\d++(?:\.\d*+)?+"
+r"""Possessive, so that a long run of digits is read once: the published `\d+\.?\d*` backtracks
+through it quadratically. Both accept the same texts where a bracket follows."""
+
+
+def within(written: str, low: float, high: float) -> float | None:
+    """The number, None outside [low, high] (also where it is too long for a float64)."""
+    value = float(written)
+    return value if math.isfinite(value) and low <= value <= high else None
+
 
 NONE: Final = "no_verdict"
 AMBIGUOUS: Final = "ambiguous_verdict"

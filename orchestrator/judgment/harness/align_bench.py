@@ -15,8 +15,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from orchestrator.judgment.harness._numbers import NUMBER, within
-from orchestrator.judgment.harness._reading import AMBIGUOUS, Match, Reading, agreed, on_scale
+from orchestrator.judgment.harness._reading import (
+    AMBIGUOUS,
+    NUMBER,
+    Match,
+    Reading,
+    agreed,
+    on_scale,
+    within,
+)
 
 OVERALL: Final = "综合得分"
 """The key of the overall score."""

@@ -11,8 +11,7 @@ text has a verdict only where all matches agree.
 import re
 from typing import Final, Literal
 
-from orchestrator.judgment.harness._numbers import NUMBER
-from orchestrator.judgment.harness._reading import Match, Reading, agreed, on_scale
+from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, agreed, on_scale
 
 LOW: Final = 1.0
 HIGH: Final = 10.0

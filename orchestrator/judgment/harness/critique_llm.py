@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.judgment.harness._numbers import NUMBER
-from orchestrator.judgment.harness._reading import Match, Reading, agreed, on_scale
+from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, agreed, on_scale
 
 Floats = NDArray[np.float64]
 

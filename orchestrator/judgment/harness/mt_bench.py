@@ -18,9 +18,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from orchestrator.judgment.harness._numbers import NUMBER
 from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
+    NUMBER,
     Match,
     Reading,
     agreed,

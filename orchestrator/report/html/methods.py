@@ -15,7 +15,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.aligned import Aligned, align, basis_of
+from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import (
     Figure,
@@ -26,7 +26,7 @@ from orchestrator.report.html.figures import (
     made_safe,
     name,
 )
-from orchestrator.statistics.averages import levelled
+from orchestrator.statistics.means import levelled
 from orchestrator.tables import Cell, Column, Curves, Measured, Table, cell_text, with_interval
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, as_table, cell, named
 from orchestrator.report.words import few_words, neighbour_amount, rank_words, subject, verdict
 from orchestrator.statistics.bounded_mean import METHOD as SHARES
-from orchestrator.statistics.groups import shared_groups
+from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
 from orchestrator.statistics.results import APPROXIMATE_BELOW

@@ -12,10 +12,9 @@ from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import UsageError
-from orchestrator.probing.examples import name_of
-from orchestrator.probing.identify import PATHS, context_length, identify, model_names
+from orchestrator.probing.abilities import Verdict, name_of, verdict
 from orchestrator.probing.record import ProbeRecord
-from orchestrator.probing.verdicts import Verdict, verdict
+from orchestrator.probing.replies import PATHS, context_length, identify, model_names
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.records import Failure

@@ -12,7 +12,7 @@ from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.report.text import safe_line
 from orchestrator.runner.comparing.differences import Contrast
 from orchestrator.runner.comparing.sides import Common, Side
-from orchestrator.statistics.position import TIE
+from orchestrator.statistics.judgments import TIE
 from orchestrator.tables import Column, Table, make_table
 
 _ABSENT: Final = object()

@@ -38,7 +38,7 @@ from orchestrator.runner.comparing.ratings import joint_rankings, rating_tables
 from orchestrator.runner.comparing.sides import Common, Side, common_items, match_notes, opened
 from orchestrator.runner.interface.loading import load
 from orchestrator.runner.interface.result import Result
-from orchestrator.statistics.differences import METHOD
+from orchestrator.statistics.means import METHOD
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table

@@ -19,7 +19,7 @@ from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, renamed_points
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends
-from orchestrator.statistics.differences import PairedDifference, paired_difference
+from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Interval

@@ -11,9 +11,9 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.clusters import counted as counted_in
-from orchestrator.ranking.points import Score
+from orchestrator.ranking.scores import Score
 from orchestrator.runner.comparing.sides import Common, Side, points_of
-from orchestrator.statistics.differences import PairedDifference, paired_difference
+from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import Adjusted, adjusted
 
 By = Literal["run", "model", "judge", "method"]

@@ -13,7 +13,7 @@ from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context
 from orchestrator.errors import UsageError
-from orchestrator.ranking.points import Score, collect
+from orchestrator.ranking.scores import Score, collect
 from orchestrator.recipe.faults import nearest
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources

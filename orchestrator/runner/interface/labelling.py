@@ -15,13 +15,20 @@ from orchestrator.contracts.context import Context, Source, answers_behind, answ
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
+from orchestrator.ranking.human_labels import (
+    CODE,
+    LABEL,
+    PROBABILITY,
+    SHOWN,
+    fingerprints,
+    key_path,
+)
 from orchestrator.ranking.labelled import judged_pairs
-from orchestrator.ranking.points import score, source_of
-from orchestrator.ranking.sheets import CODE, LABEL, PROBABILITY, SHOWN, fingerprints, key_path
+from orchestrator.ranking.scores import score, source_of
 from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
-from orchestrator.statistics.label_sampling import inclusion_probabilities, systematic_sample
+from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 
 Rule = Literal["random", "uncertainty"]
 

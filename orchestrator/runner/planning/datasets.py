@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator import contracts, plugins
 from orchestrator.dataset import About, Dataset
-from orchestrator.dataset.folders import is_here
+from orchestrator.dataset.files import is_here
 from orchestrator.errors import PluginError
 from orchestrator.recipe.schema import PluginRef
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.records import Item
-from orchestrator.statistics.groups import connected
+from orchestrator.statistics.multiple import connected
 
 MOST_ITEMS: Final = 5_000
 """Items that are looked at, from the first on."""

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.ranking.orders import orders_table
-from orchestrator.ranking.places import places_table
+from orchestrator.ranking.orders import orders_table, places_table
 from orchestrator.recipe.schema import AdaptivePairs, Recipe
 from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks, make_blocks
 from orchestrator.scheduler.blocks import Adaptive, Blocks, Ranking, Slot, StoppingRule

@@ -9,7 +9,7 @@ import msgspec
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance, reward
 from orchestrator.probing import requests
-from orchestrator.probing.examples import Example
+from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import HttpReply
 from orchestrator.records import (
     ACCOUNT,

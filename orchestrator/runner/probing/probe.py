@@ -11,10 +11,9 @@ import numpy as np
 from orchestrator.ask import Ask, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import answered
 from orchestrator.errors import UsageError
-from orchestrator.probing import checks, choices, examples, likeness, requests, template
-from orchestrator.probing.examples import Example
-from orchestrator.probing.likeness import Seen
-from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, unknown
+from orchestrator.probing import abilities, checks, record, requests
+from orchestrator.probing.abilities import Example
+from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import (
     Failure,
@@ -191,7 +190,7 @@ class Probe:
     @property
     def first(self) -> dict[str, float]:
         """Log-probabilities of what is listed as the first token of the answer, by its name."""
-        return next(iter(likeness.of_chat(chat(self._greedy)).listed), {})
+        return next(iter(record.of_chat(chat(self._greedy)).listed), {})
 
     async def _ask(self, **more: object) -> HttpReply:
         """One chat completion; what an endpoint refuses is left out once."""
@@ -303,24 +302,24 @@ class Probe:
     async def choosing(self) -> list[Finding]:
         """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
-            self._asks.choose(choices.ONE_TOKEN), self._asks.choose(choices.MANY_TOKENS)
+            self._asks.choose(abilities.ONE_TOKEN), self._asks.choose(abilities.MANY_TOKENS)
         )
         found = [
-            choices.choice("choose_letters", letters),
-            choices.choice("choose_verdicts", verdicts),
+            abilities.choice("choose_letters", letters),
+            abilities.choice("choose_verdicts", verdicts),
         ]
         if self._t.plain:
             return found
         question = requests.turns(requests.QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
-        return [*found, choices.agreement(letters, choices.ONE_TOKEN, wide)]
+        return [*found, abilities.agreement(letters, abilities.ONE_TOKEN, wide)]
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
-            return examples.tried_drawing(ask, await self._asks.draw(ask, 0))
+            return abilities.tried_drawing(ask, await self._asks.draw(ask, 0))
         if isinstance(ask, RewardAsk):
-            return examples.tried_rating(ask, await self._asks.rated(ask))
-        return examples.tried_choice(ask, await self._asks.chosen(ask))
+            return abilities.tried_rating(ask, await self._asks.rated(ask))
+        return abilities.tried_choice(ask, await self._asks.chosen(ask))
 
     async def tokens(self, day: dt.date) -> list[Finding]:
         """Check the template, and that texts come back from ids."""
@@ -343,11 +342,11 @@ class Probe:
         if self._ids is not None:
             counted = chat(self._greedy)
             n_used = None if counted is None else counted.n_prompt
-            found = [template.beginning(self._ids), template.prompt_length(len(self._ids), n_used)]
+            found = [checks.beginning(self._ids), checks.prompt_length(len(self._ids), n_used)]
         else:
             found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
         if rendered is not None:
-            found += template.template(rendered, day)
+            found += checks.template(rendered, day)
         return [*found, await self._round_trip(routes)]
 
     async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
@@ -359,12 +358,12 @@ class Probe:
     async def _round_trip(self, routes: requests.Tokenising) -> Finding:
         if not routes.text_path or not routes.back_path:
             return unknown("round_trip", "the server does not turn ids into text")
-        asked = {"model": self._t.model, routes.text_field: template.NASTY, **routes.text_extra}
+        asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
         ids = requests.ids(await self._asks.post(routes.text_path, asked))
         back = None if ids is None else await self._back(routes, ids)
         if back is None:
             return unknown("round_trip", "the server does not turn ids into text")
-        return template.round_trip(template.NASTY, back)
+        return checks.round_trip(checks.NASTY, back)
 
     async def labels(self) -> list[Finding]:
         """Check requests for given ids, and their effect on other replies."""
@@ -390,21 +389,21 @@ class Probe:
         One after the other, then all at once: what is computed together rounds differently.
         """
         if not noise:
-            return tuple(await _at_once(*map(self._seen, likeness.PROMPTS))), None
-        alone = tuple([await self._seen(prompt) for prompt in likeness.PROMPTS])
-        rounds = [await _at_once(*map(self._seen, likeness.PROMPTS)) for _ in range(_ROUNDS)]
-        found = [one.mean for one in (likeness.compare(alone, some) for some in rounds) if one]
+            return tuple(await _at_once(*map(self._seen, record.PROMPTS))), None
+        alone = tuple([await self._seen(prompt) for prompt in record.PROMPTS])
+        rounds = [await _at_once(*map(self._seen, record.PROMPTS)) for _ in range(_ROUNDS)]
+        found = [one.mean for one in (record.compare(alone, some) for some in rounds) if one]
         return alone, max(found, default=None)
 
     async def _seen(self, prompt: Messages) -> Seen:
         if not self._t.plain:
             messages = requests.turns(prompt)
-            reply = await self._ask(messages=messages, max_tokens=likeness.TOKENS)
-            if (seen := likeness.of_chat(chat(reply))).listed:
+            reply = await self._ask(messages=messages, max_tokens=record.TOKENS)
+            if (seen := record.of_chat(chat(reply))).listed:
                 return seen
-        sampling = Sampling(max_tokens=likeness.TOKENS)
+        sampling = Sampling(max_tokens=record.TOKENS)
         drawn = await self._asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
-        return Seen() if isinstance(drawn, Failure) else likeness.of_text(drawn)
+        return Seen() if isinstance(drawn, Failure) else record.of_text(drawn)
 
     async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""

@@ -16,10 +16,8 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
-from orchestrator.probing.examples import Example, name_of
-from orchestrator.probing.likeness import compare
-from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, differences
-from orchestrator.probing.verdicts import IMPOSSIBLE, Need, verdict
+from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
+from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.capabilities import capabilities_of
 from orchestrator.runner.models.identity import LAUNCHED, server_label

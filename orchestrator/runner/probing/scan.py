@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.probing.identify import PATHS, identify, model_names
+from orchestrator.probing.replies import PATHS, identify, model_names
 from orchestrator.runner.probing.http import Http
 
 USUAL: Final[Mapping[int, str]] = {

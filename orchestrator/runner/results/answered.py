@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from orchestrator.contracts.context import answer_slices
-from orchestrator.probing.thinking import CLOSING, OPENING, REMEDY
+from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.records import GIVEN
 
 _ROWS_AT_ONCE: Final = 4096

@@ -24,9 +24,9 @@ from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
-from orchestrator.ranking.calibrated import CalibratedRatings
+from orchestrator.ranking.calibration import CalibratedRatings
 from orchestrator.ranking.estimates import Estimates
-from orchestrator.ranking.mean_scores import ScoresSummary
+from orchestrator.ranking.scores import ScoresSummary
 from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef

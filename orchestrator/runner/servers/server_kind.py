@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator import plugins
 from orchestrator.backend import Endpoint
-from orchestrator.probing.identify import PATHS, identify
+from orchestrator.probing.replies import PATHS, identify
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import same_identity

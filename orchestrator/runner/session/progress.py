@@ -25,7 +25,7 @@ from orchestrator.report.progress import (
 from orchestrator.runner.servers.load import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
-from orchestrator.statistics.forming import Forming, Standing
+from orchestrator.statistics.ratings import Forming, Standing
 from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
 from orchestrator.units import Part, Plan
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.harness import align_bench, alpaca_eval, critique_llm, mt_bench
+from orchestrator.judgment.harness import align_bench, critique_llm, mt_bench
+from orchestrator.methods import alpaca_eval
 
 winners = st.sampled_from(["A", "B", "tie", None])
 logprobs = st.floats(-60, 0) | st.just(-math.inf) | st.just(math.nan)

@@ -9,8 +9,8 @@ import pytest
 import torch
 import transformers
 
-from launch.embedded.errors import UnsupportedModelError
 from launch.embedded.layout import Pool
+from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
 from launch.embedded.served import Settings, _context, find_weights, load
 from orchestrator.errors import LaunchError

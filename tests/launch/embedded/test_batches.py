@@ -11,8 +11,7 @@ import torch
 
 from launch.embedded.drawing import unresolved
 from launch.embedded.jobs import Job
-from launch.embedded.prefill import Prefiller
-from launch.embedded.prefixes import Prefixes
+from launch.embedded.prefill import Prefiller, Prefixes
 from launch.embedded.serving import _in_thread
 from orchestrator.errors import LaunchError
 

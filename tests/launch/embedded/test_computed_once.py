@@ -9,7 +9,7 @@ import pytest
 
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Job
-from launch.embedded.prefixes import BLOCK
+from launch.embedded.prefill import BLOCK
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.scoring import Choosing, Scoring

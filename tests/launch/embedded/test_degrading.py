@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from launch.embedded import Config, EmbeddedLaunch, argv
-from launch.embedded.degrading import add_noise
-from launch.embedded.errors import UnsupportedModelError
+from launch.embedded.model import add_noise
+from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError
 

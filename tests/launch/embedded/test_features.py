@@ -9,13 +9,11 @@ import pytest
 import torch
 
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.errors import ApiError, UnsupportedModelError
-from launch.embedded.features import Entropy, Wanted
-from launch.embedded.protocol import Prefix, ScoreRequest
+from launch.embedded.features import Entropy, Wanted, Watcher
+from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError
 from launch.embedded.runner import Runner
 from launch.embedded.scoring import Scoring
 from launch.embedded.served import Served, Settings, load
-from launch.embedded.watching import Watcher
 from orchestrator.records import FEATURES
 from tests.launch.embedded.client import USER, Client, run
 from tests.launch.embedded.test_architectures import KINDS, model

@@ -13,16 +13,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launch.embedded import memory
+from launch.embedded import layout
 from launch.embedded.chat import chat_job
 from launch.embedded.drawing import unresolved
 from launch.embedded.engine import Engine, Limits, capacities
-from launch.embedded.errors import ApiError
 from launch.embedded.jobs import Answer, Job, Stop
-from launch.embedded.layout import Pool
-from launch.embedded.memory import Account, Need, bytes_of, longest_sequence
-from launch.embedded.packing import is_packed
-from launch.embedded.protocol import ChatRequest
+from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
+from launch.embedded.model import is_packed
+from launch.embedded.protocol import ApiError, ChatRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.sampling import Draw
 from launch.embedded.served import Served, Settings, load
@@ -145,7 +143,7 @@ def test_a_model_takes_no_longer_sequences_than_fit(folders: dict[str, Path]) ->
 def test_by_default_models_share_a_quarter_of_what_is_free(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 160 << 20)
+    monkeypatch.setattr(layout, "free_bytes", lambda device: 160 << 20)
     found = load("a", str(folders["bos"]), Settings(n_models=4)).engine.limits
     assert found.kv_bytes == 10 << 20
 
@@ -166,19 +164,19 @@ def test_free_memory_is_that_of_the_control_group(
     tmp_path: Path, limit: str, taken: str, statistics: str, cached: str
 ) -> None:
     (tmp_path / "memory").mkdir()
-    assert memory._left_in_group(tmp_path) == 1 << 62
+    assert layout._left_in_group(tmp_path) == 1 << 62
     (tmp_path / taken).write_text("300\n")
     (tmp_path / statistics).write_text(f"anon 200\n{cached} 90\n")
     (tmp_path / limit).write_text("max\n")
-    assert memory._left_in_group(tmp_path) == 1 << 62
+    assert layout._left_in_group(tmp_path) == 1 << 62
     (tmp_path / limit).write_text("1000\n")
-    assert memory._left_in_group(tmp_path) == 790
+    assert layout._left_in_group(tmp_path) == 790
     (tmp_path / limit).write_text("100\n")
-    assert memory._left_in_group(tmp_path) == 0
+    assert layout._left_in_group(tmp_path) == 0
 
 
 def test_some_memory_is_free() -> None:
-    assert 0 < memory.free_bytes(torch.device("cpu")) < 1 << 50
+    assert 0 < layout.free_bytes(torch.device("cpu")) < 1 << 50
 
 
 @settings(max_examples=60)

@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 from launch.embedded import served
-from launch.embedded.packing import PackedLinear, can_pack, pack
+from launch.embedded.model import PackedLinear, can_pack, pack
 from launch.embedded.served import Served, Settings, load
 from tests.launch.embedded.test_architectures import model
 from tests.launch.embedded.tiny import build

@@ -7,10 +7,9 @@ import pytest
 import torch
 import transformers
 
-from launch.embedded.errors import ApiError
-from launch.embedded.pooling import Pooling, activated
-from launch.embedded.protocol import PoolingRequest
-from launch.embedded.rating import Rating
+from launch.embedded.model import Rating
+from launch.embedded.protocol import ApiError, PoolingRequest
+from launch.embedded.scoring import Pooling, activated
 from launch.embedded.served import Settings, load
 from orchestrator.errors import LaunchError
 from tests.launch.embedded.client import Client, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.embedded import guard
+from launch.embedded import app
 from launch.embedded.app import Service
 from tests.launch import routes
 
@@ -12,7 +12,7 @@ from tests.launch import routes
 def test_no_route_answers_without_the_key_or_breaks(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(app, "MOST_BYTES", 1 << 20)
     table = {
         route.path: method
         for route in Service([]).routes
@@ -27,6 +27,6 @@ def test_no_route_answers_without_the_key_or_breaks(
 def test_a_body_over_the_bound_is_refused_however_it_is_framed(
     url: str, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    monkeypatch.setattr(guard, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(app, "MOST_BYTES", 1 << 20)
     for path in ("/v1/chat/completions", "/tokenize"):
         assert routes.status_of(url, routes.HOSTILE[body]("POST", path)) == 413

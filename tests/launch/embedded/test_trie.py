@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.embedded.errors import ApiError
-from launch.embedded.trie import Path, Trie, close_paths, log_sum_exp
+from launch.embedded.protocol import ApiError
+from launch.embedded.scoring import Path, Trie, close_paths, log_sum_exp
 
 END = 9
 paths = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
-from orchestrator.probing.verdicts import EXACT, IMPOSSIBLE
+from orchestrator.probing.abilities import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
 from orchestrator.runner.commands.probe import Wanted, probe_all, probe_url
 from orchestrator.store import values

@@ -10,8 +10,8 @@ from backends import openai
 from orchestrator.ask import Ask
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.errors import UsageError
+from orchestrator.probing.abilities import Need
 from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
-from orchestrator.probing.verdicts import Need
 from orchestrator.recipe.schema import Limits, ModelSpec
 from orchestrator.records import Message, labels
 from orchestrator.runner.probing import asking

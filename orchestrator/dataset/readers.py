@@ -1,0 +1,281 @@
+"""Rows of CSV and JSON files, with the line of each."""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded
+from orchestrator.errors import DatasetError
+
+SUFFIXES: Final = (".csv", ".tsv")
+_SEPARATORS: Final = (",", ";", "\t", "|")
+
+
+class CsvRows:
+    """Rows of a file with a header line.
+
+    Args:
+        path: The file.
+        shown: Its name for messages.
+        separator: Delimiter; None: found by the suffix and the header.
+    """
+
+    def __init__(self, path: Path, shown: str, separator: str | None = None) -> None:
+        # The limit of the csv module is for the whole process and a hundredth of ours.
+        csv.field_size_limit(MAX_ROW_BYTES)
+        self.file = shown
+        self._lines = LineFile(path, shown)
+        self._separator = separator or self._found_separator(path)
+        self.columns: tuple[str, ...] = ()
+        faults = Faults()
+        for number, offset, values in self._rows():
+            if isinstance(values, ValueError):
+                faults.add(f"{shown}:{number}", str(values))
+                break  # a wrong quote makes all that follows unreadable
+            if not self.columns:
+                for name, n in Counter(values).items():
+                    if n > 1 and name:
+                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
+                self.columns = tuple(
+                    name or f"column_{place}" for place, name in enumerate(values, start=1)
+                )
+            elif len(values) != len(self.columns):
+                what = f"{len(values)} values, but the header has {len(self.columns)} columns"
+                faults.add(f"{shown}:{number}", what)
+            else:
+                self._lines.add(offset)
+        faults.check()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        try:
+            lines = io.StringIO(decoded(self._lines.read(index)), newline="\n")
+            values = next(csv.reader(lines, delimiter=self._separator, strict=True))
+        except (ValueError, csv.Error, StopIteration) as error:
+            where = self._lines.where(index)
+            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+        # An empty field is a missing value: CSV can't tell the two apart.
+        return {name: value or None for name, value in zip(self.columns, values, strict=False)}
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return self._lines.where(index)
+
+    def _found_separator(self, path: Path) -> str:
+        """The first usual delimiter that divides the header; programs write what is local."""
+        usual = "\t" if path.suffix.lower() == ".tsv" else ","
+        _, _, line = next(self._lines.lines(), (1, 0, b""))
+        for separator in (usual, *_SEPARATORS):
+            try:
+                names = next(csv.reader([decoded(line)], delimiter=separator, strict=True), [])
+            except (ValueError, csv.Error):
+                continue
+            if len(names) > 1:
+                return separator
+        return usual
+
+    def _rows(self) -> Iterator[tuple[int, int, list[str] | ValueError]]:
+        """Every row with the number and offset of its first line; an error ends the file."""
+        taken: list[tuple[int, int]] = []
+
+        def texts() -> Iterator[str]:
+            for number, offset, line in self._lines.lines():
+                taken.append((number, offset))
+                yield decoded(line)
+
+        reader = csv.reader(texts(), delimiter=self._separator, strict=True)
+        while True:
+            taken.clear()
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield *taken[0], ValueError(f"not CSV: {error}; check the quotes of this row")
+                return
+            except ValueError as error:
+                yield *taken[-1], error
+                return
+            if values:
+                yield *taken[0], values
+
+
+# Rows of JSON files: a list of objects, read as a whole, or JSON Lines, read when asked for.
+#
+# Faults that decoders do not name are found too: keys that stand twice, halves of characters.
+
+
+LIST_SUFFIXES: Final = (".json",)
+LINES_SUFFIXES: Final = (".jsonl", ".ndjson")
+_KEY_END: Final = re.compile(rb'"\s*:')
+# An escaped backslash or a whole pair is taken first, so that what is left is a half.
+_ESCAPED: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def not_json(text: bytes, error: Exception) -> str:
+    """Say why a text can't be decoded.
+
+    Programs that cut texts by characters of UTF-16 leave halves, which decoders call malformed.
+    """
+    half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
+    if half is None:
+        return f"not JSON: {error}"
+    return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
+
+
+def repeated_key(text: bytes, value: object) -> str | None:
+    """Return a key that an object of a JSON text has twice, at any depth; None where there is none.
+
+    Args:
+        text: Valid JSON.
+        value: What it was decoded to. As many keys in it as the text can hold mean that none was
+            lost, so that few texts have to be decoded again.
+    """
+    n_keys, to_visit = 0, [value]
+    while to_visit:
+        one = to_visit.pop()
+        if isinstance(one, dict):
+            n_keys += len(one)
+            to_visit += one.values()
+        elif isinstance(one, list):
+            to_visit += one
+    if len(_KEY_END.findall(text)) == n_keys:
+        return None
+    found: list[str] = []
+
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, entry in entries:
+            if key in made:
+                found.append(key)
+            made[key] = entry
+        return made
+
+    try:
+        json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        # Numbers of thousands of digits, or nested deeper than this decoder goes.
+        return None
+    return found[0] if found else None
+
+
+class JsonRows:
+    """Rows of a file that is a list of objects."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.file = shown
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            what = not_json(text.encode(), error)
+            lines = "; if it has an object on each line, name it .jsonl"
+            raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
+        if not isinstance(found, list):
+            raise DatasetError(
+                f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]"
+            )
+        faults = Faults()
+        if (key := repeated_key(text.encode(), found)) is not None:
+            faults.add(shown, f"duplicate key {key!r} in an object")
+        columns: dict[str, None] = {}
+        for index, value in enumerate(found):
+            if isinstance(value, dict):
+                columns.update(dict.fromkeys(value))
+            else:
+                faults.add(f"{shown}: entry {index + 1}", "must be an object {...}")
+        faults.check()
+        self._found: list[dict[str, Any]] = found
+        self.columns = tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        return self._found[index]
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return f"{self.file}: entry {index + 1}"
+
+
+class JsonLines:
+    """Rows of a file of JSON lines."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.file = shown
+        self._lines = LineFile(path, shown)
+        columns: dict[str, None] = {}
+        faults = Faults()
+        for number, offset, line in self._lines.lines():
+            if not line.strip():
+                continue
+            try:
+                row = _object(line)
+                if (key := repeated_key(line, row)) is not None:
+                    faults.add(f"{shown}:{number}", f"duplicate key {key!r} in an object")
+                if not columns.keys() >= row.keys():
+                    columns.update(dict.fromkeys(row))
+            except ValueError as error:
+                faults.add(f"{shown}:{number}", str(error))
+                if line.strip() == b"[":
+                    break
+            else:
+                self._lines.add(offset)
+        faults.check()
+        self.columns = tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def row(self, index: int) -> Mapping[str, Any]:
+        """See `rows.Rows`."""
+        try:
+            return _object(self._lines.read(index))
+        except ValueError as error:
+            where = self._lines.where(index)
+            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return self._lines.where(index)
+
+
+def _object(line: bytes) -> dict[str, object]:
+    """The object of a line.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        begin = decoded(line)[:40].strip()
+        what = (
+            "a list; JSON Lines needs one object per line"
+            if begin == "["
+            else not_json(line, error)
+        )
+        raise ValueError(f"{what}; the line begins {begin!r}") from error
+    if isinstance(value, dict):
+        return value
+    name = "list" if isinstance(value, list) else "value without names"
+    raise ValueError(f"a {name}; each line must be an object {{...}}")

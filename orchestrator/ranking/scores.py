@@ -1,0 +1,398 @@
+"""Scores of a run's methods in one shape, side by side, and their means."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from orchestrator import numbers
+from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
+from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer_frames, role_slices
+from orchestrator.contracts.method import MethodSettings
+from orchestrator.contracts.summary import Summary
+from orchestrator.errors import OrchestratorError, PluginError, UsageError
+from orchestrator.plugins.base import Settings
+from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of
+from orchestrator.statistics.bounded_mean import difference_ends
+from orchestrator.statistics.correlation import METHOD, Correlation, correlate
+from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
+
+Floats = NDArray[np.float64]
+
+# Scores of a run's methods in one shape: item, cluster, category, turn, model, opponent, value.
+#
+# A frame of pairs gives each of its two models a point: P(A better) and 1 - P(A better).
+
+
+KEYS: Final = ("item", "turn", "model")
+_SHAPE: Final = {
+    "item": pl.String(),
+    **dict.fromkeys(OVER, pl.String()),
+    "category": pl.String(),
+    "turn": pl.Int64(),
+    "model": pl.String(),
+    "opponent": pl.String(),
+    "judge": pl.String(),
+    "value": pl.Float64(),
+}
+
+
+class ScoreRef(Settings):
+    """A score by the method that gave it."""
+
+    method: str = Field(description="Name of a method of this recipe.")
+    column: str | None = Field(None, description="Column of its rows. Default: all its scores.")
+
+
+class Score(msgspec.Struct, frozen=True):
+    """One column of one method.
+
+    Attributes:
+        name: "method.column".
+        orientation: 1 where more is better, -1 where less is.
+        points: Columns item, cluster, category, turn, model, opponent, judge, value; missing values
+            are null, and so is the opponent where the points are no comparisons.
+        is_pairwise: Whether the points come from comparisons.
+        ends: Least and greatest value there can be; None where that is not known.
+    """
+
+    name: str
+    orientation: int
+    points: pl.DataFrame
+    is_pairwise: bool
+    ends: tuple[float, float] | None = None
+
+    @property
+    def ends_of_differences(self) -> tuple[float, float] | None:
+        """Least and greatest difference of two values; None where that is not known."""
+        return difference_ends(self.ends, self.ends)
+
+    def means(self) -> pl.DataFrame:
+        """One value an item, turn and model: the mean over judges and opponents."""
+        known = self.points.drop_nulls("value")
+        # Texts as keys would take three times the memory; cluster and category follow the item.
+        # A whole number for each item, turn and model, another one where any of them differs.
+        code = pl.repeat(0, len(known), dtype=pl.UInt64, eager=True)
+        for key in KEYS:
+            column = known[key]
+            if column.dtype == pl.String:
+                column = column.cast(pl.Categorical).to_physical()
+            # From 1 on; 0 where the row has none.
+            own = column.rank("dense").fill_null(0).cast(pl.UInt64)
+            code = code * (column.n_unique() + 1) + own
+        values = known.select(code=code, value="value").with_row_index("place")
+        groups = values.group_by("code", maintain_order=True).agg(
+            pl.col("place").first(), pl.col("value").mean()
+        )
+        named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
+        return named.with_columns(groups["value"])
+
+
+def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
+    """The scores that are asked for; every score of every method where none is.
+
+    Raises:
+        UsageError: If there is no such method or column.
+    """
+    if not wanted:
+        return [
+            score(context, source, column) for source in context.sources for column in source.scores
+        ]
+    found = []
+    for ref in wanted:
+        source = source_of(context, ref.method)
+        columns = [ref.column] if ref.column is not None else list(source.scores)
+        found += [score(context, source, column) for column in columns]
+    return found
+
+
+def source_of(context: Context, name: str) -> Source:
+    """The method of a name.
+
+    Raises:
+        UsageError: If the recipe has none of it.
+    """
+    for source in context.sources:
+        if source.name == name:
+            return source
+    names = ", ".join(source.name for source in context.sources)
+    raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
+
+
+def score(context: Context, source: Source, column: str) -> Score:
+    """One column of a method's rows.
+
+    Raises:
+        UsageError: If there is no such column of numbers.
+    """
+    wanted = dict.fromkeys((*_SHAPE, "model_a", "model_b", column))
+    rows = context.rows_of(source, list(wanted))
+    name = f"{source.name}.{column}"
+    if column not in rows.columns or not _is_number(rows.schema[column]):
+        rows = context.rows_of(source)
+        numbers = [one for one, kind in rows.schema.items() if _is_number(kind)]
+        raise UsageError(
+            f"{context.name}: {source.name!r} has no numeric column {column!r}; available: "
+            f"{', '.join(numbers)}"
+        )
+    rows = rows.with_columns(
+        value=pl.col(column).cast(pl.Float64).fill_nan(None),
+        **{
+            key: pl.lit(None, kind)
+            for key, kind in _SHAPE.items()
+            if key not in (*rows.columns, "value")
+        },
+    ).with_columns(turn=pl.col("turn").fill_null(1))
+    if "model_a" not in rows.columns:
+        points = rows.select(*_SHAPE)
+        ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
+        return Score(name, source.scores.get(column, 1), points, is_pairwise=False, ends=ends)
+    sides = [
+        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*_SHAPE),
+        rows.with_columns(
+            model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
+        ).select(*_SHAPE),
+    ]
+    return Score(
+        name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0)
+    )
+
+
+def ends_of(source: Source, column: str) -> tuple[float, float] | None:
+    """Least and greatest value of a column of rows, where the method says them."""
+    compared = source.method.compared()
+    if compared is None or compared.column != column:
+        return None
+    return float(compared.low), float(compared.high)
+
+
+def _is_number(kind: pl.DataType) -> bool:
+    return kind.is_numeric() or kind == pl.Boolean()
+
+
+GOLD: Final = "exact match"
+"""Name of the score that says whether an answer equals its reference."""
+_KEYS: Final = ("item", "turn", "model")
+_PER_METHOD: Final = 3
+_MOST: Final = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """One row an answer, one column a score; more is better in all of them.
+
+    Attributes:
+        frame: Columns item, turn, model, cluster, length (characters), and the scores.
+        names: The scores, main ones of each method first.
+        gold: Whether `exact match` is among them.
+    """
+
+    frame: pl.DataFrame
+    names: Sequence[str]
+    gold: bool
+
+    def correlation(self, one: str, two: str, level: float) -> Correlation:
+        """Spearman's, over all answers, with an interval over prompts."""
+        return correlate(
+            self._values(one),
+            self._values(two),
+            codes(self.frame[CLUSTER]),
+            kind="spearman",
+            confidence_level=level,
+        )
+
+    def _values(self, column: str) -> Floats:
+        values = self.frame[column].cast(pl.Float64).fill_null(np.nan)
+        return values.to_numpy().astype(np.float64)
+
+
+def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -> Aligned | None:
+    """The scores of all methods side by side.
+
+    Args:
+        context: The methods, and their frames.
+        wanted: Columns by method; a few main ones of each where left out.
+    """
+    frame: pl.DataFrame | None = None
+    names: list[str] = []
+    for source in context.sources:
+        columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
+        for column in columns or ():
+            try:
+                found = score(context, source, column)
+            except OrchestratorError:
+                # A column that these rows lack, e.g. since an older version wrote them.
+                continue
+            points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
+            is_flat = points["value"].n_unique() < 2
+            if is_flat or len(names) >= _MOST + (0 if wanted is None else 40):
+                continue
+            title = f"{source.name}.{column}"
+            points = points.rename({"value": title})
+            frame = (
+                points
+                if frame is None
+                else frame.join(points, on=list(_KEYS), how="full", coalesce=True)
+            )
+            names.append(title)
+    if frame is None:
+        return None
+    answers = _answers(context)
+    if answers is None:
+        frame = frame.with_columns(length=pl.lit(None, pl.Float64))
+        return Aligned(context.clusters.of(frame), names, gold=False)
+    frame = frame.join(answers, on=list(_KEYS), how="left")
+    gold = frame[GOLD].drop_nulls().n_unique() > 1
+    frame = context.clusters.of(frame)
+    return Aligned(frame, [*names, GOLD] if gold else names, gold)
+
+
+def _answers(context: Context) -> pl.DataFrame | None:
+    """Length and correctness of the answers; the first method's, where several drew some."""
+    absent = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
+    parts = []
+    for frame, columns in answer_frames(context.frames).items():
+        for rows in role_slices(context.frames, frame, columns, ("item", "status"), ROWS_AT_ONCE):
+            added = {name: value for name, value in absent.items() if name not in rows.columns}
+            good = rows.with_columns(**added).filter(pl.col("status") == "ok")
+            length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
+            gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
+            parts.append(good.select(*_KEYS, length, gold))
+    if not parts:
+        return None
+    return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
+
+
+def basis_of(aligned: Aligned, level: float) -> str:
+    """Return in words what correlations of aligned answers rest on."""
+    return (
+        f"n = {numbers.counted(aligned.frame.height, 'answer')} on "
+        f"{prompt_words(aligned.frame)}, of all models together · Spearman's rho, "
+        f"{numbers.level(level)} intervals over prompts: {METHOD}"
+    )
+
+
+_UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")
+_NUMBERS: Final = (
+    Column("score"),
+    Column("better"),
+    Column("mean", "number"),
+    Column("values", "count"),
+    Column("missing", "count"),
+)
+_BETTER: Final = {1: "higher", -1: "lower"}
+
+
+class ScoresSummary(Summary[MethodSettings]):
+    """The mean of each score by model, and by judge if there is one."""
+
+    # Coverage tells which judges are not to be trusted.
+    reads = (*_UNIT, "coverage", "coverage_ab", "coverage_ba")
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Return one table with a line for each model, judge and column of `scores`.
+
+        In a frame of pairs a model's value is P(A better) where it is A, and 1 less it where it
+        is B.
+
+        Raises:
+            PluginError: If a score is not a column of numbers.
+        """
+        (source,) = context.sources
+        rows = context.rows
+        if not source.scores or rows.is_empty():
+            return []
+        if not source.scores.keys() <= set(rows.columns):
+            rows = context.rows_of(source, (*_UNIT, *source.scores))
+        sides = _sides(rows, _checked(source.name, source.scores, rows))
+        is_judged = "judge" in rows.columns and bool((rows["judge"] != "").any())
+        keys = ["model", "judge"] if is_judged else ["model"]
+        lines: list[list[Cell]] = []
+        for group, points in sides.group_by(keys, maintain_order=True):
+            names = [str(name or "") for name in group]
+            for column, orientation in source.scores.items():
+                mean = _mean(points, column, rows.schema[column], context.confidence_level)
+                missing = points[column].null_count()
+                known = len(points) - missing
+                lines.append([*names, column, _BETTER[orientation], mean, known, missing])
+        basis = prompt_words(rows) if CLUSTER in rows.columns else f"{len(rows):,} rows"
+        if n_failed := len(rows.filter(pl.col("status") != "ok")):
+            basis = f"{basis} · {n_failed:,} failed"
+        notes = [
+            "better: direction in which the score means a better answer, as declared by the method",
+            "missing: failed rows, and rows without a value",
+            METHODS,
+        ]
+        if "model_a" in rows.columns:
+            notes.append("a score of a pair is the probability that the model beats its opponent")
+        table = "scores.judges" if is_judged else "scores"
+        columns = (*map(Column, keys), *_NUMBERS)
+        compared: Sequence[Comparison] = ()
+        if len(source.scores) == 1 and CLUSTER in rows.columns:
+            (score,) = source.scores
+            compared = comparisons(
+                sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
+            )
+        return [
+            make_table(
+                table,
+                "Mean scores",
+                columns,
+                lines,
+                basis=basis,
+                notes=notes,
+                comparisons=compared,
+            )
+        ]
+
+
+def _ends(source: Source, column: str, rows: pl.DataFrame) -> tuple[float, float] | None:
+    """Least and greatest value of a score, where they are known."""
+    # Probabilities that one of two models is better are in [0, 1], as flags are.
+    if rows.schema[column] == pl.Boolean() or "model_a" in rows.columns:
+        return 0.0, 1.0
+    return ends_of(source, column)
+
+
+def _checked(name: str, columns: Iterable[str], rows: pl.DataFrame) -> list[str]:
+    found = list(columns)
+    for column in found:
+        kind = rows.schema.get(column)
+        if kind is None or not (kind.is_numeric() or kind == pl.Boolean()):
+            raise PluginError(
+                f"{name}: 'scores' names {column!r}, which is no column of numbers of its rows"
+            )
+    return found
+
+
+def _sides(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Return the scores as floats by model; those of failed rows and nan are null."""
+    is_good = pl.col("status") == "ok"
+    rows = rows.with_columns(
+        pl.when(is_good).then(pl.col(name).cast(pl.Float64).fill_nan(None)).alias(name)
+        for name in columns
+    )
+    if "model_a" not in rows.columns or "model_b" not in rows.columns:
+        return rows if "model" in rows.columns else rows.with_columns(model=pl.lit(""))
+    reflected = [(1.0 - pl.col(name)).alias(name) for name in columns]
+    first = rows.with_columns(model=pl.col("model_a"))
+    second = rows.with_columns(*reflected, model=pl.col("model_b"))
+    return pl.concat([first, second])
+
+
+def _mean(
+    points: pl.DataFrame, column: str, kind: pl.DataType, confidence_level: float
+) -> Measured:
+    if CLUSTER not in points.columns:
+        mean = points[column].mean()
+        value = mean if isinstance(mean, float) else None
+        return Measured(value, why="rows without an item have no interval")
+    # Probabilities that one of two models is better are in [0, 1], as flags are.
+    if kind == pl.Boolean() or "model_a" in points.columns:
+        return share_of(points, pl.col(column), confidence_level)
+    return mean_of(points, pl.col(column), confidence_level)

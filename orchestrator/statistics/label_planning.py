@@ -1,0 +1,198 @@
+"""Planning of human labels: which rows are drawn, and how wide intervals become with more."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics import student
+from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
+from orchestrator.statistics.resampling import MIN_PROMPTS
+from orchestrator.statistics.results import checked_level
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+UNIFORM_PART: Final = 0.5
+"""Share of labels that are spread uniformly, whatever the judge says of itself.
+
+A judge that is sure and wrong is seen only by labels of what it is sure of.
+"""
+
+
+def inclusion_probabilities(uncertainty: Floats, n_labels: int) -> Floats:
+    """Probability in (0, 1] of each row to be labelled, shape (n,), sum `n_labels`.
+
+    Half of the labels are uniform, half proportional to the uncertainty: the choice that is best
+    for the mean is proportional to the root of the expected squared error of the score, since all
+    rows have the same influence on it (Zrnic and Candes 2024, Active Statistical Inference,
+    arXiv:2403.03208, who mix it with a uniform rule too).
+
+    Args:
+        uncertainty: Shape (n,), not negative: expected size of the error of each score.
+        n_labels: From 1 to n.
+
+    Raises:
+        StatisticsError: If there are not so many rows, or an uncertainty is negative or nan.
+    """
+    n = uncertainty.size
+    if not 1 <= n_labels <= n:
+        raise StatisticsError(f"cannot choose {n_labels} of {n} rows")
+    if not (np.isfinite(uncertainty).all() and (uncertainty >= 0.0).all()):
+        raise StatisticsError("uncertainties must be finite and not negative")
+    total = uncertainty.sum()
+    by_doubt = uncertainty / total if total > 0.0 else np.full(n, 1.0 / n)
+    weights = UNIFORM_PART / n + (1.0 - UNIFORM_PART) * by_doubt
+    found = np.zeros(n)
+    certain = np.zeros(n, dtype=np.bool_)
+    while True:
+        left = n_labels - int(certain.sum())
+        if left > 0 and not certain.all():
+            found = np.where(certain, 1.0, weights * left / weights[~certain].sum())
+        else:
+            found = np.where(certain, 1.0, 0.0)
+        # What would have to be chosen more than once is chosen for certain, and the rest shared.
+        over = ~certain & (found >= 1.0)
+        if not over.any():
+            return np.minimum(found, 1.0)
+        certain |= over
+
+
+def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
+    """Choose rows with the given probabilities, as many as they add up to, in random order.
+
+    Systematic sampling of the rows in random order (Madow 1949): each
+    row is chosen with exactly its probability.
+
+    Args:
+        probabilities: Shape (n,), in [0, 1].
+        rng: Source of the order and of the start.
+
+    Returns:
+        Indices of the rows, shape (m,), m the sum of the probabilities up to rounding.
+    """
+    order = rng.permutation(probabilities.size)
+    ends = np.cumsum(probabilities[order])
+    # Rounding must not make or lose a row.
+    total = round(float(ends[-1])) if ends.size else 0
+    ends = ends * (total / ends[-1]) if total else ends
+    places = np.searchsorted(ends, rng.random() + np.arange(total), side="right")
+    chosen = order[np.minimum(places, probabilities.size - 1)]
+    result: Ints = rng.permutation(chosen).astype(np.int64)
+    return result
+
+
+# Expected width of intervals by number of human labels, from the labels there are.
+#
+# With M rows and n labels the variance of PPI++ is R D(n) / n + S: R that of label minus slope
+# times score, S that of slope times the mean score over all rows, both measured over prompts.
+#
+#     D(n) = 1 + rho (n - 1) / (M - 1) * sum_p m_p (m_p - 1) / M
+#
+# is the design effect of n labels spread at random over the M rows of prompts with m_p rows each
+# (Kish 1965, *Survey Sampling*): more labels are more often of the same prompt. rho, the
+# correlation of rows of a prompt, is that of the judge's scores, since few labels share a prompt.
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Half of the expected width of an interval, in units of the label.
+
+    Attributes:
+        n_labels: Labels.
+        corrected: With the judge's help; nan if unknown.
+        alone: Of the labels alone; nan if unknown.
+    """
+
+    n_labels: int
+    corrected: float
+    alone: float
+
+
+def expected_reach(
+    data: Labelled, numbers: Sequence[int], confidence_level: float = 0.95
+) -> tuple[Reach, ...]:
+    """Half widths of Student's intervals for other numbers of labels of the same rows.
+
+    Args:
+        data: The rows with the labels there are; probabilities are left out of account.
+        numbers: Numbers of labels, each above 2.
+        confidence_level: In (0, 1).
+    """
+    level = checked_level(confidence_level)
+    data = replace(data, probabilities=None)
+    found, alone = corrected_mean(data), corrected_mean(data, tuning=0.0)
+    if alone.labelled.n <= MIN_PROMPTS:
+        return tuple(Reach(number, math.nan, math.nan) for number in numbers)
+    n, total = alone.n_labels, alone.n_rows
+    # The weight of the mean over all rows that is the same estimate as lambda's over the others.
+    slope = found.tuning * total / max(total - n, 1)
+    apart = corrected_mean(replace(data, labels=data.labels - slope * data.scores), tuning=0.0)
+    every = corrected_mean(Labelled(data.scores, slope * data.scores, data.prompts), tuning=0.0)
+
+    rho = _within_prompts(data)
+
+    def reach(labelled: Corrected, number: int, rest: float, lost: int) -> float:
+        # Degrees of freedom grow with the labels as they are spread over prompts.
+        dof = max(labelled.labelled.dof * number / n - lost, 1.0)
+        factor = dof / (dof - 1.0) if lost and dof > 1.0 else 1.0
+        shared = (1.0 + (number - 1) * rho) / (1.0 + (n - 1) * rho)
+        variance = factor * shared * labelled.variance * n / number + rest
+        if variance <= 0.0:
+            return math.nan
+        return student.quantile(dof, level) * math.sqrt(variance)
+
+    return tuple(
+        Reach(
+            number,
+            reach(apart, number, every.variance, int(found.tuning > 0)),
+            reach(alone, number, 0.0, 0),
+        )
+        for number in numbers
+    )
+
+
+def _within_prompts(data: Labelled) -> float:
+    """Return what each further label adds to the design effect; at least 0."""
+    known = ~np.isnan(data.scores)
+    total = int(known.sum())
+    apart = data.scores[known] - data.scores[known].mean()
+    prompts = np.unique(data.prompts[known], return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(prompts).astype(np.float64)
+    pairs, squares = float(sizes @ (sizes - 1.0)), float(apart @ apart)
+    if total < 2 or pairs <= 0.0 or squares <= 0.0:
+        return 0.0
+    sums = np.bincount(prompts, apart)
+    rho = (float(sums @ sums) - squares) / pairs / (squares / total)
+    return max(rho, 0.0) * pairs / total / (total - 1)
+
+
+def worth(corrected: Corrected, alone: Corrected) -> float:
+    """Labels that alone would be as precise as these labels with the judge's help.
+
+    It is their number times the ratio of the variances; nan where one has no spread.
+    """
+    if not (corrected.variance > 0.0 and alone.variance > 0.0):
+        return math.nan
+    return corrected.n_labels * alone.variance / corrected.variance
+
+
+def least_correlation(n_labels: int) -> float:
+    """Correlation of labels and scores below which PPI++ loses against the labels alone.
+
+    1 / sqrt(n - 2) for normal values and all scores known: Mani, Xu, Lipton and Oberst 2025
+    (arXiv:2505.20178). nan for fewer than 3 labels.
+    """
+    return 1.0 / math.sqrt(n_labels - 2) if n_labels > 2 else math.nan
+
+
+def label_correlation(data: Labelled) -> float:
+    """Pearson's correlation of labels and scores over labelled rows; nan without spread."""
+    labels, scores = data.labels[data.is_labelled], data.scores[data.is_labelled]
+    if labels.size < 3 or not (np.ptp(labels) > 0.0 and np.ptp(scores) > 0.0):
+        return math.nan
+    return float(np.corrcoef(labels, scores)[0, 1])

@@ -1,0 +1,319 @@
+"""Resampling of prompts: the jackknife, the bootstrap, sign-flip tests, and folds."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics import student
+from orchestrator.statistics.results import Estimate, Interval, checked_level
+from orchestrator.statistics.student import degrees_of_freedom
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+N_FOLDS: Final = 10
+
+
+def folds_of(
+    prompts: Ints, known: NDArray[np.bool_], rng: np.random.Generator, n_folds: int = N_FOLDS
+) -> Ints:
+    """Return the fold of each case, shape (n,), from 0 on; a prompt's cases share one.
+
+    Cases of a prompt that has no known one are in fold -1: what is learned on all others may be
+    applied to them.
+
+    Args:
+        prompts: Shape (n,), any whole numbers.
+        known: Shape (n,), cases that can be learned from, at least one.
+        rng: Divides the prompts.
+        n_folds: At least 2; no more than there are prompts with known cases are made.
+    """
+    learned = np.unique(prompts[known])
+    fold_of = rng.permutation(len(learned)) % min(n_folds, len(learned))
+    place = np.minimum(np.searchsorted(learned, prompts), len(learned) - 1)
+    return np.where(learned[place] == prompts, fold_of[place], -1)
+
+
+_CHUNK_BYTES: Final = 4 * 2**20
+
+
+def prompt_weights(
+    n_prompts: int,
+    n_resamples: int,
+    rng: np.random.Generator,
+    *,
+    row_bytes: int = 0,
+) -> Iterator[Floats]:
+    """Chunks of multinomial weights, shape (b, n_prompts), that add up to `n_resamples` rows.
+
+    Args:
+        n_prompts: Prompts to draw from, with replacement, as many as there are.
+        n_resamples: Rows in all.
+        rng: Source of the draws; the rows do not depend on the chunking.
+        row_bytes: What else the caller holds for each row; bounds the chunk.
+
+    Raises:
+        StatisticsError: If there is no prompt.
+    """
+    rows = max(1, _CHUNK_BYTES // (16 * max(n_prompts, 1) + row_bytes))
+    for drawn in _drawn(n_prompts, n_resamples, rows, rng):
+        yield drawn.astype(np.float64)
+
+
+def _drawn(
+    n_prompts: int, n_resamples: int, rows: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.int32]]:
+    """Yield counts of the draws of each prompt, `rows` resamples at a time: (b, n_prompts)."""
+    if n_prompts < 1:
+        raise StatisticsError("resampling needs at least one prompt")
+    for done in range(0, n_resamples, rows):
+        counts = np.empty((min(rows, n_resamples - done), n_prompts), dtype=np.int32)
+        for row in counts:
+            row[:] = np.bincount(rng.integers(n_prompts, size=n_prompts), minlength=n_prompts)
+        yield counts
+
+
+MIN_PROMPTS: Final = 3
+"""Prompts under which no interval is given."""
+
+ENUMERATED: Final = 12
+"""Prompts up to which all sign flips are gone through: 2 ** 12."""
+
+_NO_SPREAD: Final = 1e-12
+_CHUNK_CELLS: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """Settings of resampling: number of draws, their source, and the level.
+
+    Attributes:
+        n_resamples: At least 1,000 for a level of 95 %.
+        rng: Source of the draws.
+        confidence_level: In (0, 1).
+    """
+
+    n_resamples: int
+    rng: np.random.Generator
+    confidence_level: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Jackknifed:
+    """A statistic and what each of P prompts adds to its error.
+
+    Differences and averages of statistics over the same prompts are those of their values and of
+    their errors.
+
+    Attributes:
+        value: The statistic.
+        errors: Shape (P,), sum 0; the root of their sum of squares is the standard error. nan
+            where the statistic is undefined without a prompt.
+    """
+
+    value: float
+    errors: Floats
+
+    @property
+    def standard_error(self) -> float:
+        """Jackknife standard error (Efron and Stein 1981, doi:10.1214/aos/1176345462)."""
+        # A product by BLAS would depend on its number of threads, and be slow where these wait.
+        return math.sqrt(float(np.square(self.errors).sum()))
+
+    @property
+    def n_prompts(self) -> int:
+        """P."""
+        return int(self.errors.size)
+
+    def minus(self, other: "Jackknifed") -> "Jackknifed":
+        """The difference of two statistics over the same prompts."""
+        return Jackknifed(self.value - other.value, self.errors - other.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale on which a statistic is nearly normal with constant spread, for its intervals.
+
+    Attributes:
+        forward: To that scale.
+        slope: Derivative of `forward`.
+        back: From that scale.
+    """
+
+    forward: Callable[[float], float]
+    slope: Callable[[float], float]
+    back: Callable[[float], float]
+
+
+PLAIN: Final = Scale(lambda r: r, lambda _: 1.0, lambda z: z)
+FISHER: Final = Scale(math.atanh, lambda r: 1.0 / (1.0 - r * r), math.tanh)
+ARCSINE: Final = Scale(
+    math.asin,
+    lambda r: 1.0 / math.sqrt(1.0 - r * r),
+    lambda z: math.sin(min(max(z, -0.5 * math.pi), 0.5 * math.pi)),
+)
+
+
+def jackknifed(value: float, left_out: Floats) -> Jackknifed:
+    """Errors from the values without each prompt, shape (P,)."""
+    n = left_out.size
+    return Jackknifed(value, math.sqrt((n - 1) / n) * (left_out.mean() - left_out))
+
+
+def jackknife_sums(parts: Floats, statistic: Callable[[Floats], Floats]) -> Jackknifed:
+    """A function of sums over prompts.
+
+    Args:
+        parts: Shape (P, K): each prompt's share of the K sums.
+        statistic: Takes sums of shape (B, K), gives shape (B,).
+    """
+    total = parts.sum(axis=0, keepdims=True)
+    return jackknifed(float(statistic(total)[0]), statistic(total - parts))
+
+
+def mean_of_sums(sums: Floats) -> Floats:
+    """Means from counts and sums, columns of shape (B, 2); nan where nothing was counted."""
+    given = sums[:, 0] > 0.0
+    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
+    return result
+
+
+def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
+    value: float,
+    standard_error: float,
+    n_prompts: int,
+    confidence_level: float,
+    *,
+    scale: Scale = PLAIN,
+    n_strata: int = 1,
+    sizes: Floats | None = None,
+) -> Interval | str:
+    """Interval with Student's t for prompts minus strata degrees of freedom, or why there is none.
+
+    Here a prompt is what is sampled as a whole: a cluster of prompts where these belong together.
+
+    Args:
+        value: The statistic.
+        standard_error: Of the statistic; nan where it can't be had.
+        n_prompts: Prompts it rests on.
+        confidence_level: In (0, 1).
+        scale: Where the statistic is symmetric.
+        n_strata: Groups of prompts that have a mean of their own.
+        sizes: Shape (n_prompts,), points of each, which lower the degrees of freedom where they
+            differ (`degrees_of_freedom`); None where that is left out of account.
+    """
+    level = checked_level(confidence_level)
+    dof = float(n_prompts - n_strata)
+    if n_prompts < MIN_PROMPTS or dof < 1:
+        return f"{n_prompts} independent prompts, too few for an interval"
+    if sizes is not None:
+        dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
+    if dof < 1:
+        return f"{n_prompts} independent prompts of too unequal sizes for an interval"
+    if math.isnan(standard_error):
+        return "undefined when some prompts are left out: no interval"
+    if standard_error <= _NO_SPREAD:
+        return "no spread over prompts: no interval"
+    if scale is not PLAIN and abs(value) >= 1.0 - _NO_SPREAD:
+        return "perfect: no spread for an interval"
+    reach = student.quantile(dof, level) * standard_error
+    centre, reach = scale.forward(value), reach * scale.slope(value)
+    return Interval(scale.back(centre - reach), scale.back(centre + reach), level)
+
+
+def sign_flip_p_value(found: Jackknifed, resampling: Resampling) -> float:
+    """Two-sided p-value of a statistic being 0, from flipping the signs of its pseudo-values.
+
+    Exact where the prompts' pseudo-values are symmetric about 0, as those of an exchangeable pair
+    are; else right for many prompts. All flips are gone through up to `ENUMERATED` prompts; beyond,
+    p is (1 + flips at least as far) / (1 + flips drawn), never 0 (Phipson and Smyth 2010,
+    doi:10.2202/1544-6115.1585). nan where errors are undefined or there is one prompt.
+    """
+    n = found.n_prompts
+    if n < 2 or np.isnan(found.errors).any() or math.isnan(found.value):
+        return math.nan
+    pseudo = found.value + math.sqrt(n * (n - 1)) * found.errors
+    # Flips that tie with what was seen are as far, whatever the rounding.
+    seen = abs(pseudo.sum()) - 1e-9 * np.abs(pseudo).sum()
+    if n <= ENUMERATED:
+        bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
+        return float((np.abs((1.0 - 2.0 * bits) @ pseudo) >= seen).mean())
+    rows = max(1, _CHUNK_CELLS // n)
+    n_far = 0
+    for done in range(0, resampling.n_resamples, rows):
+        size = (min(rows, resampling.n_resamples - done), n)
+        signs = 2.0 * resampling.rng.integers(2, size=size) - 1.0
+        n_far += int((np.abs(signs @ pseudo) >= seen).sum())
+    return (1 + n_far) / (1 + resampling.n_resamples)
+
+
+def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[Floats], int]:
+    """Rows without nan: prompts as codes in [0, P), the columns, and how many rows were dropped.
+
+    Args:
+        prompts: Shape (n,), any whole numbers.
+        columns: Each of shape (n,).
+
+    Raises:
+        StatisticsError: If the shapes differ.
+    """
+    if any(column.shape != prompts.shape for column in columns) or prompts.ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise StatisticsError(f"prompts {prompts.shape} and values {shapes} need one shape (n,)")
+    kept = ~np.isnan(np.stack(columns)).any(axis=0)
+    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes, [column[kept] for column in columns], int((~kept).sum())
+
+
+def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:
+    """Columns of shape (n,) added up by prompt: shape (P, K)."""
+    n = int(codes.max()) + 1 if codes.size else 0
+    summed = [np.bincount(codes, column, minlength=n).astype(np.float64) for column in columns]
+    return np.stack(summed, axis=-1)
+
+
+METHOD = "percentile bootstrap over prompts"
+
+
+def bootstrapped(
+    values: Floats,
+    prompts: NDArray[np.int64],
+    statistic: Callable[[Floats], float],
+    resampling: Resampling,
+) -> Estimate:
+    """A statistic with its percentile interval; whole clusters of prompts are drawn.
+
+    There is no interval for a single cluster, nor where the statistic of a resample is undefined.
+
+    Args:
+        values: Shape (n,), finite.
+        prompts: Shape (n,), the cluster of each value: 0, 1, ... without gaps.
+        statistic: Of values of shape (m,), m >= 1; nan where it is undefined.
+        resampling: Resamples, level and source of the draws.
+    """
+    if not values.size:
+        return Estimate(math.nan, None, 0, METHOD, "no values")
+    value, n = float(statistic(values)), int(prompts.max()) + 1
+    if math.isnan(value):
+        return Estimate(math.nan, None, n, METHOD, "undefined for these values")
+    if n < 2:
+        return Estimate(value, None, n, METHOD, "one independent prompt: no interval")
+    drawn = np.array(
+        [
+            statistic(np.repeat(values, row[prompts].astype(np.int64)))
+            for weights in prompt_weights(n, resampling.n_resamples, resampling.rng)
+            for row in weights
+        ]
+    )
+    if np.isnan(drawn).any():
+        return Estimate(value, None, n, METHOD, "undefined for some resamples: no interval")
+    tail = 0.5 * (1.0 - resampling.confidence_level)
+    low, high = np.quantile(drawn, [tail, 1.0 - tail])
+    return Estimate(
+        value, Interval(float(low), float(high), resampling.confidence_level), n, METHOD
+    )

@@ -1,0 +1,286 @@
+"""Votes of peer evaluation as arrays, and tables of bias towards a judge's own family."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.clusters import CLUSTER, OVER, PROMPT
+from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table
+from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
+from orchestrator.statistics.elo import Battles
+from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.resampling import jackknife_sums, student_interval
+from orchestrator.tables import measured, with_interval
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Votes:
+    """n votes of M models on pairs of the others.
+
+    Attributes:
+        models: M names, sorted.
+        pairs: The rows that have votes, one a pair of answers.
+        prompts: Shape (n,), cluster of prompts of each vote, in [0, n_prompts).
+        first: Shape (n,), in [0, M).
+        second: Shape (n,), in [0, M).
+        judge: Shape (n,), in [0, M).
+        preference: Shape (n,): 1 for the first, 0 for the second, 0.5 a tie.
+        row: Shape (n,), row of `pairs`.
+        n_prompts: Clusters with a vote; where each item stands alone these are the items.
+        n_items: Items with a vote.
+        n_undefined: Votes that could not be given.
+        n_missing: Answers that were left out, by model.
+        n_failed: Items (or turns) on which nobody could vote.
+        n_truncated: Answers that were longer than what compared them reads.
+    """
+
+    models: tuple[str, ...]
+    pairs: pl.DataFrame
+    prompts: Ints
+    first: Ints
+    second: Ints
+    judge: Ints
+    preference: Floats
+    row: Ints
+    n_prompts: int
+    n_items: int
+    n_undefined: int
+    n_missing: dict[str, int]
+    n_failed: int
+    n_truncated: int
+
+    @cached_property
+    def sums(self) -> PromptSums:
+        """The votes added up by cluster and pair."""
+        shape = (self.n_prompts, len(self.models))
+        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+
+    def win_matrix(self, kept: Bools) -> Floats:
+        """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
+        n = len(self.models)
+        first, second, won = self.first[kept], self.second[kept], self.preference[kept]
+        wins = np.bincount(first * n + second, won, minlength=n * n)
+        wins += np.bincount(second * n + first, 1.0 - won, minlength=n * n)
+        return wins.reshape(n, n).astype(np.float64)
+
+    def battles(self) -> Battles:
+        """The votes as battles of a sequential rating."""
+        return Battles(self.prompts, self.first, self.second, self.preference, len(self.models))
+
+    def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
+        """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
+        sums = np.bincount(self.prompts[kept], values[kept], minlength=self.n_prompts)
+        counts = np.bincount(self.prompts[kept], minlength=self.n_prompts)
+        return sums.astype(np.float64), counts.astype(np.float64)
+
+
+def read_votes(rows: pl.DataFrame) -> Votes | None:
+    """The votes of a frame of `peer_votes`; None where there is none."""
+    good = rows.filter(pl.col("status") == "ok") if rows.width else rows
+    if good.is_empty():
+        return None
+    pairs = good.with_row_index("row")
+    named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
+    models = tuple(sorted(named.drop_nulls().unique().to_list()))
+    single = (
+        pairs.select("row", "item", *OVER, "turn", "model_a", "model_b", "judges", "votes")
+        .explode("judges", "votes")
+        .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
+        # In which order units ended must not show in an Elo rating or a resample.
+        .sort("item", "turn", "model_a", "model_b", "judges")
+    )
+    if single.is_empty():
+        return None
+    clusters = single[CLUSTER].unique(maintain_order=True)
+    # Answers left out or cut off are counted once an item and turn.
+    turns = pairs.unique(subset=["item", "turn"])
+    return Votes(
+        models=models,
+        pairs=pairs,
+        prompts=_codes(single[CLUSTER], clusters.to_list()),
+        first=_codes(single["model_a"], models),
+        second=_codes(single["model_b"], models),
+        judge=_codes(single["judges"], models),
+        preference=single["votes"].to_numpy().astype(np.float64),
+        row=single["row"].to_numpy().astype(np.int64),
+        n_prompts=len(clusters),
+        n_items=single[PROMPT].n_unique(),
+        n_undefined=int(pairs["undefined"].sum()),
+        n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
+        n_failed=len(rows) - len(good),
+        n_truncated=int(turns["n_truncated"].sum()),
+    )
+
+
+def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+
+
+_BIAS: Final = (
+    Column("family"),
+    Column("models", "count"),
+    Column("votes of its family", "percent"),
+    Column("votes of others", "percent"),
+    Column("difference", "signed"),
+)
+_AGREEMENT: Final = (Column("judges"), Column("same vote", "percent"), Column("pairs", "count"))
+_LEFT_OUT: Final = (
+    Column("model"),
+    Column("family"),
+    Column("rating", "rating"),
+    Column("without votes of its family", "rating"),
+    Column("change", "signed", 1),
+)
+
+
+def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> list[Table]:
+    """Bias, agreement and ratings without kin; [] where no two models are of one family.
+
+    Args:
+        context: Of the summary.
+        votes: Of all models.
+        named: Family of each model that is named.
+    """
+    families = [named.get(model, model) for model in votes.models]
+    if len(set(families)) == len(families):
+        return []
+    return [
+        _bias(context, votes, families),
+        _agreement(context, votes, families),
+        _left_out(votes, families),
+    ]
+
+
+def _family_codes(families: list[str]) -> tuple[list[str], Ints]:
+    names = sorted(set(families))
+    return names, np.array([names.index(family) for family in families], np.int64)
+
+
+def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
+    """Compare kin's votes with others', on pairs of one model of a family and a stranger."""
+    names, code = _family_codes(families)
+    first, second, judge = code[votes.first], code[votes.second], code[votes.judge]
+    rows: list[list[Cell]] = []
+    for index, name in enumerate(names):
+        n_models = int((code == index).sum())
+        if n_models < 2:
+            continue
+        one_of_it = (first == index) != (second == index)
+        for_it = np.where(first == index, votes.preference, 1.0 - votes.preference)
+        kin = one_of_it & (judge == index)
+        others = one_of_it & (judge != index)
+        own, foreign = votes.by_prompt(for_it, kin), votes.by_prompt(for_it, others)
+        rows.append(
+            [
+                name,
+                n_models,
+                measured(clustered_share(*own, context.confidence_level)),
+                measured(clustered_share(*foreign, context.confidence_level)),
+                _difference(np.column_stack((*own, *foreign)), context.confidence_level),
+            ]
+        )
+    notes = [
+        "pairs of one model of the family and one outside it; shares of votes for the model of "
+        "the family; difference: its family's share minus the others' (jackknife over prompts)"
+    ]
+    title = "Votes for models of the same family"
+    return make_table("peer_elo.families", title, _BIAS, rows, notes=notes)
+
+
+def _difference(parts: Floats, confidence_level: float) -> Measured:
+    """Difference of two shares; `parts` has sums and counts of both, shape (n_prompts, 4)."""
+    parts = parts[parts[:, 1::2].sum(axis=1) > 0]
+    n = len(parts)
+    if not n or not np.all(parts[:, 1::2].sum(axis=0) > 0):
+        return Measured(None, n=n, why="no such votes")
+
+    def shares(sums: Floats) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3], np.float64)
+
+    found = jackknife_sums(parts, shares)
+    sizes = parts[:, 1::2].sum(axis=1)
+    interval = student_interval(found.value, found.standard_error, n, confidence_level, sizes=sizes)
+    return with_interval(found.value, interval, n)
+
+
+def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
+    """Tabulate the share of pairs of answers on which two judges give the same vote."""
+    _, code = _family_codes(families)
+    kin = code[:, None] == code[None, :]
+    # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
+    n_models = len(votes.models)
+    table = np.full((len(votes.pairs), n_models), np.nan)
+    table[votes.row, votes.judge] = votes.preference
+    prompt_of = np.zeros(len(votes.pairs), np.int64)
+    prompt_of[votes.row] = votes.prompts
+    agree = np.zeros((votes.n_prompts, n_models, n_models))
+    both = np.zeros_like(agree)
+    order = np.argsort(prompt_of, kind="stable")
+    for of_prompt in np.split(order, np.flatnonzero(np.diff(prompt_of[order])) + 1):
+        prompt, given = prompt_of[of_prompt[0]], table[of_prompt]
+        known = (~np.isnan(given)).astype(np.float64)
+        both[prompt] = known.T @ known
+        for vote in (0.0, 0.5, 1.0):
+            alike = (given == vote).astype(np.float64)
+            agree[prompt] += alike.T @ alike
+    upper = np.triu(np.ones_like(kin), 1).astype(np.bool_)
+    rows: list[list[Cell]] = []
+    for words, chosen in (("of one family", kin & upper), ("of two families", ~kin & upper)):
+        same, n = agree[:, chosen].sum(axis=1), both[:, chosen].sum(axis=1)
+        rows.append(
+            [words, measured(clustered_share(same, n, context.confidence_level)), int(n.sum())]
+        )
+    notes = [
+        "a tie counts as a vote; intervals: Gaffke's test of a bounded mean, clustered by prompt"
+    ]
+    return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
+
+
+def _left_out(votes: Votes, families: list[str]) -> Table:
+    """Each model's rating beside the one without the votes of its own family."""
+    _, code = _family_codes(families)
+    judge, sizes = code[votes.judge], np.bincount(code)
+    everyone = _strengths(votes, np.ones(len(judge), np.bool_))
+    without = {int(index): _strengths(votes, judge != index) for index in np.flatnonzero(sizes > 1)}
+    rows: list[list[Cell]] = []
+    for i in np.argsort(-np.nan_to_num(everyone, nan=-np.inf), kind="stable"):
+        if sizes[code[i]] < 2:
+            continue
+        rating, other = everyone[i], without[int(code[i])][i]
+        change = other - rating
+        rows.append(
+            [
+                votes.models[i],
+                families[i],
+                _cell(rating),
+                _cell(other),
+                None if not np.isfinite(change) else float(change),
+            ]
+        )
+    notes = ["Bradley-Terry; without votes of its family: no model of the family votes on any pair"]
+    title = "Ratings without votes of the same family"
+    return make_table("peer_elo.without_kin", title, _LEFT_OUT, rows, notes=notes)
+
+
+def _strengths(votes: Votes, kept: NDArray[np.bool_]) -> Floats:
+    if not kept.any():
+        return np.full(len(votes.models), np.nan)
+    return to_elo(fit_bradley_terry(votes.win_matrix(kept)[None]).strengths[0])
+
+
+def _cell(value: float) -> Measured:
+    return (
+        Measured(None, why="not enough comparisons") if np.isnan(value) else Measured(float(value))
+    )
