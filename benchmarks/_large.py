@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.disk import files
-from orchestrator.runner.results.marks import read_mark, write_mark
+from orchestrator.runner.results.frames import read_mark, write_mark
 
 METHODS: Final = ("probdiff", "pointwise", "glass_box")
 _N_ITEMS: Final = 1_000

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.interval_coverage import LEVEL, MODELS, Tally, add_ratings
 from orchestrator.dataset import from_items
 from orchestrator.records import Item, Message
-from orchestrator.runner.planning.near_copies import near_copies, text_of
+from orchestrator.runner.planning.similar_items import near_copies, text_of
 from orchestrator.scheduler.blocks import StoppingRule
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean

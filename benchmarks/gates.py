@@ -23,8 +23,8 @@ from scipy import special, stats
 
 from orchestrator.gates.grammar import read
 from orchestrator.report.progress import Completeness
-from orchestrator.runner.comparing.deciding import decided
 from orchestrator.runner.comparing.differences import contrasts, differences
+from orchestrator.runner.comparing.gating import decided
 from orchestrator.runner.comparing.sides import MATCHED, Side, common_items
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources

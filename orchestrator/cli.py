@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from orchestrator import __version__
 from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.runner.commands.ending import end_at_once, open_streams, said_by_system
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
@@ -44,7 +43,13 @@ from orchestrator.runner.commands.options import (
     view_options,
     weights_options,
 )
-from orchestrator.runner.commands.parser import CommandsHelp, Parser
+from orchestrator.runner.commands.parser import (
+    CommandsHelp,
+    Parser,
+    end_at_once,
+    open_streams,
+    said_by_system,
+)
 
 if TYPE_CHECKING:
     from orchestrator.runner.commands.messages import Said
@@ -69,7 +74,7 @@ def entry() -> None:
     os.environ.setdefault(*_ALLOCATOR)
     if "_ARGCOMPLETE" in os.environ:
         # The shell asks what may come next; this answers and ends the process.
-        _module("runner.commands.completion").complete(_parser())
+        _module("runner.commands.parser").complete(_parser())
     gc.set_threshold(*_COLLECT_EVERY)
     code = main(sys.argv[1:])
     # All is said and done: one Ctrl-C more would only change the exit code.
@@ -184,7 +189,7 @@ def _parser() -> Parser:
     _commands_of_results(commands)
     _commands_of_runs(commands)
     _serve_options(
-        _command(commands, "serve", "runner.commands.serve:serve", "serve models on this machine")
+        _command(commands, "serve", "runner.commands.servers:serve", "serve models on this machine")
     )
     text = "probe servers for the features they support"
     probe = _command(commands, "probe", "runner.commands.servers:probe", text)
@@ -195,9 +200,9 @@ def _parser() -> Parser:
     )
     servers_options(servers)
     text = "create a plug-in with a test and a recipe"
-    new_options(_command(commands, "new", "runner.commands.new:new", text))
+    new_options(_command(commands, "new", "runner.commands.recipes:new", text))
     text = "allow the recipes of a folder to run code"
-    allow_options(_command(commands, "allow", "runner.commands.allow:allow", text))
+    allow_options(_command(commands, "allow", "runner.commands.check:allow", text))
     weights_options(
         _command(
             commands,
@@ -220,7 +225,7 @@ def _parser() -> Parser:
     completion = _command(
         commands,
         "completion",
-        "runner.commands.completion:completion",
+        "runner.commands.parser:completion",
         "print what a shell needs to complete commands, options and names",
     )
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="shell to complete in")
@@ -233,7 +238,7 @@ def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None
         _command(
             commands,
             "init",
-            "runner.commands.init:init",
+            "runner.commands.recipes:init",
             "write a first recipe for the servers that are running",
         )
     )
@@ -280,7 +285,7 @@ def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None
     export = _command(
         commands,
         "export",
-        "runner.commands.export:export",
+        "runner.commands.results:export",
         "write tables, frames and figures of a run to files",
     )
     _run_argument(export)
@@ -290,7 +295,7 @@ def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None
     cite = _command(
         commands,
         "cite",
-        "runner.commands.cite:cite",
+        "runner.commands.results:cite",
         "print a methods paragraph and BibTeX of a run",
     )
     _run_argument(cite)
@@ -300,7 +305,7 @@ def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None
     labels = _command(
         commands,
         "labels",
-        "runner.commands.labels:labels",
+        "runner.commands.results:labels",
         "write a sheet for human labels of a run's answers",
     )
     _run_argument(labels)
@@ -310,7 +315,7 @@ def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None
     compare = _command(
         commands,
         "compare",
-        "runner.commands.comparing:compare",
+        "runner.commands.results:compare",
         "compare runs, or the models, judges or methods of a run, on common items",
     )
     compare_options(compare)
@@ -318,7 +323,7 @@ def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None
     gate = _command(
         commands,
         "gate",
-        "runner.commands.gating:gate",
+        "runner.commands.results:gate",
         "hold a run against requirements, with verdicts for CI",
     )
     _run_argument(gate)
@@ -335,7 +340,7 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     untrusted_option(status)
     json_option(status)
     for name, text in _STEERING:
-        steer = _command(commands, name, f"runner.commands.control:{name}", text)
+        steer = _command(commands, name, f"runner.commands.status:{name}", text)
         _run_argument(steer)
         if name == "limit":
             limit_options(steer)
@@ -343,19 +348,19 @@ def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
         _command(
             commands,
             "repair",
-            "runner.commands.repair:repair",
+            "runner.commands.stored:repair",
             "recover what is readable in a damaged run",
         )
     )
     merge = _command(
         commands,
         "merge",
-        "runner.commands.merging:merge",
+        "runner.commands.stored:merge",
         "put runs of one recipe together into one run",
     )
     merge_options(merge)
     gc = _command(
-        commands, "gc", "runner.commands.gc:gc", "delete outcomes that no recipe of a run needs"
+        commands, "gc", "runner.commands.stored:gc", "delete outcomes that no recipe of a run needs"
     )
     _run_argument(gc)
     gc_options(gc)

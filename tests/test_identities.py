@@ -9,7 +9,7 @@ from orchestrator import contracts, plugins
 from orchestrator.ask import digest
 from orchestrator.backend import ComparerKind
 from orchestrator.recipe.schema import PluginRef
-from orchestrator.runner.planning.datasets import open_dataset
+from orchestrator.runner.planning.prepare import open_dataset
 
 
 @pytest.fixture

@@ -32,8 +32,12 @@ from orchestrator.runner.interface.loading import load, read
 from orchestrator.runner.interface.merging import Merged, merge
 from orchestrator.runner.interface.recipe import Recipe
 from orchestrator.runner.interface.result import GateResult, Result
-from orchestrator.runner.planning.counts import blocks_of, count_prepared
-from orchestrator.runner.planning.durations import duration_of, earlier_paces
+from orchestrator.runner.planning.counts import (
+    blocks_of,
+    count_prepared,
+    duration_of,
+    earlier_paces,
+)
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items

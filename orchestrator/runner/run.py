@@ -31,16 +31,13 @@ from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.spending import budget_of, keep_spent
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.probing.records import Probes, needs_of
-from orchestrator.runner.results.items import keep_items
-from orchestrator.runner.results.stored import check_whole, missing_notes
+from orchestrator.runner.results.stored import check_whole, keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.keeping import Keep
 from orchestrator.runner.servers.machine import raise_file_limit
-from orchestrator.runner.servers.placement import find_places
-from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.servers.placement import Waves, find_places
+from orchestrator.runner.servers.registry import Keep, ServerRegistry
 from orchestrator.runner.servers.slurm import On, carriers, places_on
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
-from orchestrator.runner.servers.waves import Waves
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
 from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped

@@ -25,9 +25,8 @@ from orchestrator.records import (
 )
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
-from orchestrator.runner.results.replayed import Asked, Unit
-from orchestrator.runner.results.spelling import Speller
-from orchestrator.runner.results.tokens import alternatives, tokens_of
+from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
+from orchestrator.runner.results.token_texts import Speller
 
 MAX_TEXT: Final = 40_000
 """Characters of one text on a page; how many more there are is said."""

@@ -21,7 +21,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
-from orchestrator.runner.results.replayed import Replay
+from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view import overview

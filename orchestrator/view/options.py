@@ -8,7 +8,7 @@ from typing import Final
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.extras import need
 from orchestrator.runner import api
-from orchestrator.runner.commands.files import run_path
+from orchestrator.runner.commands.messages import run_path
 
 _NEEDED: Final = ("starlette", "uvicorn")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.recipe.load import load, loads
 from orchestrator.recipe.started import Started, StartedModel, names_for, text_of
-from orchestrator.runner.commands import init as init_command
+from orchestrator.runner.commands import recipes as init_command
 
 
 @pytest.fixture

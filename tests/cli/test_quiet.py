@@ -8,7 +8,7 @@ import pytest
 from orchestrator.cli import _parser
 from orchestrator.report.live import progress
 from orchestrator.report.text import is_quiet, quiet
-from orchestrator.runner.commands import init, servers
+from orchestrator.runner.commands import recipes, servers
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory
 from tests.cli.test_start_up import commands
@@ -84,7 +84,7 @@ def test_a_command_does_its_task_without_a_word(command, here, monkeypatch, argu
     monkeypatch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
     (here / "project").mkdir()
     (here / "runs" / "made").mkdir(parents=True)
-    monkeypatch.setattr(init, "USUAL", {})
+    monkeypatch.setattr(recipes, "USUAL", {})
     monkeypatch.setattr(RunDirectory, "open", lambda path: path)
     monkeypatch.setattr(control, "tell", lambda *_: "paused")
     monkeypatch.setattr(servers, "ServerRegistry", Registry)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import _parser
-from orchestrator.runner.commands import files
+from orchestrator.runner.commands import messages
 from tests.cli.test_start_up import commands
 
 
@@ -87,9 +87,9 @@ def test_a_folder_without_a_run_hides_none_of_the_same_name(command, here):
     (here / "mine").mkdir()
     (here / "runs/mine").mkdir(parents=True)
     (here / "runs/mine/store.sqlite").touch()
-    assert files.run_path("mine") == Path("runs/mine")
+    assert messages.run_path("mine") == Path("runs/mine")
     (here / "mine/store.sqlite").touch()
-    assert files.run_path("mine") == Path("mine")
+    assert messages.run_path("mine") == Path("mine")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from polars.io.plugins import register_io_source
 from orchestrator.cli import main
 from orchestrator.recipe.load import load
 from orchestrator.runner import api
-from orchestrator.runner.planning.near_copies import MOST_ITEMS
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.planning.similar_items import notes_on_frame, notes_on_items
+from orchestrator.runner.planning.similar_items import MOST_ITEMS, notes_on_frame, notes_on_items
 from orchestrator.runner.results.frames import export_items
 from orchestrator.store import RunDirectory
 from tests.datasets.test_near_copies import passage

@@ -6,7 +6,7 @@ import json
 from orchestrator import plugins
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
-from orchestrator.runner.planning.datasets import open_dataset
+from orchestrator.runner.planning.prepare import open_dataset
 
 
 def opened(kind, **settings):

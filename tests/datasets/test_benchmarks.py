@@ -10,7 +10,7 @@ from orchestrator.dataset import About
 from orchestrator.datasets._benchmark import url_of
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
-from orchestrator.runner.planning.datasets import listing
+from orchestrator.runner.planning.prepare import listing
 from tests.conftest import SHARED
 from tests.datasets.benchmarks import items, lines, opened, parquet
 

@@ -11,7 +11,7 @@ from orchestrator.dataset import from_items
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message
-from orchestrator.runner.planning.datasets import open_dataset
+from orchestrator.runner.planning.prepare import open_dataset
 
 ROWS = [
     {"id": "a", "prompt": "p", "passage": "one"},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.datasets.demo import generate
-from orchestrator.runner.planning.near_copies import PASSAGE, near_copies
+from orchestrator.runner.planning.similar_items import PASSAGE, near_copies
 from tests.conftest import SHARED
 
 LONG = "Read this and answer with a word. " * 10

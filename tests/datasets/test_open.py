@@ -8,7 +8,7 @@ from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Message
-from orchestrator.runner.planning.datasets import kinds, open_dataset
+from orchestrator.runner.planning.prepare import kinds, open_dataset
 
 ROWS: list[dict[str, str | None]] = [
     {"id": "a", "question": "1+1?", "answer": "2", "category": "sum", "note": "x"},

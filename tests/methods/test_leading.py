@@ -10,7 +10,7 @@ from orchestrator.backend import Capabilities
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._leading import continued
 from orchestrator.records import Choice, Generation, Item, Label, Message, Row, Unit, labels
-from orchestrator.runner.models.capabilities import missing
+from orchestrator.runner.models.identity import missing
 from orchestrator.units import settings_of
 from tests.core.fakes import answered, method_in
 from tests.methods.judging import ITEM, choice, trace

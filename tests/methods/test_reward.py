@@ -9,7 +9,7 @@ from orchestrator.ask import AskFailed, GenerateAsk, RewardAsk
 from orchestrator.backend import Capabilities
 from orchestrator.methods import reward, reward_pairs
 from orchestrator.records import Generation, Rewards
-from orchestrator.runner.models.capabilities import missing
+from orchestrator.runner.models.identity import missing
 from tests.methods.harness_judge import PAIR, SINGLE, rows_of
 
 

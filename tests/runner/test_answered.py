@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.probing.checks import CLOSING, OPENING, mark_in
 from orchestrator.records import GIVEN
-from orchestrator.runner.results.answered import answer_notes
+from orchestrator.runner.results.frames import answer_notes
 
 
 def notes(*rows):

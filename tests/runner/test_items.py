@@ -10,7 +10,7 @@ import pytest
 from orchestrator.dataset import from_items
 from orchestrator.records import Item, Message
 from orchestrator.runner.results.frames import export_items
-from orchestrator.runner.results.items import keep_items
+from orchestrator.runner.results.stored import keep_items
 from orchestrator.store import RunDirectory
 
 ITEMS = [

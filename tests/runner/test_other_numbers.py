@@ -10,8 +10,8 @@ from orchestrator.errors import ServerChangedError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.records import Failure
 from orchestrator.runner import api
-from orchestrator.runner.servers import comparison as doubts
 from orchestrator.runner.servers import fleet
+from orchestrator.runner.servers import verification as doubts
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, fake_server, write_recipe
 from tests.matrix.served import kept_server

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.runner.results.pieces import pieces, spelled
+from orchestrator.runner.results.token_texts import pieces, spelled
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}".encode()
 

@@ -8,9 +8,8 @@ import pytest
 from orchestrator.ask import GenerateAsk
 from orchestrator.recipe.load import loads
 from orchestrator.records import UNKNOWN_ID, Generation, Message, Sampling, TopLogprobs
-from orchestrator.runner.results.spelling import Speller
-from orchestrator.runner.results.tokens import alternatives
-from orchestrator.runner.results.unobserved import unobserved
+from orchestrator.runner.results.requests import alternatives
+from orchestrator.runner.results.token_texts import Speller, unobserved
 
 ASK = GenerateAsk("m", (Message("user", "x"),), Sampling(max_tokens=9), top_logprobs=2)
 

@@ -11,8 +11,7 @@ import yaml
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
-from orchestrator.runner.results.frames import version
-from orchestrator.runner.results.marks import write_mark
+from orchestrator.runner.results.frames import version, write_mark
 from orchestrator.store import RunDirectory, Store
 
 _NAMES = {pl.String: "str", pl.Float64: "f64", pl.Int64: "i64", pl.Boolean: "bool"}

@@ -18,8 +18,8 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.runner.results.replayed import Asked, Unit
-from orchestrator.runner.results.spelling import Speller
+from orchestrator.runner.results.requests import Asked, Unit
+from orchestrator.runner.results.token_texts import Speller
 from orchestrator.view.item import traced
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 

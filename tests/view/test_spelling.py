@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator import contracts, plugins
 from orchestrator.recipe.load import loads
-from orchestrator.runner.results.spelling import Speller
+from orchestrator.runner.results.token_texts import Speller
 
 pytestmark = pytest.mark.models
 

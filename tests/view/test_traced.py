@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from orchestrator.runner import api
-from orchestrator.runner.results.replayed import Replay, StoredItems
+from orchestrator.runner.results.requests import Replay, StoredItems
 from orchestrator.store import Store
 from orchestrator.view.library import Snapshot
 from tests.e2e.runs import fake_server, run, write_recipe

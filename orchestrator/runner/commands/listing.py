@@ -20,7 +20,7 @@ from orchestrator.recipe.load import find
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
-from orchestrator.runner.planning.datasets import listing as dataset_listing
+from orchestrator.runner.planning.prepare import listing as dataset_listing
 
 _FAMILIES: Final = {
     "methods": plugins.METHODS,

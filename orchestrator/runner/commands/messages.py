@@ -1,12 +1,19 @@
-"""Words to the user on stderr: text, or a JSON object a line where `--display json` is given."""
+"""Words to the user, paths of runs, and files that are written for them."""
 
+import argparse
+import difflib
+import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.text import Text
 
-from orchestrator.errors import OrchestratorError, RecipeError
+from orchestrator.disk import paths
+from orchestrator.errors import OrchestratorError, RecipeError, RunDirectoryError
 from orchestrator.gates.results import Decision
 from orchestrator.report import tables
 from orchestrator.report.gate import gate_value
@@ -14,6 +21,9 @@ from orchestrator.report.lines import event_line
 from orchestrator.report.page import make_console, print_to
 from orchestrator.report.progress import Progress
 from orchestrator.report.text import is_quiet, safe_line, write_to
+
+if TYPE_CHECKING:
+    from orchestrator.runner.interface.result import Result
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -83,3 +93,53 @@ class Said(msgspec.Struct, frozen=True):
 
     def _event(self, event: str, **fields: object) -> None:
         write_to(sys.stderr, event_line(event, **fields))
+
+
+_RUNS: Final = Path(paths.RUNS)
+
+
+def run_path(name: str) -> Path:
+    """A run by its folder, or by its name in runs/.
+
+    Raises:
+        RunDirectoryError: If there is neither, with the nearest name.
+    """
+    path = Path(name)
+    meant = (path, _RUNS / name)
+    # A folder of the same name that holds no run hides none.
+    for one in (*(one for one in meant if (one / paths.STORE_NAME).exists()), *meant):
+        if one.exists():
+            return one
+    beside = {str(one.parent) for one in path.parent.glob("*/store.sqlite")}
+    known = {*beside, *(one.parent.name for one in _RUNS.glob("*/store.sqlite"))}
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    advice = f"did you mean {near[0]!r}?" if near else "list runs with: orchestrator runs"
+    raise RunDirectoryError(f"no run found at {name}; {advice}")
+
+
+def say_of(run: Path, lines: Iterable[str]) -> None:
+    """Lines about a run."""
+    for line in lines:
+        write_to(sys.stdout, safe_line(f"{run}: {line}") + "\n")
+
+
+def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bool:
+    """Write the files of a report that are asked for; whether there were any.
+
+    Their paths go to stderr, because what `run` prints to stdout are its results.
+    """
+    charts: str | None = getattr(options, "charts", None)
+    if options.html is None and charts is None:
+        return False
+    if options.html is not None:
+        to = Path(options.html) if options.html else None
+        said.wrote(_document().write_html(result, to))
+    if charts is not None:
+        for path in _document().write_charts(result, Path(charts)):
+            said.wrote(path)
+    return True
+
+
+def _document() -> ModuleType:
+    # No other command needs what it imports.
+    return importlib.import_module("orchestrator.runner.interface.html_report")

@@ -1,10 +1,18 @@
-"""The parser of the command line: argparse, with the nearest name where one is misspelt."""
+"""The command line: parser, completion in the shell, begin and end of the process."""
 
 import argparse
+import contextlib
+import errno
 import importlib
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.disk.files import few_files
+from orchestrator.disk.paths import RUNS, STORE_NAME
 
 # What earlier versions had, and what does its work.
 _PARTS = (
@@ -105,3 +113,103 @@ class CommandsHelp(argparse.RawDescriptionHelpFormatter):
             self._action_max_length = max(
                 self._action_max_length, longest + 2 * self._indent_increment
             )
+
+
+VARIABLE: Final = "_ARGCOMPLETE"
+"""Set by the shell where it asks for completions instead of running the program."""
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Print what a shell has to evaluate."""
+    argcomplete = importlib.import_module("argcomplete")
+    sys.stdout.write(argcomplete.shellcode(["orchestrator"], shell=options.shell) + "\n")
+    return 0
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell, and end the process."""
+    argcomplete: Any = importlib.import_module("argcomplete")
+    files = argcomplete.completers.FilesCompleter()
+    for action in _actions(parser):
+        if action.metavar in _COMPLETED and action.choices is None:
+            action.completer = _Names(files, runs=action.metavar != "RECIPE")  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser)
+
+
+_COMPLETED: Final = frozenset({"RECIPE", "RUN", "OTHER", "RUNS"})
+
+
+class _Names:
+    """Completes names of recipes or of runs, and paths.
+
+    Args:
+        files: Completes paths.
+        runs: Names of runs instead of recipes.
+    """
+
+    def __init__(self, files: Any, *, runs: bool) -> None:  # noqa: ANN401 (of argcomplete)
+        self._files = files
+        self._runs = runs
+
+    def __call__(self, prefix: str, **given: object) -> list[str]:
+        """Called by argcomplete, which leaves out what does not begin with the prefix."""
+        names = _run_names() if self._runs else _recipe_names()
+        return [*names, *self._files(prefix, **given)]
+
+
+def _run_names() -> list[str]:
+    # Shell code may be made of a name, so only plain ones are given.
+    return sorted(
+        path.parent.name
+        for path in Path(RUNS).glob("*/" + STORE_NAME)
+        if path.parent.name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    )
+
+
+def _recipe_names() -> list[str]:
+    available = importlib.import_module("orchestrator.recipe.load").available
+    return [path.stem for path in available()]
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:  # noqa: SLF001 (argparse has no public way)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for command in action.choices.values():
+                yield from _actions(command)
+        else:
+            yield action
+
+
+def open_streams() -> None:
+    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def said_by_system(error: OSError) -> str:
+    """Return what the system says about a file or a connection, with a limit that was met."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    limit = ""
+    if error.errno == errno.EMFILE:
+        limit = f"; {few_files()}"
+    return f"{where}{error.strerror or error}{limit}"
+
+
+def end_at_once(codes: Sequence[int]) -> None:
+    """End the process without freeing its objects, a quarter of a short command's processor time.
+
+    Args:
+        codes: The exit code; empty where the command did not return one, and then nothing is done.
+    """
+    if codes:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(codes[0])

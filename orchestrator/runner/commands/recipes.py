@@ -1,21 +1,34 @@
-"""`orchestrator recipes`: the recipes that come with the project, and copies of them."""
+"""Recipes and plug-ins to start from: `orchestrator recipes`, `init` and `new`."""
 
 import argparse
 import json
+import keyword
+import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from string import Template
+from typing import Final
+from urllib.parse import urlsplit
 
 import yaml
 
+from orchestrator import plugins
+from orchestrator.backend import base_url_fault
 from orchestrator.disk.paths import expanded
-from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
-from orchestrator.recipe.load import RECIPE_SUFFIXES, available
-from orchestrator.recipe.schema import NAME_PATTERN
+from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
+from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
+from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.text import confirm, write_to
+from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.runner.planning.prepare import prepare
+from orchestrator.runner.probing.asking import USUAL, Found, scan
+from orchestrator.runner.servers.connections import key_in
+from orchestrator.runner.session.event_loop import run_to_end
 
 
 def recipes(options: argparse.Namespace) -> int:
@@ -125,3 +138,241 @@ def write_new(file: Path, text: str, *, force: bool) -> None:
         raise UsageError(f"{file} already exists; overwrite it with --force") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+_DEFAULT_FILE: Final = "evaluation.yaml"
+_DEFAULT_DATASET: Final = "everyday"
+_BUNDLED_DATASET: Final = "demo"
+_MOST_MODELS: Final = 12
+_HOST: Final = "http://127.0.0.1"
+
+
+def init(options: argparse.Namespace) -> int:
+    """Search for servers, ask what to evaluate, and write a recipe that has no faults.
+
+    Raises:
+        UsageError: If an option is wrong, the file exists, or nobody answers.
+        RecipeError: With the faults that the recipe would have; it is not written.
+    """
+    to = _new_file(options.to)
+    check_free(to, force=options.force)
+    asks = sys.stdin.isatty() and not options.yes
+    models = _models(_search(options), options)
+    if asks and len(models) > 1:
+        models = _asked_models(models)
+    judge = _judge(models, options.judge, asks=asks)
+    dataset = options.dataset
+    if dataset is None:
+        default = _DEFAULT_DATASET if models[0].base_url else _BUNDLED_DATASET
+        question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
+        dataset = _ask(question, default) if asks else default
+    name, is_path = _dataset(dataset, to)
+    started = Started(name=to.stem, models=models, judge=judge, dataset=name, is_path=is_path)
+    text = text_of(started)
+    _check(text, to)
+    write_new(to, text, force=options.force)
+    confirm(f"wrote {to}; count its requests with: orchestrator plan {to}")
+    confirm(f"run it with: orchestrator run {to}")
+    return EXIT_COMPLETE
+
+
+def _new_file(given: str) -> Path:
+    to = expanded(given)
+    if to.is_dir():
+        to /= _DEFAULT_FILE
+    check_name(to)
+    if not to.parent.is_dir():
+        raise UsageError(f"{to.parent}: there is no such folder")
+    return to
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+
+def _search(options: argparse.Namespace) -> list[Found]:
+    """Look for servers and print what was found, and what was not.
+
+    A key goes only to the addresses that the user gave.
+    """
+    variable = options.api_key_env or ""
+    if variable and not re.match(VARIABLE_PATTERN, variable):
+        raise UsageError("--api-key-env takes the name of a variable, not the key itself")
+    if variable and not options.url:
+        raise UsageError("--api-key-env goes with --url: a key is sent only to a given address")
+    key = key_in(variable) if variable else ""
+    for url in options.url:
+        if fault := base_url_fault(url):
+            raise UsageError(f"--url {fault}")
+    urls = options.url or [f"{_HOST}:{port}" for port in USUAL]
+    found = run_to_end(lambda _: scan(urls, key))
+    for one in found:
+        if one.models:
+            confirm(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")
+        elif not one.is_free or options.url:
+            _say(f"cannot use {one.base_url}: {one.fault}")
+    if options.url:
+        if not any(one.models for one in found):
+            raise UsageError("none of these addresses has a model; nothing was written")
+        return found
+    free = [urlsplit(one.base_url).port for one in found if one.is_free]
+    if free:
+        ports = ", ".join(f"{port} ({USUAL[port]})" for port in free if port is not None)
+        confirm(f"no server on ports {ports} of 127.0.0.1; give other addresses with --url")
+    return found
+
+
+def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[StartedModel, ...]:
+    """The models of the servers that were found; the bundled ones if there are none."""
+    pairs = [(one, model) for one in found for model in one.models]
+    if options.model:
+        known = [model for _, model in pairs]
+        for name in options.model:
+            if name not in known:
+                raise UsageError(f"no server has the model {name!r}{nearest(name, known)}")
+        pairs = [pair for pair in pairs if pair[1] in options.model]
+    elif len(pairs) > _MOST_MODELS:
+        _say(f"{len(pairs)} models; using the first {_MOST_MODELS}, choose with --model")
+        pairs = pairs[:_MOST_MODELS]
+    if not pairs:
+        return BUNDLED
+    kinds = plugins.kinds(plugins.BACKENDS)
+    names = names_for(model for _, model in pairs)
+    return tuple(
+        StartedModel(
+            name=name,
+            base_url=one.base_url,
+            model=model,
+            # "openai" is what a server is called that does not say more; a run asks again.
+            backend=one.kind if one.kind in kinds and one.kind != "openai" else "",
+            api_key_env=options.api_key_env or "",
+        )
+        for name, (one, model) in zip(names, pairs, strict=True)
+    )
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
+    for number, one in enumerate(models, 1):
+        at = f" at {one.base_url}" if one.base_url else " (bundled)"
+        _say(f"  {number}  {one.name}{at}")
+    while True:
+        said = _ask("Models to use, judge included: numbers with commas, or all", "all")
+        if said == "all":
+            return models
+        numbers = [part.strip() for part in said.split(",")]
+        if all(part.isascii() and part.isdecimal() for part in numbers):
+            chosen = sorted({int(part) for part in numbers})
+            if chosen[0] >= 1 and chosen[-1] <= len(models):
+                return tuple(models[number - 1] for number in chosen)
+        _say(f"expected numbers from 1 to {len(models)}, such as 1,2")
+
+
+def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> str:
+    """The name of the judge in the recipe: that of the option, of the answer, or the last."""
+    names = {one.name: one.name for one in models} | {
+        one.model: one.name for one in models if one.model
+    }
+    if given is not None:
+        if given not in names:
+            raise UsageError(f"no server has the judge {given!r}{nearest(given, names)}")
+        return names[given]
+    default = models[-1].name
+    if not asks or len(models) == 1:
+        return default
+    while (said := _ask("Model that judges the others", default)) not in names:
+        number = int(said) if said.isascii() and said.isdecimal() else 0
+        if 1 <= number <= len(models):
+            return models[number - 1].name
+        _say(f"no model {said!r}{nearest(said, names)}")
+    return names[said]
+
+
+def _ask(question: str, default: str) -> str:
+    """Ask on the terminal.
+
+    Raises:
+        UsageError: If the input ends.
+    """
+    try:
+        return input(f"{question} [{safe_line(default)}]: ").strip() or default
+    except EOFError:
+        raise UsageError("the input ended; nothing was written") from None
+
+
+def _dataset(given: str, to: Path) -> tuple[str, bool]:
+    """A dataset as the recipe names it, and whether that is a path."""
+    path = expanded(given)
+    if path.exists():
+        return os.path.relpath(path, to.parent), True
+    kinds = plugins.kinds(plugins.DATASETS)
+    if given in kinds:
+        return given, False
+    raise UsageError(f"{given!r} is no file and no kind of dataset{nearest(given, kinds)}")
+
+
+def _check(text: str, to: Path) -> None:
+    """Refuse to write a recipe that `orchestrator check` would refuse.
+
+    Raises:
+        OrchestratorError: With the faults.
+    """
+    recipe = loads(text.encode(), to)
+    try:
+        prepare(recipe, to.parent)
+    except LaunchError as error:
+        # As for `check`: what this machine lacks is no fault of the recipe.
+        confirm(f"not on this machine: {error}")
+
+
+def _say(line: str) -> None:
+    write_to(sys.stdout, safe_line(line) + "\n")
+
+
+_TEMPLATES: Final = Path(__file__).parents[2] / "templates"
+
+
+def new(options: argparse.Namespace) -> int:
+    """Write a plug-in, its test and a recipe into a folder.
+
+    Raises:
+        UsageError: If the name can't be that of a module, or one of the files is there.
+    """
+    name, folder = options.name, expanded(options.folder)
+    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
+        raise UsageError(
+            f"invalid module name {name!r}; use lower-case letters, digits and underscores, "
+            "such as my_method"
+        )
+    if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
+        raise UsageError(f"{name!r} names another module or a test; choose another name")
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder")
+    files = {
+        folder / f"{name}.py": f"{options.family}.py.txt",
+        folder / f"test_{name}.py": f"test_{options.family}.py.txt",
+        folder / f"{name}.yaml": f"{options.family}.yaml.txt",
+    }
+    taken = [str(file) for file in files if file.exists() or file.is_symlink()]
+    if taken:
+        raise UsageError(f"{' and '.join(taken)} already exists; nothing was written")
+    title = name.replace("_", " ").capitalize()
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    parts = {
+        "name": name,
+        "title": title,
+        "class_name": class_name,
+        # In the order that linters want.
+        "imports": ", ".join(sorted((class_name, "Config"))),
+    }
+    for file, template in files.items():
+        text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text.substitute(parts))
+        confirm(f"wrote {file}")
+    confirm(
+        f"test it with `pytest test_{name}.py` and run it with "
+        f"`orchestrator run {name}.yaml --allow-code`, both in {folder}"
+    )
+    return EXIT_COMPLETE

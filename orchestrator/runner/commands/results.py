@@ -1,18 +1,29 @@
-"""Results of a run on stdout, and the command that shows them."""
+"""Commands that read runs: show, export, cite, compare, gate and labels."""
 
 import argparse
+import json
 import sys
-from typing import Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from rich.console import RenderableType
 
 from orchestrator import numbers
 from orchestrator.disk import paths
-from orchestrator.errors import EXIT_COMPLETE
-from orchestrator.report.page import print_to
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
+from orchestrator.report.export.files import Format, frame_text, write_about, write_text
+from orchestrator.report.gate import gate_text
+from orchestrator.report.generic import generic_table
+from orchestrator.report.live import progress
+from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
-from orchestrator.report.text import write_to
+from orchestrator.report.text import confirm, safe_line, write_to
 from orchestrator.runner import api
-from orchestrator.runner.commands.files import run_path, write_files
-from orchestrator.runner.commands.messages import Said
+from orchestrator.runner.commands.messages import Said, run_path, write_files
+from orchestrator.runner.interface import exporting, html_report
+from orchestrator.runner.interface.exporting import TextFormat, Wanted
+from orchestrator.runner.interface.labelling import Draw, draw_sheet, write_sheet
 
 # Lines of a terminal that say, below the results, that it was interrupted or that units failed.
 _LINES_BELOW: Final = 2
@@ -58,3 +69,222 @@ def _elsewhere(result: api.Result) -> list[str]:
         *([full] if n_tables else []),
         f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
     ]
+
+
+_Form = TextFormat | Format | Literal["hf", "inspect"]
+_TEXTS: Final = get_args(TextFormat)
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write tables, frames or figures of a run."""
+    result = api.load(run_path(options.run), allow_code=options.allow_code)
+    if options.list:
+        _list(result, as_json=options.json)
+        return EXIT_COMPLETE
+    said = Said()
+    if warning := result.completeness.words():
+        said.complain(warning)
+    if options.table or options.format in _TEXTS:
+        for line in result.warnings:
+            said.complain(line)
+    wanted = Wanted(tuple(options.table), tuple(options.frame))
+    if wanted and options.format == "inspect":
+        raise UsageError("the logs of Inspect hold all answers; --table and --frame don't choose")
+    if options.figures is not None:
+        for path in html_report.write_charts(result, Path(options.figures)):
+            _wrote(path)
+        if options.to is None and not wanted:
+            return EXIT_COMPLETE
+    if options.to is None:
+        _print(result, options.format, wanted)
+    else:
+        _write(result, options.format, Path(options.to), wanted)
+    return EXIT_COMPLETE
+
+
+def _wrote(path: Path, n_rows: int | None = None) -> None:
+    rows = "" if n_rows is None else f": {numbers.count(n_rows)} rows"
+    confirm(f"{path}{rows}")
+
+
+def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
+    """Print what was asked for by name.
+
+    Raises:
+        UsageError: If it does not fit on stdout.
+    """
+    if not wanted:
+        raise UsageError(
+            "give a folder to write to: --to DIR; or print a table with: --table NAME --format "
+            "latex|markdown|html|csv|jsonl (--list lists the tables)"
+        )
+    match form:
+        case "latex" | "markdown" | "html":
+            write_to(sys.stdout, "\n".join(exporting.texts(result, form, wanted).values()))
+        case "csv" | "jsonl":
+            readers = exporting.readers(result, wanted)
+            if len(readers) > 1:
+                raise UsageError(f"only one table or frame fits on stdout as {form}; give --to DIR")
+            for read in readers.values():
+                write_to(sys.stdout, frame_text(read(), form))
+        case "parquet" | "hf" | "inspect":
+            raise UsageError(f"{form} does not fit on stdout; give a folder to write to: --to DIR")
+
+
+def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> None:
+    match form:
+        case "latex" | "markdown" | "html":
+            for path in exporting.write_texts(result, form, folder, wanted):
+                _wrote(path)
+        case "hf":
+            for path, n_rows in exporting.write_dataset(result, folder, wanted):
+                _wrote(path, n_rows or None)
+        case "inspect":
+            for path, n_samples in exporting.write_logs(result, folder):
+                _wrote(path, n_samples)
+        case "parquet" | "csv" | "jsonl":
+            rows: dict[str, int] = {}
+            n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)
+            with progress("writing frames", n_files) as advance:
+                for path, n_rows in exporting.write_frames(result, form, folder, wanted):
+                    advance(1)
+                    rows[path.name] = n_rows
+                    _wrote(path, n_rows)
+            about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
+            write_about(folder / "export.json", about)
+
+
+def _list(result: api.Result, *, as_json: bool) -> None:
+    """List what there is to export."""
+    tables = exporting.report_tables(result)
+    frames = {name: result.frames.names(name) for name in result.frames}
+    if as_json:
+        listed = {
+            "tables": [
+                {"name": name, "title": table.title, "rows": len(table.rows)}
+                for name, table in tables.items()
+            ],
+            "frames": [{"name": name, "columns": names} for name, names in frames.items()],
+        }
+        write_to(sys.stdout, json.dumps(listed, indent=2) + "\n")
+        return
+    lines = ["tables of the report (--table NAME):"]
+    width = max(map(len, (*tables, *frames)), default=0)
+    for name, table in tables.items():
+        shape = numbers.counted(len(table.rows), "row")
+        lines.append(f"  {safe_line(name):{width}}  {safe_line(table.title)} ({shape})")
+    lines.append("frames (--frame NAME):")
+    for name, names in frames.items():
+        lines.append(f"  {safe_line(name):{width}}  {numbers.counted(len(names), 'column')}")
+    write_to(sys.stdout, "\n".join(lines) + "\n")
+
+
+def cite(options: argparse.Namespace) -> int:
+    """Print the citations of a run."""
+    result = api.load(run_path(options.run), allow_code=options.allow_code)
+    if warning := result.completeness.words():
+        Said().complain(warning)
+    found = result.cite()
+    match options.format:
+        case "bibtex":
+            write_to(sys.stdout, found.bibtex)
+        case "json":
+            write_to(sys.stdout, found.to_json())
+        case _:
+            write_to(sys.stdout, f"{found.text}\n\n{found.bibtex}")
+    return EXIT_COMPLETE
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Compare runs, or parts of runs, on common items."""
+    found = api.compare(
+        *map(run_path, options.compared),
+        by=options.by,
+        match=options.match,
+        scores=options.score,
+        baseline=options.baseline,
+        confidence_level=options.confidence,
+        allow_code=options.allow_code,
+    )
+    if options.html is not None:
+        Said().wrote(found.to_html(options.html))
+    elif options.format == "json":
+        write_to(sys.stdout, found.to_json())
+    elif options.format == "markdown":
+        write_to(sys.stdout, found.to_markdown())
+    else:
+        print_to(sys.stdout, _summary(found))
+        for table in found.tables:
+            print_to(sys.stdout, generic_table(table))
+    return EXIT_COMPLETE
+
+
+@paged
+def _summary(page: Page, found: api.Comparison) -> Iterator[RenderableType]:
+    """The result in a few sentences, and what limits it."""
+    for line in found.headline:
+        yield page.prose(line, HEADING)
+    for note in found.notes:
+        yield page.prose(note, FAINT, bullet=True)
+    yield page.words("")
+
+
+def gate(options: argparse.Namespace) -> int:
+    """Hold a run against requirements; the exit code says the verdict."""
+    found = api.gate(
+        run_path(options.run),
+        options.require,
+        against=None if options.against is None else run_path(options.against),
+        match=options.match,
+        confidence_level=options.confidence,
+        allow_code=options.allow_code,
+    )
+    said = Said()
+    if options.junit is not None:
+        junit = Path(options.junit)
+        write_text(junit, found.to_junit(pass_unknown=options.pass_unknown))
+        said.wrote(junit)
+    if options.summary is not None:
+        _append(Path(options.summary), found.to_markdown())
+    if options.format == "json":
+        write_to(sys.stdout, found.to_json())
+    elif options.format == "markdown":
+        write_to(sys.stdout, found.to_markdown())
+    else:
+        print_to(sys.stdout, gate_text(found))
+    code = found.exit_code
+    return EXIT_COMPLETE if code == EXIT_GATE_OPEN and options.pass_unknown else code
+
+
+def _append(path: Path, text: str) -> None:
+    """Append to a file to which other steps of the job write too.
+
+    Raises:
+        UsageError: If it can't be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def labels(options: argparse.Namespace) -> int:
+    """Write a sheet and its key file, and say how to fill it in."""
+    result = api.load(run_path(options.run), allow_code=options.allow_code)
+    if warning := result.completeness.words():
+        Said().complain(warning)
+    draw = Draw(options.method, options.n, options.seed, options.by)
+    sheet = draw_sheet(result, draw)
+    path, key = write_sheet(sheet, Path(options.to), force=options.force)
+    what, form = ("pair", "1, 2 or tie") if sheet.is_pairs else ("answer", "a number")
+    analysis = {"kind": "human_labels", "labels": str(path), "method": sheet.method}
+    lines = [
+        f"{path}: {numbers.counted(len(sheet.rows), what)} of {numbers.count(sheet.n_judged)}; "
+        f"write {form} into the column 'label', from the top, and stop where you like",
+        f"{key}: the models of each row; keep it beside the sheet, and do not show it to labellers",
+        "then add this to the recipe, and run it again:",
+        f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
+    ]
+    write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
+    return EXIT_COMPLETE

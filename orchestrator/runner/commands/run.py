@@ -17,8 +17,7 @@ from orchestrator.errors import (
     EXIT_PARTIAL,
     RunInUseError,
 )
-from orchestrator.runner.commands.files import write_files
-from orchestrator.runner.commands.messages import Said
+from orchestrator.runner.commands.messages import Said, write_files
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.run import run as run_recipe
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
     if options.submit:
-        code: int = importlib.import_module("orchestrator.runner.commands.submit").submit(
+        code: int = importlib.import_module("orchestrator.runner.commands.plan").submit(
             options, said
         )
         return code

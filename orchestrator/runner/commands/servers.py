@@ -1,16 +1,256 @@
-"""The commands about servers: their options, and what they print."""
+"""Commands about servers: `orchestrator probe`, `servers` and `serve`."""
 
 import argparse
+import asyncio
+import os
+import socket
 import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator import contracts, plugins
+from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault
+from orchestrator.disk.paths import STORE_NAME
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
+from orchestrator.probing.abilities import Verdict, name_of, verdict
+from orchestrator.probing.record import ProbeRecord
+from orchestrator.probing.replies import PATHS, context_length, identify, model_names
+from orchestrator.recipe.load import find
+from orchestrator.recipe.load import load as load_recipe
+from orchestrator.records import Failure
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, write_to
-from orchestrator.runner.commands.probe import Wanted, probe_all
+from orchestrator.runner.planning.prepare import Prepared, prepare
+from orchestrator.runner.probing.asking import Http, Target
+from orchestrator.runner.probing.probe import probe_model
+from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
+from orchestrator.runner.servers.connections import key_in
+from orchestrator.runner.servers.fleet import Fleet
+from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import ServerRegistry
+from orchestrator.runner.session.event_loop import run_to_end
+from orchestrator.serving import ServeOptions
+from orchestrator.store import Store
+
+_MOST_MODELS: Final = 8
+# What the settings of some methods can't do without, to ask them for their stages.
+_NOMINAL: Final = {
+    "judges": ["this"], "baseline": "other", "prompts": "compact",
+    "criteria": [{"name": "quality"}],
+}  # fmt: skip
+_FALLBACK: Final = "openai"
+
+
+class Probed(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings about one model.
+
+    Attributes:
+        name: In the recipe, or as the server calls it.
+        base_url: Of the server.
+        kind: Of server that was recognised; its back-end is `record.backend`.
+        record: What it does.
+        verdicts: What each method can do with it.
+        context: Tokens of its context; None where the server does not say.
+    """
+
+    name: str
+    base_url: str
+    kind: str
+    record: ProbeRecord
+    verdicts: tuple[Verdict, ...]
+    context: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Model and server in a few words."""
+        version = f" {self.record.version}" if self.record.version else ""
+        room = f", {self.context:,} tokens" if self.context else ""
+        return f"{self.name} on {self.base_url} ({self.kind}{version}{room})"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Models to probe at an address.
+
+    Attributes:
+        models: Names; all that the server lists where empty.
+        backend: Kind of back-end; the recognised one where empty.
+        api_key_env: Environment variable with the key; empty for none.
+        plain: Whether the models are base models.
+    """
+
+    models: tuple[str, ...] = ()
+    backend: str = ""
+    api_key_env: str = ""
+    plain: bool = False
+
+
+def probe_all(
+    what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
+) -> list[Probed]:
+    """Probe the server at an address, or those of a recipe.
+
+    Raises:
+        OrchestratorError: See `probe_url` and `probe_recipe`.
+    """
+    if what.lower().startswith(("http://", "https://")):
+        return probe_url(what, wanted)
+    return probe_recipe(what, overrides=overrides, allow_code=allow_code)
+
+
+def probe_url(url: str, wanted: Wanted) -> list[Probed]:
+    """Probe a running server.
+
+    Raises:
+        UsageError: If it is no address, does not answer, or it is not clear which models are meant.
+    """
+    if fault := base_url_fault(url):
+        raise UsageError(f"the URL {fault}")
+    return run_to_end(lambda _: _probe_url(url.rstrip("/").removesuffix("/v1"), wanted))
+
+
+def probe_recipe(
+    recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
+) -> list[Probed]:
+    """Probe the servers of a recipe, launching those that it launches, and end them again.
+
+    Raises:
+        OrchestratorError: If the recipe is wrong, or a server does not start or answer.
+    """
+    path = find(recipe)
+    loaded = load_recipe(path, overrides=overrides, allow_code=allow_code)
+    prepared = prepare(loaded, path.parent, allow_code=allow_code)
+    return run_to_end(lambda _: _probe_recipe(prepared))
+
+
+async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
+    key = key_in(wanted.api_key_env) if wanted.api_key_env else ""
+    async with Http(url, key) as http:
+        replies = {path: await http.get(path) for path in PATHS}
+        if not any(reply.status for reply in replies.values()):
+            raise UsageError(f"{url} does not answer: {replies[PATHS[0]].words}")
+        kind = identify(replies)
+        listed = model_names(replies["/v1/models"])
+        names = wanted.models or listed
+        if not names:
+            said = replies["/v1/models"]
+            raise UsageError(
+                f"{url} lists no models ({said.status} {said.words}); give one with --model, "
+                "and the variable of its API key with --api-key-env"
+            )
+        if len(names) > _MOST_MODELS:
+            shown = ", ".join(names[:_MOST_MODELS])
+            raise UsageError(f"{url} has {len(names)} models ({shown}, …); choose with --model")
+        backend = wanted.backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else _FALLBACK)
+        found = []
+        for name in names:
+            endpoint = Endpoint(base_url=url, model=name, api_key=key, plain=wanted.plain)
+            record = await _probe_endpoint(endpoint, backend, http)
+            features = _features(record)
+            needs = nominal_needs(_NOMINAL)
+            found.append(
+                Probed(
+                    name=name,
+                    base_url=url,
+                    kind=kind,
+                    record=record,
+                    verdicts=tuple(
+                        verdict(method, asked, record, features) for method, asked in needs.items()
+                    ),
+                    context=context_length(replies, name),
+                )
+            )
+        return found
+
+
+async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
+    needs = nominal_needs(_NOMINAL).values()
+    examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
+    found = contracts.load(plugins.BACKENDS, kind)
+    backend = found(found.Config()).connect(endpoint)
+    try:
+        provenance = await answered(backend.provenance())
+        if isinstance(provenance, Failure):
+            raise UsageError(f"{endpoint.model!r} cannot be probed: {provenance.message}")
+        return await probe_model(
+            Target(
+                kind=kind,
+                model=endpoint.model,
+                backend=backend,
+                http=http,
+                provenance=provenance,
+                plain=endpoint.plain,
+                examples=tuple(examples.values()),
+            )
+        )
+    finally:
+        await backend.close()
+
+
+async def _probe_recipe(prepared: Prepared) -> list[Probed]:
+    specs = [
+        prepared.models[name]
+        for name in prepared.identities
+        if prepared.models[name].answers is None and prepared.models[name].base_url != LOCAL
+    ]
+    needs = needs_of(prepared.plan.parts)
+    placed = find_places(prepared)
+    with tempfile.TemporaryDirectory(prefix="orchestrator-probe-") as folder:
+        logs = Path(folder)
+        with Store.open(logs / STORE_NAME) as store:
+            probes = Probes(store, needs, unprobed=frozenset(), refuses=False)
+            fleet = Fleet(
+                specs,
+                prepared.plan.identities,
+                lambda name: logs / f"{name}.log",
+                store,
+                allow_code=prepared.allow_code,
+                places=placed.places.without_replicas(),
+                probes=probes,
+                waits_for_all=True,
+            )
+            try:
+                await _connect_each(fleet, [spec.name for spec in specs if spec.server is None])
+                for wave in placed.waves:
+                    models = [name for server in wave for name in server.models]
+                    await _connect_each(fleet, models)
+                    await fleet.rest(models)
+            finally:
+                await asyncio.shield(fleet.stop())
+    found = []
+    for spec in specs:
+        record = probes.records[spec.name]
+        asked = needs.get(spec.name, [])
+        features = _features(record)
+        verdicts = tuple(
+            verdict(method, [need for name, need in asked if name == method], record, features)
+            for method in dict.fromkeys(name for name, _ in asked)
+        )
+        url = spec.base_url or "launched"
+        found.append(
+            Probed(
+                name=spec.name, base_url=url, kind=record.backend, record=record, verdicts=verdicts
+            )
+        )
+    return found
+
+
+async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
+    """Connect to one model after the other, which probes it."""
+    for name in models:
+        backend = await fleet.connect(name)
+        if isinstance(backend, Failure):
+            raise UsageError(f"{name!r} cannot be probed: {backend.message}")
+        await backend.close()
+
+
+def _features(record: ProbeRecord) -> frozenset[str]:
+    found = contracts.load(plugins.BACKENDS, record.backend, allow_code=True)
+    return found(found.Config()).capabilities.features
 
 
 def probe(options: argparse.Namespace) -> int:
@@ -66,3 +306,49 @@ def servers(options: argparse.Namespace) -> int:
             sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
         )
     return EXIT_COMPLETE
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve models; the server takes this process's place.
+
+    Raises:
+        UsageError: If the weights are wrong, or another program has the port.
+    """
+    _check_free(options.host, options.port)
+    kind = "fake" if options.fake else "embedded"
+    launch = contracts.load(plugins.LAUNCH, kind)
+    asked = ServeOptions(
+        models=tuple(options.model),
+        host=options.host,
+        port=options.port,
+        threads=options.threads,
+        device=options.device,
+        dtype=options.dtype,
+    )
+    try:
+        command = list(launch(launch.Config()).serve_command(asked))
+    except LaunchError as error:
+        # Here the weights are the command's, so the command is wrong.
+        raise UsageError(str(error)) from error
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
+
+
+def _check_free(host: str, port: int) -> None:
+    """See that the address can be listened on, before models load.
+
+    Raises:
+        UsageError: If it can't.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; use --port 0 for a "
+            "free one"
+        ) from error

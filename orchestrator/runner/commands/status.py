@@ -1,4 +1,4 @@
-"""The commands that tell how far runs are; they read no frames."""
+"""Commands on runs under way: status, runs, pause, resume, limit and stop."""
 
 import argparse
 import json
@@ -11,10 +11,12 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.text import write_to
-from orchestrator.runner.commands.files import run_path
+from orchestrator.report.text import confirm, write_to
+from orchestrator.runner.commands.messages import run_path
 from orchestrator.runner.results.runs import list_runs
 from orchestrator.runner.results.runs import status as last_status
+from orchestrator.runner.session import control
+from orchestrator.store import RunDirectory, newest
 
 
 def status(options: argparse.Namespace) -> int:
@@ -45,4 +47,31 @@ def runs(options: argparse.Namespace) -> int:
         write_to(sys.stdout, json.dumps(found) + "\n")
     else:
         print_to(sys.stdout, tables.runs(found))
+    return EXIT_COMPLETE
+
+
+def pause(options: argparse.Namespace) -> int:
+    """Send nothing more until `orchestrator resume`."""
+    return _tell(options.run, control.Command("pause"))
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Go on after `orchestrator pause`."""
+    return _tell(options.run, control.Command("resume"))
+
+
+def limit(options: argparse.Namespace) -> int:
+    """Change how many requests a model may have at a time."""
+    return _tell(options.run, control.Command("limit", options.model, options.n))
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stop as Ctrl-C does."""
+    return _tell(options.run, control.Command("stop"))
+
+
+def _tell(run: str, command: control.Command) -> int:
+    path: Path = newest(run_path(run))
+    answer = control.tell(RunDirectory.open(path), command)
+    confirm(f"{path}: {answer}")
     return EXIT_COMPLETE

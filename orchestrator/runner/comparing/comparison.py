@@ -1,5 +1,6 @@
 """Runs compared on the items that they share: computed once, shown as text, JSON, HTML or frame."""
 
+import importlib
 import json
 from collections.abc import Sequence
 from html import escape
@@ -11,30 +12,28 @@ import msgspec
 import polars as pl
 
 from orchestrator.errors import UsageError
+from orchestrator.figures import Figure, Picture, key, point
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.recipe.faults import nearest
+from orchestrator.report.export.files import write_text
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.words import plain, ranking_json
-from orchestrator.runner.comparing.agreement import agreement_tables
-from orchestrator.runner.comparing.changes import (
+from orchestrator.runner.comparing.differences import (
+    BY,
+    By,
     Change,
+    Contrast,
+    Difference,
     changed_table,
     common_notes,
+    contrasts,
+    differences,
     most_changed,
     previews,
     settings_table,
 )
-from orchestrator.runner.comparing.differences import (
-    BY,
-    By,
-    Contrast,
-    Difference,
-    contrasts,
-    differences,
-)
-from orchestrator.runner.comparing.page import write_page
-from orchestrator.runner.comparing.ratings import joint_rankings, rating_tables
+from orchestrator.runner.comparing.ratings import agreement_tables, joint_rankings, rating_tables
 from orchestrator.runner.comparing.sides import Common, Side, common_items, match_notes, opened
 from orchestrator.runner.interface.loading import load
 from orchestrator.runner.interface.result import Result
@@ -42,6 +41,51 @@ from orchestrator.statistics.means import METHOD
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
+
+_MOST_ROWS: Final = 60
+_OF_DIFFERENCES: Final = ("B - A", "difference")
+
+
+def write_page(
+    to: Path, title: str, headline: Sequence[str], notes: Sequence[str], tables: Sequence[Table]
+) -> Path:
+    """Write a comparison to one HTML file, replaced as a whole; its path.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
+    html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
+    write_text(to, html.render_comparison(title, headline, notes, parts))
+    return to
+
+
+def _figure(table: Table, name: str) -> Figure:
+    """A table with a forest plot of its first column with intervals, if there is one."""
+    place = next(
+        (
+            at
+            for at, column in enumerate(table.columns)
+            if column.form in {"signed", "rating"}
+            and any(isinstance(row[at], Measured) for row in table.rows)
+        ),
+        None,
+    )
+    picture = None
+    if place is not None and 0 < len(table.rows) <= _MOST_ROWS:
+        column = table.columns[place]
+        of_names = [at for at, one in enumerate(table.columns[:place]) if one.form == "text"]
+        drawn = []
+        for row in table.rows:
+            cell = row[place]
+            if isinstance(cell, Measured):
+                drawn.append(point(" - ".join(str(row[at]) for at in of_names), cell, column))
+        is_difference = column.name in _OF_DIFFERENCES
+        options = {"zero": 0.0} if is_difference else {}
+        shown = [one for one in drawn if one is not None]
+        picture = Picture("intervals", shown, column.name, options=options) if shown else None
+    return Figure(key(name), table.title, table.basis, "", table, picture)
+
 
 FORMAT: Final = 2
 _MOST_CHANGES: Final = 50

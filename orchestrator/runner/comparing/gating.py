@@ -1,20 +1,351 @@
 """A run held against requirements: each holds, fails, or is not known yet."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
+from typing import Final
+
+import numpy as np
+import polars as pl
 
 from orchestrator import numbers
+from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
-from orchestrator.gates.grammar import Requirement, UnreadableError, read
+from orchestrator.gates.grammar import MEASURES, Requirement, Term, UnreadableError, read
+from orchestrator.gates.results import Checked, Verdict
+from orchestrator.ranking.judged import Table
 from orchestrator.recipe.load import Names, read_checked
-from orchestrator.runner.comparing.deciding import decided
-from orchestrator.runner.comparing.sides import Side, opened
+from orchestrator.runner.comparing.observed import ends_of_values, observations, ranked_method
+from orchestrator.runner.comparing.ratings import competitors, pooled
+from orchestrator.runner.comparing.sides import Common, Side, common_items, opened, renamed_points
 from orchestrator.runner.interface.loading import load
 from orchestrator.runner.interface.result import GateResult, Result
 from orchestrator.runner.interrupts import deferred_interrupts
-from orchestrator.statistics.results import checked_level
+from orchestrator.statistics.agreement import cohen_kappa
+from orchestrator.statistics.bounded_mean import difference_ends
+from orchestrator.statistics.means import PairedDifference, paired_difference
+from orchestrator.statistics.ratings import METHOD as RATING_METHOD
+from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.results import Interval, checked_level
+from orchestrator.statistics.trust import Trust, no_verdict
+
+_EQUAL: Final = 1e-9
+_PAIR: Final = 2
+_EXACT: Final = ("missing", "failed")
+# Verdicts of these rest on a judge that can be trusted.
+_JUDGED: Final = ("rating", "win_rate", "score")
+
+
+def decided(
+    sides: Sequence[Side], wanted: Sequence[Requirement], confidence_level: float
+) -> tuple[tuple[Checked, ...], float]:
+    """Return the verdicts on requirements, and the level of each interval.
+
+    Counts are exact: they take no share of the error.
+
+    Args:
+        sides: The run, and the older one if there is one.
+        wanted: Their names are those of the runs.
+        confidence_level: Of all verdicts together, in (0, 1).
+    """
+    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
+    each = 1.0 - (1.0 - confidence_level) / max(1, n_estimated)
+    deciding = _Deciding(sides, each)
+    return tuple(deciding.decide(one) for one in wanted), each
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The estimate of one requirement: the difference of its terms, or its term.
+
+    Attributes:
+        value: nan where undefined.
+        interval: At the level that decides, or why there is none.
+        n: Items; None for counts.
+        n_clusters: Clusters of these items; None where each stands alone.
+        method: Of the interval.
+        aside: What else is asked elsewhere, which could look like the same question; or empty.
+    """
+
+    value: float
+    interval: Interval | str
+    n: int | None
+    n_clusters: int | None
+    method: str
+    aside: str = ""
+
+
+class _Deciding:
+    """Requirements of one run, perhaps against an older one, decided at one level."""
+
+    def __init__(self, sides: Sequence[Side], level: float) -> None:
+        self._sides = sides
+        self._level = level
+        self._rated: dict[tuple[str, str, tuple[str, ...]], tuple[Ratings, Table]] = {}
+
+    @cached_property
+    def _common(self) -> Common:
+        return common_items(self._sides)
+
+    def decide(self, one: Requirement) -> Checked:
+        """Return the verdict on a requirement."""
+        found = self._estimate(one)
+        reason = self._doubt(one)
+        verdict, why = _verdict(one, found)
+        if reason:
+            verdict, why = "not known yet", reason
+        interval = None if isinstance(found.interval, str) else found.interval
+        doubt = "" if interval is None else interval.doubt
+        why = "; ".join(part for part in (why, doubt, found.aside) if part)
+        return Checked(
+            requirement=one.text,
+            verdict=verdict,
+            value=None if math.isnan(found.value) else found.value,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
+            threshold=one.threshold,
+            operator=one.operator,
+            form=one.measure.form,
+            n=found.n,
+            n_clusters=found.n_clusters,
+            why=why,
+            method=found.method,
+            is_difference=one.right is not None,
+        )
+
+    def _side(self, term: Term) -> Side:
+        return self._sides[0 if term.run == "new" else 1]
+
+    def _doubt(self, one: Requirement) -> str:
+        """Return the reason why nothing can be decided, whatever the numbers; empty for none."""
+        for term in one.terms:
+            side = self._side(term)
+            if warning := side.result.completeness.words():
+                return warning
+            if term.measure in _JUDGED:
+                judge, method = term.option("judge"), term.option("method").partition(".")[0]
+                trusts = [
+                    trust
+                    for name, of_method in side.result.trust.items()
+                    for trust in of_method
+                    if method in ("", name) and judge in ("", trust.judge)
+                ]
+                if warning := no_verdict(self._concerned(term, side, trusts)):
+                    return warning
+        return ""
+
+    def _concerned(self, term: Term, side: Side, trusts: list[Trust]) -> list[Trust]:
+        """The judges of the method that the term is about, where it names none."""
+        if term.option("method") or term.measure == "score":
+            return trusts
+        return [
+            one for one in side.result.trust.get(ranked_method(side, term), ()) if one in trusts
+        ]
+
+    def _estimate(self, one: Requirement) -> _Found:
+        if one.left.measure in _EXACT:
+            return self._counted(one.left)
+        if one.left.measure == "rating":
+            return self._rating(one)
+        if one.left.measure == "kappa":
+            return self._kappa(one.left)
+        if one.right is None:
+            return self._mean(one)
+        return self._difference(one, one.right)
+
+    def _counted(self, term: Term) -> _Found:
+        side = self._side(term)
+        done = side.result.completeness
+        n, total = done.failed, done.total - done.not_needed
+        if term.measure == "missing":
+            trusts = [
+                trust
+                for method, of_method in side.result.trust.items()
+                for trust in of_method
+                if trust.judge == term.names[0].name and term.option("method") in ("", method)
+            ]
+            n = sum(trust.n_missing for trust in trusts)
+            total = sum(trust.n_units for trust in trusts)
+        if not total:
+            return _Found(math.nan, "nothing was counted", None, None, "")
+        share = n / total
+        return _Found(share, Interval(share, share, self._level), None, None, "a count, exact")
+
+    def _mean(self, one: Requirement) -> _Found:
+        rows = observations(self._side(one.left), one.left)
+        if rows.is_empty():
+            return _nothing()
+        values, clusters = rows["value"].to_numpy().astype(np.float64), codes(rows[CLUSTER])
+        ends = ends_of_values(self._side(one.left), one.left, rows)
+        found = paired_difference(np.zeros(values.size), values, clusters, ends)
+        aside = ""
+        if one.left.measure == "win_rate" and len(one.left.names) > 1:
+            side = self._side(one.left)
+            method = ranked_method(side, one.left)
+            _, table = self._ratings([side], method, one.left.option("judge"))
+            is_field = len(table.models) > _PAIR
+            aside = "head to head, by their own comparisons alone" if is_field else ""
+        return replace(self._of_means(found, counted(rows)), aside=aside)
+
+    def _difference(self, one: Requirement, other: Term) -> _Found:
+        """Left minus right, item by item; between runs, against the same opponents and judges."""
+        between = one.left.run != other.run
+        clusters = self._common.clusters if between else None
+        keys = ["item"]
+        parts, ends = [], []
+        for term in (one.left, other):
+            side = self._side(term)
+            own = self._own(term)
+            rows = observations(side, own, clusters)
+            ends.append(ends_of_values(side, own, rows))
+            if between:
+                kept = self._common.items.implode()
+                rows = renamed_points(side, rows.filter(pl.col("item").is_in(kept)))
+            parts.append(rows)
+        if between:
+            alike = ("judge",) if len(one.left.names) > 1 else ("judge", "opponent")
+            keys += [name for name in alike if all(name in rows.columns for rows in parts)]
+        means = [
+            rows.group_by(*keys, *OVER, maintain_order=True).agg(pl.col("value").mean())
+            for rows in parts
+        ]
+        both = means[1].join(
+            means[0].select(*keys, left="value"), on=keys, nulls_equal=True, maintain_order="left"
+        )
+        both = both.group_by("item", *OVER, maintain_order=True).agg(
+            pl.col("value").mean(), pl.col("left").mean()
+        )
+        if both.is_empty():
+            return _nothing()
+        right, left = (both[name].to_numpy().astype(np.float64) for name in ("value", "left"))
+        found = paired_difference(right, left, codes(both[CLUSTER]), difference_ends(*ends))
+        return self._of_means(found, counted(both))
+
+    def _own(self, term: Term) -> Term:
+        """A term about the old run, with the names that models and judges have there."""
+        side = self._side(term)
+        if term.run == "new":
+            return term
+        roles = MEASURES[term.measure].roles
+        names = tuple(
+            replace(one, name=side.own(role, one.name))
+            for role, one in zip(roles, term.names, strict=False)
+        )
+        options = dict(term.options)
+        if judge := options.get("judge"):
+            options["judge"] = replace(judge, name=side.own("judge", judge.name))
+        if method := options.get("method"):
+            name, dot, column = method.name.partition(".")
+            own = f"{side.own('method', name)}{dot}{column}"
+            options["method"] = replace(method, name=own)
+        return replace(term, names=names, options=options)
+
+    def _of_means(self, found: PairedDifference, sizes: tuple[int, int | None]) -> _Found:
+        return _Found(found.value, found.interval(self._level), *sizes, found.method)
+
+    def _kappa(self, term: Term) -> _Found:
+        rows = observations(self._side(term), term)
+        if rows.is_empty():
+            return _nothing()
+        one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
+        found = cohen_kappa(one, two, codes(rows[CLUSTER]), self._level)
+        interval = found.interval or found.undefined or "no interval"
+        return _Found(found.value, interval, *counted(rows), found.method)
+
+    def _rating(self, one: Requirement) -> _Found:
+        sides = [self._side(term) for term in one.terms]
+        if len(sides) == 1 or sides[0] is sides[1]:
+            sides = sides[:1]
+        method = ranked_method(sides[0], one.left)
+        rated, table = self._ratings(sides, method, one.left.option("judge"))
+        at = [self._place(term, table, sides, method) for term in one.terms]
+        if isinstance(at[0], str) or isinstance(at[-1], str):
+            missing = next(place for place in at if isinstance(place, str))
+            return replace(_nothing(), interval=missing)
+        n_items = table.n_items_used
+        n_clusters = table.n_clusters if table.n_clusters != n_items else None
+        if one.right is None:
+            value = float(rated.values[at[0]])
+            low, high = float(rated.low[at[0]]), float(rated.high[at[0]])
+            interval: Interval | str = Interval(low, high, self._level)
+            if math.isnan(low) or math.isnan(high):
+                interval = "the judgments give no interval"
+            return _Found(value, interval, n_items, n_clusters, RATING_METHOD)
+        first, second = (place for place in at if not isinstance(place, str))
+        if first == second:
+            return replace(_nothing(), interval=(
+                "it answers with the same weights and settings in both runs, and so has one rating"
+            ))  # fmt: skip
+        gap = rated.difference(first, second, self._level)
+        interval = gap.interval or "the judgments give no interval"
+        n_models = int((rated.rank > 0).sum())
+        aside = ""
+        if n_models > _PAIR:
+            n_pairs = n_models * (n_models - 1) // 2
+            aside = f"this pair alone; the ranking decides all {n_pairs:,} pairs together"
+        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD, aside)
+
+    def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
+        key = (method, judge, tuple(side.label for side in sides))
+        if key not in self._rated:
+            several = len(sides) > 1
+            common = self._common if several else common_items(sides)
+            table = pooled(sides, common, method)
+            if table is None:
+                raise UsageError(f"rating: {method} has no judgments")
+            table = table.of_judge(judge) if judge else table
+            sums = table.sums(table.used["prefer_a"])
+            rated = rate(sums, table.models, confidence_level=self._level)
+            self._rated[key] = (rated, table)
+        return self._rated[key]
+
+    def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
+        """The place of a model among the competitors; why it has none."""
+        own = self._own(term).names[0].name
+        name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
+        if name not in table.models:
+            return f"{own} was not judged"
+        return table.models.index(name)
+
+
+def _nothing() -> _Found:
+    return _Found(math.nan, "there is nothing to measure it by", 0, None, "")
+
+
+def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
+    """The verdict by the interval."""
+    interval = found.interval
+    if isinstance(interval, str):
+        return "not known yet", interval + _advice(one, found)
+    if one.is_met_by(interval.low) and one.is_met_by(interval.high):
+        return "holds", ""
+    if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
+        return "fails", ""
+    return "not known yet", f"the interval contains {one.threshold:g}" + _needed(
+        one, found, interval
+    )
+
+
+def _advice(one: Requirement, found: _Found) -> str:
+    if one.right is None or abs(found.value - one.threshold) > _EQUAL:
+        return ""
+    margin = "- 20" if one.measure.form == "rating" else "- 0.02"
+    return f"; of equal values only a margin can be shown, such as >= … {margin}"
+
+
+def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
+    """Return the number of items that would do if the value stayed as it is, in words."""
+    gap = abs(found.value - one.threshold)
+    reach = max(interval.high - found.value, found.value - interval.low)
+    if found.n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
+        return ""
+    return (
+        f"; about {math.ceil(found.n * (reach / gap) ** 2):,} items would do if it stays as it is"
+    )
 
 
 def gate(

@@ -16,7 +16,7 @@ from orchestrator.gates.grammar import Term
 from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
 from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of
 from orchestrator.recipe.faults import nearest
-from orchestrator.runner.comparing.agreement import verdicts
+from orchestrator.runner.comparing.ratings import verdicts
 from orchestrator.runner.comparing.sides import Common, Side
 
 Observe = Callable[[Side, Term, Clusters], pl.DataFrame]

@@ -12,7 +12,7 @@ from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import schema
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
-from orchestrator.runner.models.launch_kinds import launch_of
+from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.planning.similar_items import notes_on_items
 

@@ -23,8 +23,7 @@ from orchestrator.runner.planning.spending import money_spent
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import completeness, export_items, notes_of
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.record import record_of
-from orchestrator.runner.results.stored import counted, missing_notes
+from orchestrator.runner.results.stored import counted, missing_notes, record_of
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest

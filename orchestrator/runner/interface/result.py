@@ -27,7 +27,7 @@ from orchestrator.runner.planning.stopping import Orders, declared_only, tables_
 from orchestrator.runner.results.cache import NAME as NUMBERS
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import answer_summary
-from orchestrator.runner.results.record import Record, record_of
+from orchestrator.runner.results.stored import Record, record_of
 from orchestrator.runner.results.tables import followable_of, summarise
 from orchestrator.runner.session.session import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
@@ -408,7 +408,7 @@ class Result:
         Example:
             >>> result.tokens("q1").filter(kind="drawn")["token"].str.join("")  # doctest: +SKIP
         """
-        module = importlib.import_module("orchestrator.runner.results.tokens")
+        module = importlib.import_module("orchestrator.runner.results.requests")
         replay = module.Replay(self.path, self.frames, allow_code=self.allow_code)
         found: pl.DataFrame = module.tokens_frame(replay, item)
         return found

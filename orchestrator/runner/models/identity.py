@@ -1,14 +1,37 @@
-"""Identity of a model, found without any server; part of the key of every ask."""
+"""The models of a recipe before any server: identities, capabilities, given answers, comparers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
-from orchestrator.ask import digest
-from orchestrator.backend import Provenance
-from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.models.launch_kinds import launch_of
+import msgspec
+
+from orchestrator import contracts, plugins
+from orchestrator.ask import ChooseAsk, GenerateAsk, digest
+from orchestrator.backend import LOCAL, Capabilities, ComparerKind, Provenance
+from orchestrator.contracts.method import Stage
+from orchestrator.dataset import Dataset
+from orchestrator.errors import DatasetError, UsageError
+from orchestrator.plugins.base import Settings
+from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
+from orchestrator.records import NO_PREFIX, Failure, Sampling
+from orchestrator.serving import LaunchKind
 from orchestrator.store import StoredServer
+from orchestrator.units import Given, Part
+
+
+def launch_of(spec: ModelSpec, *, allow_code: bool) -> LaunchKind:
+    """Return the launch kind of a model with its settings.
+
+    Raises:
+        UsageError: If it is not launched.
+    """
+    if spec.server is None:
+        raise UsageError(f"model {spec.name!r} has no server to launch")
+    kind = contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
+    return kind(spec.server.config)
+
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED: Final = "launched"
@@ -84,3 +107,205 @@ def answered_words(earlier: StoredServer) -> str:
     if earlier.run:
         return f"answers by {words} were copied from {earlier.run}"
     return f"this run was answered by {words}"
+
+
+class GivenModel(msgspec.Struct, frozen=True):
+    """Answers of one model.
+
+    Attributes:
+        find: Gives the answer to a turn of an item.
+        identity: What decides them, in words.
+    """
+
+    find: Given
+    identity: dict[str, str]
+
+
+def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, GivenModel]:
+    """The answers of the models that have them instead of a server.
+
+    Raises:
+        DatasetError: If a file is missing or malformed, or none of its answers fits an item.
+    """
+    found = {}
+    for name, spec in specs.items():
+        if spec.answers is not None:
+            # It knows every form of file, which takes long to import.
+            from orchestrator.runner.models.answers import given_answers  # noqa: PLC0415
+
+            find, identity = given_answers(spec.answers)
+            _check_fit(name, find, dataset)
+            found[name] = GivenModel(find, identity)
+    return found
+
+
+def _check_fit(name: str, find: Given, dataset: Dataset) -> None:
+    """See that there is an answer to some item; the others become failed units.
+
+    Raises:
+        DatasetError: If there is none.
+    """
+    first: Failure | None = None
+    for index in range(len(dataset)):
+        item = dataset.item(index)
+        answer = find(item, GenerateAsk(name, item.messages, Sampling(), item.key, turn=1))
+        if not isinstance(answer, Failure):
+            return
+        first = first or answer
+    why = first.message if first is not None else "the dataset has no items"
+    raise DatasetError(f"model {name!r}: no answer fits an item of {dataset.name}: {why}")
+
+
+class LocalModel(msgspec.Struct, frozen=True):
+    """A back-end on this machine, as a model that needs no entry in the recipe.
+
+    Attributes:
+        spec: Its kind and settings; it costs nothing and is asked one thing at a time.
+        identity: What decides its numbers, in words.
+    """
+
+    spec: ModelSpec
+    identity: dict[str, str]
+
+
+def local_models(
+    parts: Iterable[Part], recipe: Recipe, base: Path, *, allow_code: bool = False
+) -> dict[str, LocalModel]:
+    """The back-ends that the methods of a recipe name by `comparers`, by their names.
+
+    Args:
+        parts: The methods with their settings.
+        recipe: Its models must not have these names.
+        base: Folder that relative paths of the recipe start from.
+        allow_code: Import kinds from outside this project.
+
+    Raises:
+        UsageError: If what one needs is not installed, or two things have one name.
+    """
+    found: dict[str, LocalModel] = {}
+    for part in parts:
+        for name, comparer in part.method.comparers().items():
+            plugin = contracts.load(plugins.BACKENDS, comparer.kind, allow_code=allow_code)
+            if not issubclass(plugin, ComparerKind):
+                raise UsageError(
+                    f"back-end {comparer.kind!r} cannot compare texts; use a kind derived from "
+                    "orchestrator.plugin.ComparerKind"
+                )
+            made = plugin(plugin.Config.model_validate(comparer.settings))
+            identity = dict(made.identity(base))
+            if name in recipe.models:
+                raise UsageError(f"{name!r} is the name of a comparer; rename the model")
+            if name in found and found[name].identity != identity:
+                raise UsageError(
+                    f"{part.name}: another method compares texts by another {name!r}; encoders "
+                    f"whose folders have one name cannot be told apart in tables"
+                )
+            spec = ModelSpec(
+                name=name,
+                server=None,
+                weights=None,
+                base_url=LOCAL,
+                backend=comparer.kind,
+                backend_config=made.located(base).config,
+                model=name,
+                api_key_env=None,
+                system=None,
+                limits=Limits(max_in_flight=1),
+                price=Price(),
+            )
+            found[name] = LocalModel(spec, identity)
+    return found
+
+
+_REMEDY: Final = {
+    "score": "scoring given tokens needs a back-end that can score, such as embedded, vllm, sglang",
+    "choose": "reading label probabilities needs a server that returns log-probabilities",
+    "reward": "serve the weights of a reward model on vLLM, SGLang or the embedded server",
+    "features": "the embedded server provides them: use `server: embedded`, or score the "
+    "answers with another model",
+    "generate": "its texts are given, so it cannot generate new ones",
+}
+
+
+_GIVEN: Final = (
+    "only its answers are given, so it cannot be queried; set 'server' or 'base_url', or "
+    "remove it from the candidates of this method"
+)
+
+
+_NO_PLAIN_CHOICE: Final = (
+    "it cannot choose labels with a base model (template: none); the embedded server and vLLM can"
+)
+
+
+_NO_BEGUN_CHOICE: Final = (
+    "it cannot read labels after the start of an answer (a second score, or a verdict after "
+    "reasoning); vLLM, SGLang, llama.cpp and the embedded server can: omit `backend`, name one "
+    "of them, or set continue_final_message: true in the settings of the backend if the "
+    "endpoint accepts that field"
+)
+
+
+def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool = False) -> None:
+    """Refuse a recipe whose methods ask what a model's server can't give.
+
+    Raises:
+        UsageError: With every method, model and what is missing.
+    """
+    faults: dict[str, None] = {}
+    for part in parts:
+        for stage in part.stages():
+            spec = recipe.models.get(stage.model)
+            if spec is None:
+                continue  # a local back-end that the method brought along
+            if spec.answers is not None:
+                is_given = stage.ask == "generate" and stage.name == "answers"
+                lacking = "" if is_given else f": {_GIVEN}"
+            elif spec.finds_backend and recipe.settings.probe:
+                lacking = ""  # the server is asked which kind it is before the first request
+            else:
+                kind = backend_kind(spec, allow_code=allow_code)
+                can = capabilities_of(kind, spec.backend_config, allow_code=allow_code)
+                lacking = missing(stage, can)
+                if spec.plain and stage.ask == "choose" and not can.plain_choose:
+                    lacking = _NO_PLAIN_CHOICE
+                lacking = f" ({kind}): {lacking}" if lacking else ""
+            if lacking:
+                faults[f"{part.name}: {stage.name} by {stage.model!r}{lacking}"] = None
+    if faults:
+        raise UsageError("\n".join(faults))
+
+
+def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
+    """Kind of the back-end that speaks to a model's server."""
+    if spec.server is None:
+        return spec.backend
+    return contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code).backend
+
+
+def capabilities_of(
+    kind: str, config: Settings | None, *, allow_code: bool = False
+) -> Capabilities:
+    """Return the features of a kind of back-end; settings of None stand for its defaults."""
+    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    return backend(backend.Config() if config is None else config).capabilities
+
+
+def missing(stage: Stage, capabilities: Capabilities) -> str:
+    """Return the abilities a server lacks for a stage, with the remedy; empty for none."""
+    can = {
+        "generate": capabilities.generate,
+        "score": capabilities.score,
+        "choose": capabilities.choose != "none",
+        "reward": capabilities.reward,
+    }
+    if not can.get(stage.ask, True):
+        what = "rate answers" if stage.ask == "reward" else stage.ask
+        return f"it cannot {what}; {_REMEDY[stage.ask]}"
+    is_begun = any(isinstance(one, ChooseAsk) and one.prefix != NO_PREFIX for one in stage.examples)
+    if is_begun and not capabilities.choose_begun:
+        return _NO_BEGUN_CHOICE
+    lacking = sorted(set(stage.features) - capabilities.features)
+    if lacking:
+        return f"it does not provide {', '.join(lacking)}; {_REMEDY['features']}"
+    return ""

@@ -9,22 +9,72 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
-from orchestrator.dataset import Dataset
+from orchestrator.dataset import About, Dataset
+from orchestrator.dataset.files import is_here
 from orchestrator.errors import PluginError
 from orchestrator.plugins.permission import is_permitted
-from orchestrator.recipe.schema import ModelSpec, Recipe
-from orchestrator.runner.models.capabilities import refuse_impossible
-from orchestrator.runner.models.comparers import local_models
-from orchestrator.runner.models.given_answers import open_given
-from orchestrator.runner.models.identity import identity_key, model_identity
-from orchestrator.runner.planning.copies import shown_of
-from orchestrator.runner.planning.datasets import open_dataset
-from orchestrator.runner.planning.similar_items import check_stopping
+from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
+from orchestrator.runner.models.identity import (
+    identity_key,
+    local_models,
+    model_identity,
+    open_given,
+    refuse_impossible,
+)
+from orchestrator.runner.planning.similar_items import check_stopping, shown_of
 from orchestrator.units import Part, Plan, make_part, settings_of
 
 if TYPE_CHECKING:
     from orchestrator.runner.planning.reuse import Lenders
     from orchestrator.scheduler.blocks import StoppingRule
+
+
+def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
+    """Open the dataset of a recipe and check every item.
+
+    Args:
+        dataset: Kind and settings.
+        base: Folder that a relative `path` starts from.
+        allow_code: Import a kind from outside this project.
+
+    Raises:
+        DatasetError: If it is missing or malformed, with everything that is wrong.
+        PluginError: If there is no such kind, or one that gives no dataset.
+    """
+    kind = contracts.load(plugins.DATASETS, dataset.kind, allow_code=allow_code)
+    opened: object = kind(dataset.config).open(base)
+    if not isinstance(opened, Dataset):
+        place = contracts.place_of(kind)
+        raise PluginError(f"{place}: open(base) returned {type(opened).__name__}, not a Dataset")
+    return opened
+
+
+def kinds() -> dict[str, str]:
+    """Return a one-line description of each kind."""
+    return {
+        kind: (plugins.load(plugins.DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
+        for kind in plugins.kinds(plugins.DATASETS)
+    }
+
+
+def listing() -> list[tuple[str, str]]:
+    """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
+    rows: list[tuple[str, str]] = []
+    for kind, line in kinds().items():
+        rows.append((kind, line))
+        about = contracts.load(plugins.DATASETS, kind).about
+        if about is not None:
+            rows.append(("", f"licence: {about.licence}"))
+            rows.append(("", f"size: {about.size}; {_presence(kind, about)}"))
+    return rows
+
+
+def _presence(kind: str, about: About) -> str:
+    """Describe whether the files of a benchmark are on this machine."""
+    n_here = sum(is_here(kind, file) for file in about.files)
+    if n_here == len(about.files):
+        return "here" if n_here else "fetched at first use"
+    return f"{n_here} of {len(about.files)} files here" if n_here else "fetched at first use"
 
 
 class Prepared(msgspec.Struct, frozen=True):

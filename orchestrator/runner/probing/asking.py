@@ -1,16 +1,18 @@
-"""Questions to one model on one server: what is not answered for the moment is asked again."""
+"""Requests of probes: plain ones, the search for servers here, and questions to one model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import Backend, Provenance, reward
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of
 from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
-from orchestrator.probing.replies import HttpReply
+from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
 from orchestrator.records import (
     ACCOUNT,
     SERVER,
@@ -22,8 +24,160 @@ from orchestrator.records import (
     Rewards,
     Scored,
 )
-from orchestrator.runner.probing.http import Http
 from orchestrator.wire import failures
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# Plain requests to a server whose dialect is not known yet; for probing only.
+#
+# What methods ask goes through back-ends and their transports.
+
+
+_CONNECT_S: Final = 5.0
+
+
+class Http:
+    """A client of one server.
+
+    Args:
+        base_url: Without `/v1` at its end.
+        api_key: Sent as a bearer token; empty for none.
+        timeout_s: Deadline of each request.
+    """
+
+    def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
+        self._base_url = base_url
+        self._secret = api_key
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # It takes 0.2 s to import, and commands that only read a run import this module too.
+        import aiohttp  # noqa: PLC0415
+
+        self._session = aiohttp.ClientSession(
+            headers={"Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=proxy_of(self._base_url),
+            # Inflated where the bytes are counted.
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str) -> HttpReply:
+        """The reply; status 0 and what happened as its body where none came."""
+        return await self._send("GET", path, None)
+
+    async def post(self, path: str, table: dict[str, object]) -> HttpReply:
+        """The same for JSON that is posted."""
+        return await self._send("POST", path, table)
+
+    async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        if self._session is None:
+            raise RuntimeError("Http is used inside of `async with` only")
+        body = None if table is None else msgspec.json.encode(table)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if self._secret:
+            # With each request: a session sends its own headers to proxies too.
+            headers["Authorization"] = f"Bearer {self._secret}"
+        try:
+            async with self._session.request(
+                method, self._base_url + path, data=body, headers=headers, allow_redirects=False
+            ) as reply:
+                encoding = reply.headers.get("Content-Encoding", "")
+                content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
+                if isinstance(content, Failure):
+                    reply.close()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            said = failures.clean(str(error) or type(error).__name__, self._secret)
+            return HttpReply(0, said.encode())
+        if isinstance(content, Failure):
+            return HttpReply(0, content.message.encode())
+        if reply.status != 200:
+            # What is refused may repeat the key; what it says is shown and stored.
+            content = failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
+        return HttpReply(reply.status, content)
+
+
+USUAL: Final[Mapping[int, str]] = {
+    8000: "vLLM, embedded server",
+    8001: "second server",
+    8080: "llama.cpp, TGI in a container",
+    9931: "newer llama.cpp",
+    3000: "TGI",
+    30000: "SGLang",
+    11434: "Ollama",
+    1234: "LM Studio",
+}
+"""Ports that are searched, and the servers that listen there by default."""
+
+_MODELS: Final = "/v1/models"
+_KEYLESS: Final = frozenset({401, 403})
+# Servers on this machine list their models at once, also when they are busy.
+_TIMEOUT_S: Final = 3.0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A server that answered, or the reason why an address is of no use.
+
+    Attributes:
+        base_url: Its address, without `/v1`.
+        kind: As `identify` names it; "" if the server lists no models.
+        models: Names that it lists.
+        fault: Cause, if there are no models; "" for a server without a fault.
+        is_free: Nothing listens there.
+    """
+
+    base_url: str
+    kind: str = ""
+    models: tuple[str, ...] = ()
+    fault: str = ""
+    is_free: bool = False
+
+
+async def scan(urls: Sequence[str], api_key: str = "") -> list[Found]:
+    """Ask servers which models they have, all at the same time.
+
+    Args:
+        urls: Addresses; a trailing `/v1` may be there.
+        api_key: Sent to each of them; "" for none.
+
+    Returns:
+        One entry for each address, in the order given. Nothing is raised for a server's fault.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_look(url.rstrip("/").removesuffix("/v1"), api_key)) for url in urls
+        ]
+    return [task.result() for task in tasks]
+
+
+async def _look(url: str, api_key: str) -> Found:
+    async with Http(url, api_key, _TIMEOUT_S) as http:
+        listed = await http.get(_MODELS)
+        if listed.status == 0:
+            return Found(url, fault=listed.words, is_free=True)
+        if listed.status in _KEYLESS:
+            return Found(url, fault=f"needs an API key (status {listed.status})")
+        models = tuple(dict.fromkeys(model_names(listed)))
+        if not models:
+            return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status})")
+        replies = {path: await http.get(path) for path in PATHS if path != _MODELS}
+        return Found(url, identify({**replies, _MODELS: listed}), models)
+
 
 # Between attempts of a question that a server does not answer for the moment, seconds; and how long
 # it may ask to wait.

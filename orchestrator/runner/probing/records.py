@@ -19,10 +19,8 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
 from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.models.capabilities import capabilities_of
-from orchestrator.runner.models.identity import LAUNCHED, server_label
-from orchestrator.runner.probing.asking import AT_ONCE, Target
-from orchestrator.runner.probing.http import Http
+from orchestrator.runner.models.identity import LAUNCHED, capabilities_of, server_label
+from orchestrator.runner.probing.asking import AT_ONCE, Http, Target
 from orchestrator.runner.probing.probe import Probe, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 from orchestrator.store.entries import wall_ms

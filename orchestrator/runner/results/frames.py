@@ -2,10 +2,10 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import polars as pl
@@ -13,21 +13,119 @@ import polars as pl
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts.context import roles_in
+from orchestrator.contracts.context import answer_slices, roles_in
 from orchestrator.dataset import Dataset
+from orchestrator.disk import files
+from orchestrator.errors import StoreError
 from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet, writing_parquet
+from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
-from orchestrator.records import Message
+from orchestrator.records import GIVEN, Message
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
-from orchestrator.runner.results.answered import answer_notes
-from orchestrator.runner.results.marks import is_marked, write_mark
-from orchestrator.runner.results.record import Record
-from orchestrator.runner.results.stored import counted, schemas_of, server_notes
+from orchestrator.runner.results.stored import Record, counted, schemas_of, server_notes
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.store import RunDirectory, Store
+
+
+def read_mark(path: Path) -> str | None:
+    """A mark; None where there is none, or what is there says nothing: it is written anew."""
+    try:
+        return files.read(path).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def is_marked(path: Path, mark: str, paths: Sequence[Path]) -> bool:
+    """Return whether a mark says this of files, and they are as they were written."""
+    said, *sums = (read_mark(path) or "").split(" ")
+    if said != mark or len(sums) != len(paths):
+        return False
+    try:
+        return all(map(files.has_checksum, paths, sums))
+    except OSError:
+        return False
+
+
+def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
+    """Write down that files are what a mark says, with their checksums.
+
+    Raises:
+        StoreError: If it can't be written.
+    """
+    try:
+        files.write(path, " ".join([mark, *map(files.checksum, paths)]).encode(), own=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+# What a reader must know of the compared answers: cut, perhaps not whole, empty, thinking.
+#
+# Such answers are judged as they are; only the reader can say if a comparison of them is meant.
+
+
+_ROWS_AT_ONCE: Final = 4096
+_WANTED: Final = ("model", "text", "finish_reason")
+_START: Final = 32
+_TEXT: Final = pl.col("text").str
+# The same as `mark_in`, of a column.
+_THINKS: Final = _TEXT.contains_any([*CLOSING]) | pl.any_horizontal(
+    _TEXT.head(_START).str.strip_chars_start().str.starts_with(mark) for mark in OPENING
+)
+_IS_EMPTY: Final = _TEXT.strip_chars() == ""
+_CUT: Final = "length"
+_WHOLE: Final = ("stop", GIVEN)
+_SHOWN: Final = 3
+
+
+def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Return a line for each kind: cut, of unknown ends, of no text, and with thinking.
+
+    Args:
+        frames: Of the run; answers that failed are no answers.
+    """
+    answered: Counter[str] = Counter()
+    thinking: Counter[str] = Counter()
+    empty: Counter[str] = Counter()
+    ended: dict[str, Counter[str]] = {}
+    for rows in answer_slices(frames, _WANTED, _ROWS_AT_ONCE):
+        counted = (
+            rows.filter(pl.col("text").is_not_null())
+            .group_by("model", "finish_reason", maintain_order=True)
+            .agg(pl.len(), _THINKS.sum().alias("thinking"), _IS_EMPTY.sum().alias("empty"))
+        )
+        for model, reason, n, n_thinking, n_empty in counted.iter_rows():
+            answered[model] += n
+            thinking[model] += n_thinking
+            empty[model] += n_empty
+            if reason is not None and reason not in _WHOLE:
+                ended.setdefault(reason, Counter())[model] += n
+    return list(_said(answered, thinking, empty, ended))
+
+
+def _said(
+    answered: Counter[str],
+    thinking: Counter[str],
+    empty: Counter[str],
+    ended: Mapping[str, Counter[str]],
+) -> Iterator[str]:
+    if cut := _shares(ended.get(_CUT, Counter()), answered):
+        yield f"answers cut by max_tokens, and judged as far as they go: {cut}"
+    others = [reason for reason in ended if reason != _CUT]
+    for reason in others[:_SHOWN]:
+        shares = _shares(ended[reason], answered)
+        yield f"answers that ended by {reason!r}, which may not be whole: {shares}"
+    if shown := _shares(empty, answered):
+        yield f"answers without a text, and judged as such: {shown}"
+    if shown := _shares(thinking, answered):
+        yield f"answers that hold the model's thinking, which judges read: {shown}; {REMEDY}"
+
+
+def _shares(found: Counter[str], answered: Counter[str]) -> str:
+    return ", ".join(f"{model} {n:,} of {answered[model]:,}" for model, n in found.items() if n)
+
 
 EXPORTED = ".exported"
 """Mark of the frames that were written from the store."""

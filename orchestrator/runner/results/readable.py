@@ -30,9 +30,9 @@ from orchestrator.runner.results.frames import (
     export,
     is_exported,
     items_path,
+    read_mark,
     version,
 )
-from orchestrator.runner.results.marks import read_mark
 from orchestrator.runner.results.stored import roles, schemas_of
 from orchestrator.store import RunDirectory, Store
 

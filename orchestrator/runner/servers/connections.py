@@ -1,15 +1,22 @@
-"""Connections to servers: settings and keys of the back-ends."""
+"""Connections to servers: settings and keys, and the kind of server behind an address."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
+from orchestrator.probing.replies import PATHS, identify
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.models.launch_kinds import launch_of
+from orchestrator.records import Failure
+from orchestrator.runner.models.identity import launch_of, same_identity
+from orchestrator.runner.planning.reuse import Copies
+from orchestrator.runner.probing.asking import Http
+from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -99,3 +106,124 @@ def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
                 spec.api_key_env,
                 extra={"model": spec.name},
             )
+
+
+# The kind of server behind an address, asked for where a recipe names no back-end.
+#
+# A model's identity is made before any server is asked, so the kind is no part of it: a recipe
+# without `backend` has the identity that it has with `backend: openai`, whatever is found. A run
+# therefore keeps the kind that it began with, also one that an earlier version of this program
+# began.
+
+
+PLAIN: Final = "openai"
+"""Kind of back-end for a server that is only known to be compatible with OpenAI's."""
+
+_MODELS: Final = "/v1/models"
+_NOT_IMPLEMENTED: Final = 501
+# Behind a gateway a server may show only what is under /v1; its own routes are needed to speak to
+# it as one of its kind.
+_OWN_ROUTES: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": ("/version",),
+    "sglang": ("/server_info", "/get_server_info"),
+    "llamacpp": ("/props",),
+}
+
+
+class Kinds:
+    """Finds the kinds of servers, and remembers them for a run.
+
+    Args:
+        store: Of the run; knows how its servers were spoken to before.
+        copies: What is copied from other runs, which were answered by servers too.
+        enabled: False to ask nothing; every server is then taken for a plain one.
+    """
+
+    def __init__(self, store: Store, copies: Copies | None, *, enabled: bool) -> None:
+        self._store = store
+        self._copies = copies
+        self._enabled = enabled
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._found: dict[str, str] = {}
+
+    async def kind(self, spec: ModelSpec, label: str, endpoint: Endpoint) -> str | Failure:
+        """Kind of the back-end for a model; a failure where its server does not answer.
+
+        Args:
+            spec: The model.
+            label: What the store remembers its server by.
+            endpoint: Where it is reached.
+        """
+        if not (spec.finds_backend and self._enabled):
+            return spec.backend
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            found = self._found.get(spec.name) or self._before(label) or await _asked(endpoint)
+            if not isinstance(found, Failure) and spec.name not in self._found:
+                self._found[spec.name] = found
+                _log.info(
+                    "%s: %s, using `backend: %s`",
+                    spec.name,
+                    endpoint.base_url,
+                    found,
+                    extra={"model": spec.name, "note": True},
+                )
+            return found
+
+    def gives_up(self, spec: ModelSpec, kind: str, failure: Failure) -> bool:
+        """True where a server lacks what its kind needs, and is taken for a plain one from now on.
+
+        As a vLLM of an older version. Nothing of that is done where the recipe names the kind.
+
+        Args:
+            spec: The model.
+            kind: By which its server was asked for its version.
+            failure: What came of that.
+        """
+        is_found = spec.finds_backend and self._enabled and kind != PLAIN
+        if not is_found or failure.cause != "unsupported":
+            return False
+        _log.warning(
+            "%s: %s; using it as a plain OpenAI endpoint", spec.name, failure.message,
+            extra={"model": spec.name},
+        )  # fmt: skip
+        self._found[spec.name] = PLAIN
+        return True
+
+    def _before(self, label: str) -> str:
+        """The kind by which this run, or one that it copies from, was answered; empty for none."""
+        earlier = self._store.server_of_model(label)
+        if earlier is not None:
+            return earlier.provenance.backend
+        servers = self._copies.servers() if self._copies is not None else iter(())
+        return next(
+            (one.provenance.backend for one in servers if same_identity(one.model, label)), ""
+        )
+
+
+async def _asked(endpoint: Endpoint) -> str | Failure:
+    """The kind that a server shows itself to be."""
+    async with Http(endpoint.base_url, endpoint.api_key) as http, asyncio.TaskGroup() as group:
+        tasks = {path: group.create_task(http.get(path)) for path in PATHS}
+    replies = {path: task.result() for path, task in tasks.items()}
+    # Nothing can be told yet where nobody answers, or a gateway whose server is not up.
+    statuses = {reply.status for reply in replies.values()}
+    listing = replies[_MODELS]
+    if not any(statuses):
+        return Failure("connection", listing.words)
+    # One route that is refused, or fails, says nothing where others are answered in whatever way.
+    if all(
+        status in {0, 429} or (status >= 500 and status != _NOT_IMPLEMENTED) for status in statuses
+    ):
+        return Failure("server_error", f"{listing.status} {listing.words}", status=listing.status)
+    found = identify(replies)
+    if found not in plugins.kinds(plugins.BACKENDS):
+        return PLAIN
+    routes = _OWN_ROUTES.get(found, ())
+    if routes and not any(replies[path].status == 200 for path in routes):
+        _log.warning(
+            "%s is %s, but offers only routes under /v1; using it as a plain OpenAI endpoint",
+            endpoint.base_url,
+            found,
+        )
+        return PLAIN
+    return found

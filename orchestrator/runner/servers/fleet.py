@@ -21,16 +21,18 @@ from orchestrator.runner.models.identity import (
 )
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.probing.records import Connected, Probes
-from orchestrator.runner.servers.comparison import Doubts
-from orchestrator.runner.servers.connections import api_key_of, create_backend, warn_of_missing_keys
-from orchestrator.runner.servers.first_probe import FirstLook, is_reached
+from orchestrator.runner.servers.connections import (
+    Kinds,
+    api_key_of,
+    create_backend,
+    warn_of_missing_keys,
+)
 from orchestrator.runner.servers.health import look_after
-from orchestrator.runner.servers.held import Held
-from orchestrator.runner.servers.keeping import Keep
 from orchestrator.runner.servers.launched import Launched, Places, launched_servers
+from orchestrator.runner.servers.placement import Loss
+from orchestrator.runner.servers.registry import Keep
 from orchestrator.runner.servers.replicas import Replicas
-from orchestrator.runner.servers.server_kind import Kinds
-from orchestrator.runner.servers.waves import Loss
+from orchestrator.runner.servers.verification import Doubts, FirstLook, Held, is_reached
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)

@@ -22,11 +22,8 @@ from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.models.launch_kinds import launch_of
-from orchestrator.runner.servers.gpu_memory import wait_until_given_back
-from orchestrator.runner.servers.keeping import Keep, Keeping
-from orchestrator.runner.servers.registry import KeptServer
-from orchestrator.runner.servers.restarts import (
+from orchestrator.runner.models.identity import launch_of
+from orchestrator.runner.servers.health import (
     End,
     Restarts,
     ended,
@@ -35,6 +32,8 @@ from orchestrator.runner.servers.restarts import (
     start_failed,
     told_to_end,
 )
+from orchestrator.runner.servers.machine import wait_until_given_back
+from orchestrator.runner.servers.registry import Keep, Keeping, KeptServer
 from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, ServedModel
 
 # A server on another machine that has accepted no connection for so long is started elsewhere.

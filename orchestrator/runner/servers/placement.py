@@ -1,22 +1,301 @@
-"""Recipe and machine to servers in their places: what `plan` shows and a run keeps to."""
+"""Recipe and machine to servers in their places, and which of them can be asked now."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from orchestrator.errors import UsageError
-from orchestrator.placement import GIB, Demand, Inventory, Node, Placement, Size, place
+from orchestrator.placement import (
+    GIB,
+    Demand,
+    Inventory,
+    Node,
+    Placement,
+    Share,
+    Size,
+    beside,
+    fits,
+    place,
+)
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.runner.models.launch_kinds import launch_of
+from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import Places, grouped
 from orchestrator.runner.servers.machine import inventory
-from orchestrator.runner.servers.waves import PlacedServer, Waves
 from orchestrator.serving import Footprint, ServedModel
 from orchestrator.units import Plan
 
+# Waves: which models can be asked now, where not all servers run at the same time.
+#
+# The plan of waves is `orchestrator.placement`'s. Here is where a run stands in it: the next wave
+# is the next one in turn with something to do, and servers of the wave before stay where there is
+# room for them, so that nothing is loaded again that need not be. When a node of a cluster is lost,
+# what was planned on it gets other places. Pure: nothing is started or ended here.
+
+
+class PlacedServer(msgspec.Struct, frozen=True):
+    """A server of a wave.
+
+    Attributes:
+        name: Of the server.
+        models: That it serves.
+        shares: Where its processes run.
+        wanted: Processes that the recipe asks for.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    shares: tuple[Share, ...]
+    wanted: int = 1
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Changes of a plan whose node is lost.
+
+    Attributes:
+        node: Its name.
+        moved: New places of the processes of servers that were planned on it, by the name of the
+            server. A process that has none any more has the share `Share()`.
+        waiting: Names of those servers that wait for another wave.
+        without_room: By name, why a server fits on no node that is left; it keeps its place.
+    """
+
+    node: str
+    moved: Mapping[str, tuple[Share, ...]]
+    waiting: tuple[str, ...]
+    without_room: Mapping[str, str]
+
+
+class Waves:
+    """The place of a run among its waves.
+
+    Args:
+        waves: As they were placed. A single one has begun.
+        inventory: They were placed on.
+
+    Attributes:
+        absent: Models that can't be asked now.
+    """
+
+    def __init__(self, waves: Sequence[Sequence[PlacedServer]], inventory: Inventory) -> None:
+        self._waves = [list(wave) for wave in waves]
+        self._inventory = inventory
+        self._everybody = frozenset(
+            model for wave in waves for server in wave for model in server.models
+        )
+        has_begun = len(waves) == 1
+        self._now = 0 if has_begun else -1
+        self._present: list[PlacedServer] = [*self._waves[0]] if has_begun else []
+        self.absent: frozenset[str] = frozenset() if has_begun else self._everybody
+
+    @property
+    def number(self) -> int:
+        """Of the current wave, from 1; 0 before the first."""
+        return self._now + 1
+
+    def __len__(self) -> int:
+        return len(self._waves)
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Names of the servers that may run now."""
+        return tuple(server.name for server in self._present)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models of the servers that may run now."""
+        return tuple(model for server in self._present for model in server.models)
+
+    def words(self) -> tuple[str, ...]:
+        """Return a line for each wave, with the nodes of its servers."""
+        lines = []
+        for number, wave in enumerate(self._waves, 1):
+            places = [f"{one.name} ({' and '.join(_names_of_nodes(one.shares))})" for one in wave]
+            lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
+        return tuple(lines)
+
+    def turn(
+        self, waits_for: Callable[[str], bool], dead: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Go to the next wave that has something to do.
+
+        Args:
+            waits_for: Whether units wait for a model.
+            dead: Models that were given up: what they are asked fails at once, in any wave.
+
+        Returns:
+            The models that were there and are not any more; None where no wave has anything to do.
+        """
+        n_waves = len(self._waves)
+        for step in range(1, n_waves + 1):
+            number = (self._now + step) % n_waves
+            served = [model for server in self._waves[number] for model in server.models]
+            if any(waits_for(model) for model in served if model not in dead):
+                return self._enter(number, dead)
+        return self._enter(max(0, self._now), dead) if any(map(waits_for, dead)) else None
+
+    def _enter(self, number: int, dead: Collection[str]) -> tuple[str, ...]:
+        before = self._present
+        present = list(self._waves[number])
+        for server in before:
+            shares = [share for one in (*present, server) for share in one.shares]
+            if server not in present and fits(shares, self._inventory):
+                present.append(server)
+        self._now, self._present = number, present
+        there = {model for server in present for model in server.models} | set(dead)
+        self.absent = self._everybody - there
+        staying = {server.name for server in present}
+        gone = [server for server in before if server.name not in staying]
+        return tuple(model for server in gone for model in server.models)
+
+    def lose(self, node: str) -> Loss | None:
+        """Place anew what is planned on a node that is lost; None if it is none of several.
+
+        Servers with processes on other nodes stay. One of the current wave that has lost them all
+        gets a place beside those that stay, else a wave after this one. Other waves are planned
+        anew, and divided where their servers do not fit together any more.
+        """
+        left = tuple(one for one in self._inventory.nodes if one.name != node)
+        if len(left) in (0, len(self._inventory.nodes)):
+            return None
+        self._inventory = msgspec.structs.replace(self._inventory, nodes=left)
+        before, moves = self._present, _Moves(node)
+        waves: list[list[PlacedServer]] = []
+        here: list[PlacedServer] = []
+        now = self._now
+        for number, wave in enumerate(self._waves):
+            if number == self._now:
+                here, *later = self._divided(wave, moves)
+                # Where nothing is left of it, the next wave is the first of those that follow.
+                now = len(waves) if here else len(waves) - 1
+                waves += [here, *later] if here else later
+            elif any(moves.is_planned_there(server) for server in wave):
+                waves += moves.placed(wave, self._inventory)
+            else:
+                waves.append(wave)
+        # Those that stay from another wave go on where they run.
+        stays = {server.name for server in here}
+        stays |= {server.name for server in before if not moves.has_lost_all(server)}
+        found = {server.name: server for wave in waves for server in wave}
+        self._waves, self._now = waves, now
+        self._present = [found[server.name] for server in before if server.name in stays]
+        waiting = [server for server in before if server.name not in stays]
+        self.absent |= {model for server in waiting for model in server.models}
+        names = tuple(server.name for server in waiting)
+        return Loss(node, moves.shares, names, moves.without_room)
+
+    def _divided(self, wave: Sequence[PlacedServer], moves: "_Moves") -> list[list[PlacedServer]]:
+        """Return the servers that can stay in the current wave, and waves of those that can't."""
+        lost = [server for server in wave if moves.has_lost_all(server)]
+        others = {one.name: one for one in (*wave, *self._present) if one not in lost}
+        taken = [share for one in others.values() for share in one.shares if share.node]
+        taken = [share for share in taken if share.node != moves.node]
+        room = beside(taken, self._inventory)
+        fitting: Mapping[str, tuple[Share, ...]] = {}
+        if room.max_servers != 0:
+            fitting = next(iter(place(list(map(_demand, lost)), room).waves), {})
+        here = [moves.moved(one, fitting[one.name]) for one in lost if one.name in fitting]
+        taken += [share for one in here for share in one.shares]
+        here += [moves.mended(one, taken, self._inventory) for one in wave if one not in lost]
+        left = [one for one in lost if one.name not in fitting]
+        later = moves.placed(left, self._inventory)
+        # Nothing has to end before the first of them can begin.
+        return [here, *later] if here or others else later
+
+
+class _Moves:
+    """New places of what was planned on a node, as they are found."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.shares: dict[str, tuple[Share, ...]] = {}
+        self.without_room: dict[str, str] = {}
+
+    def is_planned_there(self, server: PlacedServer) -> bool:
+        return any(share.node == self.node for share in server.shares)
+
+    def has_lost_all(self, server: PlacedServer) -> bool:
+        return {share.node for share in server.shares if share.node} == {self.node}
+
+    def placed(
+        self, servers: Sequence[PlacedServer], inventory: Inventory
+    ) -> list[list[PlacedServer]]:
+        """Return waves of servers; one that fits nowhere has a wave of its own, as it was."""
+        by_name = {server.name: server for server in servers}
+        found = place(list(map(_demand, servers)), inventory)
+        waves = [
+            [self.moved(by_name[name], shares) for name, shares in wave.items()]
+            for wave in found.waves
+        ]
+        for one in found.impossible:
+            self.without_room[one.name] = one.why
+            waves.append([by_name[one.name]])
+        return waves
+
+    def moved(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
+        """Return a server with new places for all its processes."""
+        n_missing = len(server.shares) - len(shares)
+        return self._changed(server, (*shares, *[Share()] * n_missing))
+
+    def mended(
+        self, server: PlacedServer, taken: list[Share], inventory: Inventory
+    ) -> PlacedServer:
+        """Return a server with new places, as far as there are any, for the processes it lost.
+
+        Args:
+            server: Of which others run on.
+            taken: Shares of all that runs; those that are found here are added.
+            inventory: Nodes that are left.
+        """
+        if not self.is_planned_there(server):
+            return server
+        shares = []
+        for share in server.shares:
+            found = share
+            if share.node == self.node:
+                demand = Demand(server.name, size=share.size)
+                waves = place([demand], beside(taken, inventory)).waves
+                found = waves[0][server.name][0] if waves else Share()
+                taken.append(found)
+            shares.append(found)
+        return self._changed(server, tuple(shares))
+
+    def _changed(self, server: PlacedServer, shares: tuple[Share, ...]) -> PlacedServer:
+        self.shares[server.name] = shares
+        return msgspec.structs.replace(server, shares=shares)
+
+
+def _demand(server: PlacedServer) -> Demand:
+    size = next(share.size for share in server.shares if share.node)
+    return Demand(server.name, replicas=len(server.shares), size=size)
+
+
+def _names_of_nodes(shares: Iterable[Share]) -> Iterable[str]:
+    return (share.node for share in shares if share.node)
+
+
 _log = logging.getLogger(__name__)
+
+
+def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
+    """Plan anew what was to run on a node that is out of reach; return whether anything changed.
+
+    Args:
+        waves: Of the run.
+        node: Its name.
+        move: Has servers start at their new places.
+    """
+    loss = waves.lose(node)
+    if loss is None:
+        return False
+    _log.warning("node %s is out of reach, so its servers are planned anew", node)
+    for line in waves.words():
+        _log.info("%s", line)
+    for name, why in loss.without_room.items():
+        _log.warning("no node that is left has room for the server of %r: %s", name, why)
+    move(loss)
+    return True
 
 
 class Placed(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import Failure
-from orchestrator.runner.servers.asking import Call, Client, Failover, ForRequest
+from orchestrator.runner.servers.failover import Call, Client, Failover, ForRequest
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copy
 
 T = TypeVar("T")

@@ -17,8 +17,7 @@ from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.recipe.settings import Cluster, minutes
-from orchestrator.runner.servers.slurm import options_of
-from orchestrator.runner.servers.slurm_commands import answer
+from orchestrator.runner.servers.slurm import answer, options_of
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
 """Variable that tells a client that, if it is interrupted, a successor shows the results."""

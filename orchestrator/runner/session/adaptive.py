@@ -17,7 +17,7 @@ from orchestrator.report.progress import LimitProgress
 from orchestrator.runner.models.identity import server_label
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.load import Loads
+from orchestrator.runner.servers.health import Loads
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler

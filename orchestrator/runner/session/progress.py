@@ -22,7 +22,7 @@ from orchestrator.report.progress import (
     StandingProgress,
     connection_state,
 )
-from orchestrator.runner.servers.load import Loads
+from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
 from orchestrator.statistics.ratings import Forming, Standing

@@ -26,9 +26,8 @@ from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.fleet import Fleet, Listener
-from orchestrator.runner.servers.load import Loads
-from orchestrator.runner.servers.losses import plan_anew
-from orchestrator.runner.servers.waves import Waves
+from orchestrator.runner.servers.health import Loads
+from orchestrator.runner.servers.placement import Waves, plan_anew
 from orchestrator.runner.session.adaptive import Adaptive, FirstLimits
 from orchestrator.runner.session.opening import Opened, positions_left
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress

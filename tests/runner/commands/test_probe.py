@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.probing.abilities import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
-from orchestrator.runner.commands.probe import Wanted, probe_all, probe_url
+from orchestrator.runner.commands.servers import Wanted, probe_all, probe_url
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, fake_server, run, stats, write_recipe
 

@@ -2,7 +2,7 @@ import pytest
 
 from orchestrator.backend import Capabilities
 from orchestrator.contracts.method import Stage
-from orchestrator.runner.models.capabilities import missing
+from orchestrator.runner.models.identity import missing
 
 EVERYTHING = Capabilities(score=True, choose="exact", features=frozenset({"entropy"}))
 

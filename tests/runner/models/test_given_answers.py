@@ -10,7 +10,7 @@ from orchestrator.errors import DatasetError, UsageError
 from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Item, Message
-from orchestrator.runner.models.given_answers import open_given
+from orchestrator.runner.models.identity import open_given
 from orchestrator.runner.planning.prepare import prepare
 
 QUESTIONS = [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.planned import StageCount
-from orchestrator.runner.planning.durations import Pace, duration_of
+from orchestrator.runner.planning.counts import Pace, duration_of
 
 PACES = st.lists(
     st.dictionaries(st.sampled_from("abc"), st.floats(1e-4, 1e3), min_size=1), max_size=5

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.runner.servers.first_probe import FirstLook
+from orchestrator.runner.servers.verification import FirstLook
 
 
 class Connection:

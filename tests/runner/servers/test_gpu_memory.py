@@ -1,5 +1,5 @@
 from orchestrator.placement import GIB
-from orchestrator.runner.servers.gpu_memory import wait_until_given_back
+from orchestrator.runner.servers.machine import wait_until_given_back
 
 
 class Driver:

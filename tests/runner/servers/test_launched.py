@@ -10,8 +10,8 @@ import pytest
 from orchestrator.errors import LaunchError, NodeLostError
 from orchestrator.placement import Share
 from orchestrator.records import Failure
+from orchestrator.runner.servers.health import Restarts
 from orchestrator.runner.servers.launched import Launched
-from orchestrator.runner.servers.restarts import Restarts
 from orchestrator.scheduler.ready import RetryPolicy
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)

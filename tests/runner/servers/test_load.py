@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.backend import ServerLoad
-from orchestrator.runner.servers.load import Loads
+from orchestrator.runner.servers.health import Loads
 
 pytestmark = pytest.mark.looptime
 

@@ -14,9 +14,8 @@ from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.servers.ray import RayActor, address_of, ray_actors
+from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, sized
 from orchestrator.runner.servers.ray_driver import NODE_LOST, _none_of, _options
-from orchestrator.runner.servers.ray_nodes import nodes_of, sized
 from orchestrator.runner.servers.slurm import carriers, check, commands, places_on
 
 RECIPE = {
@@ -150,9 +149,7 @@ def test_where_ray_does_not_answer_it_alone_places(monkeypatch, caplog):
         stdout = b""
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(
-        "orchestrator.runner.servers.ray_nodes.subprocess.run", lambda *_, **__: Ended
-    )
+    monkeypatch.setattr("orchestrator.runner.servers.ray.subprocess.run", lambda *_, **__: Ended)
     assert nodes_of("10.0.0.1:6379") == ()
     assert "cannot list the nodes of Ray at 10.0.0.1:6379, so Ray alone places" in caplog.text
 

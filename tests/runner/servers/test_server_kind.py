@@ -10,7 +10,7 @@ from orchestrator.recipe.load import load
 from orchestrator.records import Failure
 from orchestrator.runner import api
 from orchestrator.runner.models.identity import identity_key, model_identity, server_label
-from orchestrator.runner.servers.server_kind import PLAIN, Kinds
+from orchestrator.runner.servers.connections import PLAIN, Kinds
 from orchestrator.store import Store
 from tests.e2e.runs import MODELS, fake_server, run, write_recipe
 

@@ -10,8 +10,13 @@ from orchestrator.placement import GIB, Node, Size
 from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.servers.slurm import SlurmServer, commands, places_on
-from orchestrator.runner.servers.slurm_commands import nodes_of_job, nodes_of_partition
+from orchestrator.runner.servers.slurm import (
+    SlurmServer,
+    commands,
+    nodes_of_job,
+    nodes_of_partition,
+    places_on,
+)
 
 MIB = 2**20
 # Of Slurm 22.05, shortened.

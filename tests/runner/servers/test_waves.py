@@ -12,7 +12,7 @@ from orchestrator.contracts.method import Combination
 from orchestrator.placement import GIB, Demand, Gpu, Inventory, Node, Share, Size, fits, place
 from orchestrator.records import Failure, Message
 from orchestrator.runner.planning.budget import Bounds, Budget, Spent
-from orchestrator.runner.servers.waves import PlacedServer, Waves
+from orchestrator.runner.servers.placement import PlacedServer, Waves
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, SAMPLING, generation, plan

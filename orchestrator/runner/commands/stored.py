@@ -1,32 +1,66 @@
-"""`orchestrator gc`: what the last recipes of a run no longer ask for is counted, or dropped."""
+"""Commands that change stored runs: merge, gc and repair."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
 from orchestrator import __version__, numbers
+from orchestrator.columns import ITEMS
+from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, RunDirectoryError, UsageError
+from orchestrator.errors import (
+    EXIT_COMPLETE,
+    OrchestratorError,
+    RunDirectoryError,
+    StoreError,
+    UsageError,
+)
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
-from orchestrator.report.text import confirm
-from orchestrator.runner.commands.files import run_path, say_of
+from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.runner import api
+from orchestrator.runner.commands.messages import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import Prepared, prepare
-from orchestrator.runner.planning.revisions import read_revision
+from orchestrator.runner.planning.revisions import REVISION, last_revision, read_revision
+from orchestrator.runner.planning.spending import SPENT
+from orchestrator.runner.results.readable import check_items
+from orchestrator.runner.results.stored import missing_notes
 from orchestrator.store import (
     RunDirectory,
+    Salvaged,
     Store,
     Unplanned,
     damaged_files,
     drop,
     newest,
     plan_hashes,
+    salvage,
     unplanned,
 )
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Put runs together.
+
+    Raises:
+        UsageError: If the runs are of different recipes, or one is in use.
+        StoreError: If a run is damaged, or the merged one can't be written.
+    """
+    with progress("copying outcomes", None) as advance:
+        merged = api.merge(
+            *(run_path(run) for run in options.runs),
+            into=options.into,
+            accept_server_change=options.accept_server_change,
+            advance=advance,
+        )
+    for line in merged.lines():
+        write_to(sys.stdout, safe_line(line) + "\n")
+    return EXIT_COMPLETE
 
 
 def gc(options: argparse.Namespace) -> int:
@@ -139,3 +173,75 @@ def _unplanned(found: Unplanned) -> str:
     n_outcomes = sum(found.outcomes.values())
     plans = "1 older plan" if found.n_plans == 1 else f"{found.n_plans:,} older plans"
     return f"{n_outcomes:,} outcomes and {found.n_units:,} units of {plans}"
+
+
+def repair(options: argparse.Namespace) -> int:
+    """Keep what can be read of a damaged run.
+
+    Raises:
+        RunDirectoryError: If there is no run, another process writes it, or it is another user's.
+        StoreError: If nothing of it can be read.
+    """
+    path = newest(run_path(options.run))
+    if is_foreign(path):
+        raise RunDirectoryError(f"{path} belongs to another user; copy it and repair the copy")
+    mended = RunDirectory.mend(path)
+    RunDirectory.open(path)
+    with RunDirectory.lock(path) as directory:
+        # How many there are is not known of a damaged store.
+        with progress("checking outcomes", None) as advance:
+            found = salvage(directory.store_path, advance)
+        if found.damaged is not None:
+            directory.forget_outcomes()
+        said = directory.last_outcome
+        with Store.open(directory.store_path, read_only=True) as store:
+            missing = missing_notes(store, directory, said)
+            mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
+    lines = [*_salvaged(found), *mended, *missing]
+    if found.damaged is None and len(lines) == 1:
+        confirm(f"{path}: {lines[0]}")
+    else:
+        say_of(path, lines)
+    return EXIT_COMPLETE
+
+
+def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
+    """Restore the last recipe from the store, where its file is damaged."""
+    (file,) = directory.last_revisions(1) or [directory.revisions / "1.yaml"]
+    text = store.get_meta(REVISION)
+    try:
+        if last_revision(directory) is not None or text is None:
+            return []
+    except StoreError:
+        aside = files.set_aside(file)
+        if text is None:
+            again = "`orchestrator run` with the same recipe rewrites it"
+            return [f"the recipe in {file.name} is damaged, and kept as {aside.name}: {again}"]
+    files.write(file, text.encode(), durable=True)
+    return [f"the recipe in {file.name} was damaged, and is restored"]
+
+
+def _items_mended(directory: RunDirectory) -> list[str]:
+    """Set the frame of items aside, where it is damaged."""
+    try:
+        check_items(directory)
+    except StoreError:
+        aside = files.set_aside(directory.results / f"{ITEMS}.parquet")
+        return [f"{aside.name} is damaged: `orchestrator run` with the same recipe rewrites it"]
+    return []
+
+
+def _salvaged(found: Salvaged) -> list[str]:
+    n_kept = sum(found.kept.values())
+    if found.damaged is None:
+        return [f"no damage found; the store holds {n_kept:,} outcomes"]
+    bound = "at most " if found.n_lost and not found.lost else ""
+    lines = [f"{n_kept:,} outcomes kept, {bound}{found.n_lost:,} lost"]
+    lines += [f"lost: {n:,} of {model} ({kind})" for (model, kind), n in sorted(found.lost.items())]
+    if found.values_lost:
+        lines.append(f"damaged values of the run left out: {', '.join(found.values_lost)}")
+    if SPENT in found.values_lost:
+        lines.append("what was spent is not known any more: bounds of `budget` count from 0")
+    lines.append(f"the damaged file is kept as {found.damaged.name}")
+    lines.append("`orchestrator run` with the same recipe requests only what was lost")
+    return lines

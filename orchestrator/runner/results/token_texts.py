@@ -1,0 +1,369 @@
+"""Tokens as text: as the run wrote them down, by their places, or by the model's own tokenizer."""
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from orchestrator import contracts, plugins
+from orchestrator.ask import GenerateAsk, ScoreAsk
+from orchestrator.errors import OrchestratorError
+from orchestrator.recipe.schema import ModelSpec, Recipe
+from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
+from orchestrator.runner.models.identity import identity_key, server_label
+from orchestrator.store import Store
+
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
+# Tokens that a model reads and writes, but that are no part of a text.
+_SPECIAL: Final = re.compile(rb"<[^<>]+>|\[[A-Z_/]+\]", re.DOTALL)
+
+
+def spelled(token: bytes) -> str:
+    """Return a token as it stands alone; bytes that are no character are written `<0xE2>`."""
+    try:
+        return token.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return "".join(
+            f"<0x{ord(one) - 0xDC00:02X}>" if "\udc80" <= one <= "\udcff" else one
+            for one in token.decode("utf-8", "surrogateescape")
+        )
+
+
+def pieces(tokens: Sequence[bytes | None], text: str) -> list[str]:
+    """Return the piece of a text that each token adds.
+
+    A character that several tokens make belongs to the one that completes it; the others add "". A
+    special token, which is no part of the text, is its own piece.
+
+    Args:
+        tokens: Their bytes; None where unknown, and U+FFFD where it is part of a character.
+        text: What they spell, "" if nobody knows.
+    """
+    whole = text.encode("utf-8", "surrogatepass")
+    if not text:
+        whole = b"".join(one for one in tokens if one and not _SPECIAL.fullmatch(one))
+    cuts = _cuts(tokens, whole)
+    if cuts is None:
+        return ["" if one is None else spelled(one) for one in tokens]
+    found = []
+    done = 0
+    for token, end in zip(tokens, cuts, strict=True):
+        if end is None:
+            found.append(spelled(token or b""))
+            continue
+        # Bytes 10xxxxxx go on with a character, which is then left to a later token.
+        while done < end < len(whole) and whole[end] & 0xC0 == 0x80:
+            end -= 1
+        found.append(spelled(whole[done:end]) if end > done else "")
+        done = max(done, end)
+    return found
+
+
+def _cuts(tokens: Sequence[bytes | None], whole: bytes) -> list[int | None] | None:
+    """Return where each token ends in a text; None for special ones, None if they do not fit.
+
+    Tokens of known bytes are found as runs, between which those of unknown bytes take what is left:
+    the first place is right for every run but the last one, which ends with the text.
+    """
+    cuts: list[int | None] = []
+    at = 0
+    runs = [(known, list(run)) for known, run in groupby(tokens, _is_known)]
+    for number, (known, run) in enumerate(runs):
+        is_last = number == len(runs) - 1
+        if not known:
+            cuts += [at] * len(run)
+            if is_last:
+                cuts[-1] = len(whole)
+            continue
+        texts = [one or b"" for one in run]
+        found = _placed(texts, whole, at, floats=number > 0, is_last=is_last)
+        if found is None:
+            return None
+        begin, ends = found
+        if number:
+            # What is between is the last unknown one's.
+            cuts[-1] = begin
+        cuts += ends
+        at = max((end for end in ends if end is not None), default=begin)
+    return cuts
+
+
+def _is_known(token: bytes | None) -> bool:
+    return token is not None and _UNKNOWN not in token
+
+
+def _placed(
+    run: Sequence[bytes], whole: bytes, at: int, *, floats: bool, is_last: bool
+) -> tuple[int, list[int | None]] | None:
+    """Return where a run begins in a text, and where its tokens end; None if it is not there."""
+    all_of_it = [True] * len(run)
+    for is_part in (all_of_it, [_SPECIAL.fullmatch(one) is None for one in run]):
+        own = [one if part else b"" for one, part in zip(run, is_part, strict=True)]
+        joined = b"".join(own)
+        begin = _begin(joined, whole, at, floats=floats, is_last=is_last)
+        if begin is not None:
+            ends = [begin + length for length in accumulate(map(len, own))]
+            kept = [min(max(end, at), len(whole)) for end in ends]
+            fits = zip(kept, is_part, strict=True)
+            return max(begin, at), [end if part else None for end, part in fits]
+    return None
+
+
+def _begin(joined: bytes, whole: bytes, at: int, *, floats: bool, is_last: bool) -> int | None:
+    """Return where a run begins; before `at` if its first white space was stripped."""
+    stripped = len(joined) - len(joined.lstrip()) if not at and not floats else 0
+    left = len(whole) - at
+    if floats and not is_last:
+        found = whole.find(joined, at)
+        return None if found < 0 else found
+    if floats:
+        # The end may have been stripped, or cut off with a stop string.
+        for kept in (joined, joined.rstrip()):
+            if len(kept) <= left and whole.endswith(kept):
+                return len(whole) - len(kept)
+        return None
+    for begin, text in ((at, joined), (at - stripped, joined[stripped:])):
+        if whole.startswith(text, at) and (not is_last or len(text) == left):
+            return begin
+        if is_last and text.startswith(whole[at:]):
+            return begin
+    return None
+
+
+_GIVEN: Final = (
+    "This text was given, not generated, so no token was observed. `base_url` or `server` instead "
+    "of `answers` has the model generate; probdiff and glass_box score given texts."
+)
+_OFF: Final = (
+    "Log-probabilities were not requested (`backend: {kind: openai, logprobs: false}`). "
+    "`logprobs: true` requests them in a new run."
+)
+_REASONING: Final = (
+    "Log-probabilities were not requested: hosted reasoning models refuse them (`reasoning: true`)."
+)
+_NONE: Final = (
+    "The server returned no log-probabilities. Servers that do: vLLM, SGLang, TGI, llama-server "
+    "and the embedded server."
+)
+_NO_TOP: Final = (
+    "Alternatives were not requested. `top_logprobs: 5` in a method of kind answers, or "
+    "`alternatives: 5` in glass_box, requests five at each position{}."
+)
+_LATER: Final = "; texts that are stored are scored again for that, not generated again"
+_AT_NEW: Final = " in a new run"
+_FEW: Final = "The server listed {} of the {} alternatives requested. {} raises its limit."
+_LIMITS: Final = {
+    "vllm": "Its flag `--max-logprobs`",
+    "tgi": "Its flag `--max-top-n-tokens`",
+    "openai": "`top_logprobs` in the back-end's settings, where the endpoint allows more (20),",
+}
+_NOT_RAW: Final = (
+    "Log-probabilities are those after temperature, top-p and top-k, as this server states them. "
+    "`temperature: 0` gives the model's own{}."
+)
+_RAW_FLAGS: Final = {
+    "vllm": "; so does its flag `--logprobs-mode raw_logprobs`, its default",
+    "sglang": "; so does SGLANG_RETURN_ORIGINAL_LOGPROB=1 in the server's environment with "
+    "`original_logprobs: true`",
+}
+_NO_TEXTS: Final = (
+    "The run holds the ids of these tokens without their texts, as an earlier version wrote it or "
+    "because the server gives none. They are shown if the weights are on this machine and "
+    "`tokenizers` is installed."
+)
+_NO_PLACES: Final = (
+    "Neither the ids nor the texts of these tokens are in the run: its server gives none, or an "
+    "earlier version of this program did not keep them. In the second case a new run has them."
+)
+_NAMELESS: Final = (
+    "The texts of some alternatives are not in the run: an earlier version of this program kept "
+    "only their log-probabilities, or they are longer than what is kept. In the first case a new "
+    "run has them."
+)
+
+
+def unobserved(
+    spec: ModelSpec | None,
+    ask: GenerateAsk | ScoreAsk,
+    made: Generation | Scored,
+    *,
+    is_spelled: bool,
+) -> list[str]:
+    """Return one sentence for each thing that is missing.
+
+    Args:
+        spec: The model, if the recipe still has it.
+        ask: The request.
+        made: The outcome.
+        is_spelled: Whether the tokens' texts are known.
+    """
+    kind = "" if spec is None else spec.backend
+    if isinstance(made, Generation):
+        if made.finish_reason == GIVEN:
+            return [_GIVEN]
+        if made.logprobs is None:
+            config: Any = spec and spec.backend_config
+            if getattr(config, "reasoning", False):
+                return [_REASONING]
+            return [_NONE if getattr(config, "logprobs", True) else _OFF]
+    if made.logprobs is None or not made.logprobs.size:
+        return []
+    said = []
+    if isinstance(made, Generation) and not made.raw:
+        said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
+    if made.top is None:
+        said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
+    elif (n := _listed(made.top)) < ask.top_logprobs:
+        said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
+    if not is_spelled:
+        has_ids = made.token_ids is not None
+        said.append(_NO_TEXTS if has_ids else _NO_PLACES)
+    if made.top is not None and _has_nameless(made.top):
+        said.append(_NAMELESS)
+    return said
+
+
+def _listed(top: TopLogprobs) -> int:
+    """Return the most alternatives that are known at any position."""
+    return int(np.isfinite(top.logprobs).sum(axis=1).max(initial=0))
+
+
+def _has_nameless(top: TopLogprobs) -> bool:
+    """Return True if an alternative has a log-probability and neither an id nor a text."""
+    return bool((np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any())
+
+
+# Prefixes are spelled one by one, which costs the square of this.
+_MOST_PREFIXES: Final = 1500
+_UNFINISHED: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+class Speller:
+    """Spells the tokens of a run's models.
+
+    Args:
+        recipe: Says where their weights are.
+        identities: As the run wrote them down: another tokenizer of the same place is not used.
+        texts: The texts of tokens that the run wrote down, by model and number.
+        allow_code: Import kinds from outside this project.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        identities: Mapping[str, Mapping[str, str]],
+        texts: Mapping[str, Mapping[int, bytes]] | None = None,
+        *,
+        allow_code: bool = False,
+    ) -> None:
+        self._recipe = recipe
+        self._identities = identities
+        self._texts = texts or {}
+        self._allow_code = allow_code
+        self._known: dict[str, Any] = {}
+
+    def one(self, model: str, number: int) -> str | None:
+        """A token as it stands alone; None where it can't be spelled.
+
+        Args:
+            model: Whose token it is.
+            number: Its id, or the number that the run gave to its text.
+        """
+        written = self._texts.get(model, {}).get(number)
+        if written is not None:
+            return spelled(written)
+        tokenizer = self._tokenizer(model) if number >= 0 else None
+        if tokenizer is None:
+            return None
+        found: str = tokenizer.decode([number], skip_special_tokens=False)
+        return found or str(tokenizer.id_to_token(number) or "")
+
+    def pieces(
+        self, model: str, numbers: Sequence[int], text: str, offsets: IntArray | None = None
+    ) -> list[str] | None:
+        """Return the piece of a text that each token adds; None if it is unknown.
+
+        Args:
+            model: Whose tokens they are.
+            numbers: The tokens, as for `one`.
+            text: What they spell together.
+            offsets: The place in the text at which each token begins, where known.
+        """
+        if offsets is not None:
+            starts = offsets.tolist()
+            ends = [*starts[1:], len(text)]
+            return [text[begin:end] for begin, end in zip(starts, ends, strict=False)]
+        if not numbers:
+            return []
+        known = self._texts.get(model, {})
+        written = [known.get(number) for number in numbers]
+        tokenizer = None if None not in written else self._tokenizer(model)
+        if tokenizer is None:
+            return None if all(one is None for one in written) else pieces(written, text)
+        if len(numbers) > _MOST_PREFIXES:
+            return [self.one(model, one) or "" for one in numbers]
+        return _by_prefixes(tokenizer, numbers)
+
+    def missing(
+        self, ask: GenerateAsk | ScoreAsk, made: Generation | Scored, *, is_spelled: bool
+    ) -> list[str]:
+        """Return what was not observed of a text's tokens; see `results.unobserved`."""
+        return unobserved(self._recipe.models.get(ask.model), ask, made, is_spelled=is_spelled)
+
+    def _tokenizer(self, model: str) -> Any:  # noqa: ANN401 (of the package `tokenizers`)
+        if model not in self._known:
+            self._known[model] = self._found(model)
+        return self._known[model]
+
+    def _found(self, model: str) -> object:
+        spec = self._recipe.models.get(model)
+        if spec is None or spec.server is None or importlib.util.find_spec("tokenizers") is None:
+            return None
+        try:
+            kind = contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=self._allow_code)
+            found = kind(spec.server.config).tokenizer(spec.weights or "")
+        except OrchestratorError:
+            # The weights are not on this machine.
+            return None
+        if found is None:
+            return None
+        path, digest = found
+        is_same = digest == self._identities.get(model, {}).get("tokenizer")
+        return _load(path) if is_same and path.is_file() else None
+
+
+def written_texts(
+    store_path: Path, identities: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[int, bytes]]:
+    """The texts of tokens that a run wrote down, by model and number.
+
+    Raises:
+        OrchestratorError: If the store can't be read.
+    """
+    with Store.open(store_path, read_only=True) as store:
+        return {
+            model: store.tokens(server_label(model, identity_key(identity)))
+            for model, identity in identities.items()
+        }
+
+
+def _by_prefixes(tokenizer: Any, ids: Sequence[int]) -> list[str]:  # noqa: ANN401 (as above)
+    found, before = [], ""
+    for n in range(1, len(ids) + 1):
+        now: str = tokenizer.decode(ids[:n], skip_special_tokens=False)
+        # Bytes of a letter that is not complete yet belong to the token that completes it.
+        now = now.rstrip(_UNFINISHED) if n < len(ids) else now
+        found.append(now[len(before) :] if now.startswith(before) else "")
+        before = now if now.startswith(before) else before
+    return found
+
+
+@cache
+def _load(path: Path) -> object:
+    return importlib.import_module("tokenizers").Tokenizer.from_file(str(path))
