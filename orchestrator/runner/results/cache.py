@@ -26,7 +26,7 @@ NAME: Final = ".numbers"
 _MOST_BYTES: Final = 16 << 20
 _FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
 _MODULES: Final = (
-    "clusters.py", "frames.py", "numbers.py", "roles.py", "tables.py", "runner/results/frames.py",
+    "clusters.py", "frames.py", "numbers.py", "columns.py", "tables.py", "runner/results/frames.py",
     "runner/results/tables.py",
 )  # fmt: skip
 
