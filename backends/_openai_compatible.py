@@ -103,7 +103,7 @@ class OpenaiCompatible:
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
-        read = completions.generation if legacy else replies.generation
+        read = completions.completion if legacy else replies.generation
         return await self._post(
             "/completions" if legacy else "/chat/completions",
             lambda: encode(model, ask, seed, dialect),

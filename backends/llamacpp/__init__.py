@@ -172,7 +172,7 @@ class Llamacpp(ByIds):
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
-        return known(completions.generation(made, reading))
+        return known(completions.completion(made, reading))
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:

@@ -53,7 +53,7 @@ def retry_after(headers: Mapping[str, str], words: str = "") -> float | None:
     Retry-After may be a date; it is compared with the reply's own Date header, so a wrong clock
     here does no harm. Without it, what is said of the limit that is used up counts.
     """
-    stated = _stated(headers)
+    stated = _stated_wait(headers)
     if stated is None:
         stated = _in_words(words)
     if stated is None or not math.isfinite(stated):
@@ -61,7 +61,7 @@ def retry_after(headers: Mapping[str, str], words: str = "") -> float | None:
     return min(max(stated, 0.0), MAX_RETRY_AFTER_S)
 
 
-def _stated(headers: Mapping[str, str]) -> float | None:
+def _stated_wait(headers: Mapping[str, str]) -> float | None:
     now = _moment(headers.get("date", ""))
     if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
         return milliseconds / 1000

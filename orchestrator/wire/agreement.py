@@ -10,7 +10,7 @@ from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray
 from orchestrator.wire.parsing import ROUNDING
 
 # ln p of what is not listed, or is listed without a number.
-_NOTHING: Final = np.float32(-1e30)
+_NO_MASS: Final = np.float32(-1e30)
 MOST_MASS: Final = 1.02
 """Probabilities of distinct tokens sum to 1 at most; more than half-precision numbers round."""
 
@@ -28,7 +28,7 @@ def of_lists(
     """
     if (fault := overfull(logprobs)) is not None:
         return fault
-    known = np.fmax(logprobs, _NOTHING)
+    known = np.fmax(logprobs, _NO_MASS)
     ordered = np.sort(ids, axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
     # Two tokens may have one text, and then one number below 0.
@@ -36,7 +36,7 @@ def of_lists(
         return _fault("the reply lists a token twice among the alternatives of one place")
     agrees = np.abs(known - drawn[:, None]) <= ROUNDING
     # Likelier than a token that is listed, and itself not listed with its number.
-    least = np.where(known > _NOTHING, known, 0).min(axis=1, initial=0)
+    least = np.where(known > _NO_MASS, known, 0).min(axis=1, initial=0)
     lost = ~agrees.any(axis=1) & (drawn > least + ROUNDING)
     if drawn_ids is not None:
         same = (ids == drawn_ids[:, None]) & (ids != UNKNOWN_ID)
@@ -50,7 +50,7 @@ def of_lists(
 
 def overfull(logprobs: FloatArray) -> Failure | None:
     """Return the failure of lists, shape (T, k), one of which sums above 1; nan is for none."""
-    masses = np.exp(np.fmax(logprobs, _NOTHING)).sum(axis=1)
+    masses = np.exp(np.fmax(logprobs, _NO_MASS)).sum(axis=1)
     return _too_much(float(masses.max())) if masses.size else None
 
 

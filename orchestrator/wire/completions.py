@@ -27,7 +27,7 @@ class _Completion(msgspec.Struct, gc=False):
 _completion: Final = Decoder(_Completion)
 
 
-def generation(body: bytes, reading: Reading) -> Generation | Failure:
+def completion(body: bytes, reading: Reading) -> Generation | Failure:
     """A drawn text from a completion; failures as those of a chat reply."""
     reply = _completion(body, reading.secret)
     if isinstance(reply, Failure):

@@ -56,7 +56,7 @@ def bodies(folder: str) -> tuple[bytes, ...]:
 @fuzz(150, body=st.deferred(lambda: wrong(bodies("vllm_replies") + bodies("recorded_replies"))))
 def test_chats_and_completions(body):
     check(replies.generation(body, READING))
-    check(completions.generation(body, READING))
+    check(completions.completion(body, READING))
     found = choice_from_top(body, labels("A", "B", "C"), KEY)
     check(found)
     check_failure(failures.classify(500, body, {"retry-after": "soon"}, KEY))

@@ -22,7 +22,7 @@ def body(text, finish="length", token_ids=None, **logprobs):
 
 
 def read(content, **reading):
-    outcome = completions.generation(content, Reading(**reading))
+    outcome = completions.completion(content, Reading(**reading))
     assert isinstance(outcome, Generation), outcome
     return outcome
 
@@ -92,6 +92,6 @@ def test_thinking_is_set_aside_here_too():
     ],
 )
 def test_what_is_wrong_is_a_failure(content, cause):
-    outcome = completions.generation(content, Reading())
+    outcome = completions.completion(content, Reading())
     assert isinstance(outcome, Failure)
     assert outcome.cause == cause

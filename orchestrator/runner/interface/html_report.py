@@ -97,7 +97,7 @@ def material(result: Result) -> Material:
         progress={} if status is None else status.values,
         frames=result.frames,
         rankings=result.rankings,
-        tables=[_warned(table) for table in result.tables],
+        tables=[_on_page(table) for table in result.tables],
         context=all_sources(
             result.frames, result.settings, allow_code=result.allow_code, run=result.path
         ),
@@ -111,7 +111,7 @@ def material(result: Result) -> Material:
     )
 
 
-def _warned(table: Table) -> Table:
+def _on_page(table: Table) -> Table:
     """A table of the page, where its warning stands in front of what it rests on."""
     if not table.warning:
         return table
