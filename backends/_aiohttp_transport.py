@@ -15,12 +15,13 @@ from typing import Final, TypeVar
 import aiohttp
 
 from backends import _silence
-from backends._repeats import REPEATED, Repeats
 from backends._transport import (
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
     KEPT_HEADERS,
+    REPEATED,
     Read,
+    Repeats,
     Reply,
     cause_of,
     check_base_url,

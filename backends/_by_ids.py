@@ -17,8 +17,8 @@ from backends._openai_compatible import ChatConfig, OpenaiCompatible
 from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
-from orchestrator.wire import by_ids, replies, trie
-from orchestrator.wire.trie import Path, Trie, Walk
+from orchestrator.wire import by_ids, replies
+from orchestrator.wire.by_ids import Path, Trie, Walk
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
@@ -68,13 +68,13 @@ class LabelPaths:
         ]
         try:
             flat = [path for group in found for path in group]
-            if trie.nested(flat):
-                flat = trie.close(flat, await contexts.end_of_turn())
+            if by_ids.nested(flat):
+                flat = by_ids.close(flat, await contexts.end_of_turn())
             closed = iter(flat)
             paths = tuple(tuple(next(closed) for _ in group) for group in found)
             _check_distinct(paths, labels)
             return Cut(paths, Trie.of(flat))
-        except trie.PathsError as error:
+        except by_ids.PathsError as error:
             raise Failed(Failure("bad_request", str(error), permanent=True)) from None
 
 
@@ -85,7 +85,7 @@ def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) ->
             other = owner.setdefault(path, label)
             if other is not label:
                 said = f"the labels {other.name!r} and {label.name!r} share a spelling"
-                raise trie.PathsError(said)
+                raise by_ids.PathsError(said)
 
 
 _SEPARATOR: Final = "7|7"
@@ -218,7 +218,7 @@ class Labels(msgspec.Struct):
     def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
         """Return the choice that the readings make."""
         values = [
-            trie.total([trie.value(path, self.walk.read) for path in dict.fromkeys(group)])
+            by_ids.total([by_ids.value(path, self.walk.read) for path in dict.fromkeys(group)])
             for group in self.cut.paths
         ]
         logprobs, upper = zip(*values, strict=True)

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 import httptools
 
 from backends import _silence
-from backends._repeats import REPEATED, Repeats
-from backends._transport import KEPT_HEADERS, Read, Reply, whole
+from backends._transport import KEPT_HEADERS, REPEATED, Read, Repeats, Reply, whole
 from orchestrator.network import FREE_BYTES, UNASKED_ENCODING, Ledger, ledger
 from orchestrator.records import Failure
 from orchestrator.wire import failures

@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from backends._connection import Connection, Sending
-from backends._repeats import Repeats
 from backends._silence import SILENT_S
 from backends._transport import (
     CONNECT_TIMEOUT_S,
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
     Read,
+    Repeats,
     Reply,
     Transport,
     cause_of,

@@ -21,11 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from launch import _readiness, _spec, _watchdog
-from launch._causes import ADDRESS_IN_USE, first_error, likely_cause
-from launch._log import ServerLog
-from launch._pipes import opened, said_by
+from launch import _spec, _watchdog
+from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
 from launch._spec import HOST, ServerSpec, server_env
+from launch._watchdog import opened, said_by
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
@@ -148,7 +147,7 @@ class Server:
             return bool(await said_by(opened(self._process.stdout), _watchdog.LISTENS))
         command = spec.published(int(self.base_url.rpartition(":")[2]))
         while self.exit_code() is None:
-            if await _readiness.is_published(command):
+            if await _spec.is_published(command):
                 return True
             await asyncio.sleep(_PUBLISHED_S)
         return False
@@ -432,13 +431,13 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
     with contextlib.suppress(TimeoutError):
         async with (
             asyncio.timeout(spec.start_timeout_s),
-            _readiness.session(server.api_key) as client,
+            _spec.session(server.api_key) as client,
         ):
             is_proved = await server.is_proved(spec)
             while server.exit_code() is None:
                 # The key goes to nobody else.
                 if is_proved:
-                    lacks = await _readiness.lacking(server.base_url, spec.names, client)
+                    lacks = await _spec.lacking(server.base_url, spec.names, client)
                 if not lacks and server.exit_code() is None:
                     return None
                 await asyncio.sleep(wait_s)

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from launch import _converted, _safetensors
+from launch import _converted, _memory
 from orchestrator.errors import LaunchError, UsageError
 from orchestrator.weights import PACKAGE_PREFIX, PUBLISHED, package_folders, split_package
 
@@ -185,15 +185,15 @@ def deciding_files(folder: Path) -> dict[str, list[Path]]:
     counts that is not known to be read by nobody.
 
     Raises:
-        LaunchError: See `_safetensors.deciding_files`.
+        LaunchError: See `deciding_files`.
     """
     parts = {
-        "weights": _safetensors.deciding_files(folder),
+        "weights": _memory.deciding_files(folder),
         "config": _existing(folder, _CONFIG_FILES),
         "tokenizer": _tokenizer_files(folder),
         "chat_template": _existing(folder, ("chat_template.jinja",)),
     }
-    known = {folder / _safetensors.INDEX, *chain.from_iterable(parts.values())}
+    known = {folder / _memory.INDEX, *chain.from_iterable(parts.values())}
     return parts | {_OTHERS: [path for path in _readable(folder) if path not in known]}
 
 
@@ -220,7 +220,7 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
             )
         if (pickled := place / "new_embeddings.bin").exists():
             raise LaunchError(f"{pickled} would be loaded, and may run code then; remove it")
-        files = {*place.glob("adapter_*"), *_safetensors.weight_files(place), *_readable(place)}
+        files = {*place.glob("adapter_*"), *_memory.weight_files(place), *_readable(place)}
         found[f"adapter.{name}"] = digest(sorted(files), place)
     return found
 
@@ -249,14 +249,14 @@ def _offered() -> str:
 def _checked(folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         raise LaunchError(f"no config.json in {folder}: not a model folder")
-    files = _safetensors.weight_files(folder)
+    files = _memory.weight_files(folder)
     if not files:
         raise LaunchError(f"no *.safetensors in {folder}; other weight formats are not loaded")
     for path in files:
         with path.open("rb") as file:
             if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
                 raise LaunchError(f"{path} is a git-lfs pointer, not weights: run git lfs pull")
-    _safetensors.check(folder)
+    _memory.check(folder)
     return folder
 
 

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from launch import _memory, _settings, _sglang_main, _weights
 from launch._foreign import FolderLaunch, ForeignConfig, PathSetting
-from launch._ports import beside
-from launch._spec import HOST, KEY_VARIABLE
+from launch._spec import HOST, KEY_VARIABLE, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel

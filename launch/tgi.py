@@ -15,8 +15,7 @@ from pydantic import Field
 
 from launch import _memory, _settings, _weights
 from launch._foreign import FolderLaunch, ForeignConfig
-from launch._ports import beside
-from launch._spec import HOST
+from launch._spec import HOST, beside
 from launch._supervisor import start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel

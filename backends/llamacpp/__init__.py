@@ -41,7 +41,7 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Scored
-from orchestrator.wire import failures, replies, trie
+from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.requests import Dialect
 
 _NOT_FOUND: Final = (404, 405)
@@ -172,7 +172,7 @@ class Llamacpp(ByIds):
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
         )
-        return known(completions.completion(made, reading))
+        return known(completions.generation(made, reading))
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
@@ -247,7 +247,7 @@ class Llamacpp(ByIds):
                     step = await server.forcer.step((*whole, *node), token, 1)
                     n_requests += 1
                     if not math.isnan(step.logprobs[0]):
-                        walk.add([node], [trie.Reading({token: step.logprobs[0]})])
+                        walk.add([node], [by_ids.Reading({token: step.logprobs[0]})])
         return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
 
     # -- what the server is -----------------------------------------------------------------------

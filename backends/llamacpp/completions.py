@@ -22,6 +22,8 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
+from orchestrator.wire.by_ids import Path
+from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.parsing import (
     ROUNDING,
@@ -33,8 +35,6 @@ from orchestrator.wire.parsing import (
     logprob,
     no_logprobs,
 )
-from orchestrator.wire.trie import Path
-from orchestrator.wire.trie import Reading as NodeReading
 
 FRAGMENT: Final = "fragment"
 """Cause of the failure that stands for a token of which the server says nothing."""

@@ -13,7 +13,7 @@ from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
 from orchestrator.records import Failure, Message, Messages
 from orchestrator.wire import by_ids
-from orchestrator.wire.trie import Reading
+from orchestrator.wire.by_ids import Reading
 
 COMPLETION: Final = "/completion"
 _NEXT: Final = Message("user", "z")

@@ -14,10 +14,10 @@ import msgspec
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
+from orchestrator.wire.by_ids import Path
 from orchestrator.wire.metrics import LoadFigures, figure
 from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
 from orchestrator.wire.requests import encode, messages_of
-from orchestrator.wire.trie import Path
 
 FORCE: Final = 1000.0
 """Added to the logit of a token that must be drawn."""

@@ -15,11 +15,12 @@ from urllib.request import getproxies
 import openai
 from openai import RequestOptions
 
-from backends._repeats import REPEATED, Repeats
 from backends._silence import all_options
 from backends._transport import (
     KEPT_HEADERS,
+    REPEATED,
     Read,
+    Repeats,
     Reply,
     cause_of,
     check_base_url,

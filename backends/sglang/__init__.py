@@ -11,9 +11,8 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, without_version
+from backends._openai_compatible import CONTROL_TIMEOUT_S, unratable, without_route, without_version
 from backends._openai_compatible import ChatConfig as ChatConfig
-from backends._rewards import unratable, without_route
 from backends._tokens import Contexts, Failed, as_outcome, known
 from backends._transport import Transport
 from backends.sglang import wire
@@ -31,8 +30,8 @@ from orchestrator.prompts.files import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import replies
 from orchestrator.wire import rewards as rating
+from orchestrator.wire.by_ids import Path
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.trie import Path
 
 _NO_PROMPT: Final = Failure(
     "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True

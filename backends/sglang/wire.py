@@ -23,7 +23,8 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
-from orchestrator.wire.by_ids import Forced, Looked, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, top_of
+from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
 from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
@@ -40,8 +41,6 @@ from orchestrator.wire.parsing import (
 )
 from orchestrator.wire.replies import Reading
 from orchestrator.wire.requests import encode, messages_of
-from orchestrator.wire.trie import Path
-from orchestrator.wire.trie import Reading as NodeReading
 
 _Triple = tuple[float | None, int, str | None]
 

@@ -33,7 +33,7 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
-from orchestrator.wire import replies, trie
+from orchestrator.wire import by_ids, replies
 from orchestrator.wire.requests import Dialect
 
 _GENERATE: Final = "/generate"
@@ -141,7 +141,7 @@ class Tgi(OpenaiCompatible):
         paths = [path for group in groups for path in group]
         if len(set(paths)) != len(paths):
             raise Failed(_SAME)
-        if trie.nested(paths):
+        if by_ids.nested(paths):
             raise Failed(_NESTED)
         if all(len(path) == 1 for path in paths):
             return await self._choose_by_list(prompt, ask.labels, groups)
@@ -151,7 +151,7 @@ class Tgi(OpenaiCompatible):
                 float((await self._forced(prompt, text))[1].sum(dtype=np.float64))
                 for text in dict.fromkeys(label.spellings)
             ]
-            found.append(trie.total([(value, value) for value in sums])[0])
+            found.append(by_ids.total([(value, value) for value in sums])[0])
         n_requests = sum(len(dict.fromkeys(label.spellings)) for label in ask.labels)
         values, method = tuple(found), f"{self.kind}.prefill"
         return Choice(values, values, method, len(prompt.ids), n_requests=n_requests)
@@ -201,7 +201,7 @@ class Tgi(OpenaiCompatible):
                 others = {one: value + shift for one, value in among.logprobs.items()}
                 found, bound = others | found, min(bound, among.bound + shift)
         values = [
-            trie.total([_value(path[0], found, bound) for path in dict.fromkeys(group)])
+            by_ids.total([_value(path[0], found, bound) for path in dict.fromkeys(group)])
             for group in groups
         ]
         logprobs, upper = zip(*values, strict=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, FloatArray, Generation, Messages
-from orchestrator.wire.agreement import overfull_list
+from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import (
     Alternative,
     Answer,

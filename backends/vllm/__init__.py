@@ -16,9 +16,8 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
+from backends._openai_compatible import TRIED, RatedBy, rated, without_version
 from backends._openai_compatible import ChatConfig as ChatConfig
-from backends._openai_compatible import without_version
-from backends._rewards import TRIED, RatedBy, rated
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.vllm import wire
@@ -34,9 +33,8 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
-from orchestrator.wire.by_ids import Looked
+from orchestrator.wire.by_ids import Looked, Path, Walk
 from orchestrator.wire.requests import Dialect
-from orchestrator.wire.trie import Path, Walk
 
 # A node more costs the server about a millisecond, a request more two.
 _NODES_AT_ONCE: Final = 8

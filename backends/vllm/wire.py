@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.records import Failure, Messages, TopLogprobs
-from orchestrator.wire.agreement import overfull_list
+from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import gave_up
-from orchestrator.wire.by_ids import Forced, Looked, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
@@ -28,7 +28,6 @@ from orchestrator.wire.parsing import (
     no_logprobs,
 )
 from orchestrator.wire.requests import encode, messages_of
-from orchestrator.wire.trie import Path, Reading
 
 MOST_EXACT_IDS: Final = 128
 """Ids whose log-probabilities may be asked for in one request (`logprob_token_ids`)."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from launch._ports import given
+from launch._spec import given
 from launch.embedded import NO_MPS
 from orchestrator.errors import OrchestratorError
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
-from orchestrator.analyses._evaluators import evaluators, level_means, mean_cell, order_words
+from orchestrator.analyses._gold import evaluators, level_means, mean_cell, order_words
 from orchestrator.plugin import (
     Analysis,
     Cell,

@@ -18,8 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from orchestrator.analyses._evaluators import level_means, order_words
-from orchestrator.analyses._gold import Gold, read_gold
+from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.analyses._evaluators import evaluators, mean_cell
+from orchestrator.analyses._gold import evaluators, mean_cell
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.plugin import (
     Analysis,

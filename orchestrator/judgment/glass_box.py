@@ -144,7 +144,7 @@ def softmax_entropy(entropies: ArrayLike) -> float:
     """Softmax-Ent as printed: the mean over tokens of -sum_v p ln p.
 
     Args:
-        entropies: Shape (T,): the feature "entropy", or `judgment.entropy.entropy` of rows.
+        entropies: Shape (T,): the feature "entropy", or `entropy` of rows.
     """
     return _mean(_tokens(entropies))
 

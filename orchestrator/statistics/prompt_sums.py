@@ -185,7 +185,7 @@ class WinRates:
 
     Attributes:
         values: In [0, 1], ties as half; nan on the diagonal and where two were never compared.
-        low: nan where there is no interval (see `statistics.clustered`).
+        low: nan where there is no interval (see `means.py`).
         high: Likewise.
         n_judgments: Comparisons; 0 on the diagonal.
         n_prompts: Prompts that they come from.

@@ -3,7 +3,7 @@
 Keys are hashes: an index of them that is kept up to date touches another page for every record. So
 the keys of the newest outcomes stand in the order in which they came (`outcome_key_new`), and are
 sorted into the index (`outcome_key`) many at a time, where that is large by way of smaller ones
-(`outcome_key_level`, see `levels.py`). A key only moves in this direction, and is in one of them.
+(`outcome_key_level`). A key only moves in this direction, and is in one of them.
 """
 
 import sqlite3

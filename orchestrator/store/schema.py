@@ -45,7 +45,7 @@ _WAL_KEPT_BYTES: Final = 64 << 20
 _WRITER_CACHE_KB: Final = 8 << 10
 
 # Outcomes and units are appended in the order they came, with no index that would touch a page of
-# its own for each; keys are sorted into `outcome_key` many at a time (`levels.py`). `arrays` stands
+# its own for each; keys are sorted into `outcome_key` many at a time (`lookup.py`). `arrays` stands
 # last, so that reading a head touches no page of the arrays. `name` interns models, kinds of ask,
 # frames and causes.
 _TABLES: Final = (

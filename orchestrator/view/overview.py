@@ -14,7 +14,7 @@ from orchestrator.report.picture import forest
 from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_line, safe_names
 from orchestrator.report.words import Name, Phrase
-from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
 from orchestrator.tables import Table
 

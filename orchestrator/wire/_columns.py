@@ -18,17 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.records import UNKNOWN_ID, IntArray
-from orchestrator.wire._digits import (
+from orchestrator.wire.spelling import (
+    PLACEHOLDER,
     WORD_BYTES,
     Bytes,
     Mask,
     Places,
     Words,
+    ids_between,
+    named_between,
     numbers_before,
     words_of,
 )
-from orchestrator.wire._names import named_between
-from orchestrator.wire._placeholders import PLACEHOLDER, ids_between
 
 LEAST_BYTES: Final = 2**17
 """Shorter replies are decoded faster by objects."""
@@ -65,7 +66,7 @@ class Columns(NamedTuple):
     Attributes:
         logprobs: As the server writes them, float64 whose float32 is that of the number written;
             nan for null and for none.
-        ids: Below -1 where tokens are named by their texts: see `wire._names`.
+        ids: Below -1 where tokens are named by their texts: see `wire.spelling`.
         names: The distinct texts of those.
     """
 

@@ -1,20 +1,182 @@
-"""What servers that are asked by token ids have in common.
+"""Servers that are asked by token ids: labels as paths of tokens, and what such servers share.
 
 That is how numbers of given ids and distributions are written down, and vLLM's tokenizer routes
 (`/tokenize` and `/detokenize`, vLLM 0.32), which others have too.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, TopLogprobs
-from orchestrator.wire.agreement import overfull
+from orchestrator.wire._located import overfull
 from orchestrator.wire.parsing import Decoder, TokenId, error_in
 from orchestrator.wire.requests import encode
-from orchestrator.wire.trie import Path, Reading
+
+# Labels as token paths, and the places at which a chain rule over them has to look.
+#
+# A label's probability is the product of its tokens' along its path. Paths share beginnings, so
+# what has to be read is one distribution for each inner node of their trie.
+
+
+Path = tuple[int, ...]
+
+
+class PathsError(ValueError):
+    """Labels whose tokens can't be told apart; the text is meant for the user."""
+
+
+def nested(paths: Iterable[Path]) -> frozenset[Path]:
+    """Paths that begin another one, and those that begin with another."""
+    distinct = sorted(set(paths))
+    found: set[Path] = set()
+    for path in distinct:
+        longer = [other for other in distinct if other != path and other[: len(path)] == path]
+        if longer:
+            found.update(longer, (path,))
+    return frozenset(found)
+
+
+def close(paths: Sequence[Path], end_of_turn: int) -> list[Path]:
+    """End those paths by the end-of-turn token that can't be told apart without it.
+
+    Raises:
+        PathsError: If they still can't.
+    """
+    open_ones = nested(paths)
+    closed = [(*path, end_of_turn) if path in open_ones else path for path in paths]
+    if nested(closed):
+        raise PathsError("a label begins with another label followed by the end of the turn")
+    return closed
+
+
+class Trie(msgspec.Struct, frozen=True):
+    """The inner nodes of a trie of paths, each by the tokens that lead to it.
+
+    Attributes:
+        paths: Distinct, none of them the beginning of another.
+        children: Tokens that may follow, by node; the root, `()`, first, parents before children.
+    """
+
+    paths: tuple[Path, ...]
+    children: Mapping[Path, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> "Trie":
+        """The trie of paths none of which begins another.
+
+        Raises:
+            PathsError: If there is an empty path, or one that begins another.
+        """
+        distinct = tuple(dict.fromkeys(paths))
+        if not all(distinct):
+            raise PathsError("a label has no tokens")
+        if nested(distinct):
+            raise PathsError("a label begins with another label")
+        found: dict[Path, dict[int, None]] = {}
+        for depth in range(max(map(len, distinct), default=0)):
+            for path in distinct:
+                if len(path) > depth:
+                    found.setdefault(path[:depth], {})[path[depth]] = None
+        return cls(distinct, {node: tuple(tokens) for node, tokens in found.items()})
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Known part of the distribution at a node.
+
+    Attributes:
+        logprobs: ln p of tokens, over the whole vocabulary.
+        bound: Upper bound of ln p of every token that is not among them.
+    """
+
+    logprobs: Mapping[int, float]
+    bound: float = 0.0
+
+
+UNREAD = Reading({})
+"""Of a node that nobody looked at."""
+
+
+class Walk:
+    """Distributions read at the nodes of a trie, and which are still to be read.
+
+    Args:
+        tree: Of all paths.
+        negligible: ln of the share of the most probable path below which another one is only
+            bounded; -inf for never.
+    """
+
+    def __init__(self, tree: Trie, negligible: float) -> None:
+        self._tree = tree
+        self._negligible = negligible
+        self.read: dict[Path, Reading] = {}
+
+    def add(self, nodes: Iterable[Path], readings: Iterable[Reading]) -> None:
+        """Take what was read at nodes; what was known of them stays known."""
+        for node, reading in zip(nodes, readings, strict=True):
+            before = self.read.get(node)
+            if before is not None:
+                reading = Reading({**before.logprobs, **reading.logprobs}, before.bound)
+            self.read[node] = reading
+
+    def unread(self) -> list[Path]:
+        """Nodes nobody has looked at and that can't be neglected, parents before children."""
+        nodes = [node for node in self._tree.children if node not in self.read]
+        if not nodes:
+            return []
+        least = self._least()
+        return [node for node in nodes if value(node, self.read)[1] >= least]
+
+    def missing(self) -> dict[Path, list[int]]:
+        """Tokens that were not listed where they might have been and that can't be neglected."""
+        unlisted = [
+            (node, token)
+            for node, reading in self.read.items()
+            for token in self._tree.children[node]
+            if token not in reading.logprobs
+        ]
+        found: dict[Path, list[int]] = {}
+        least = self._least() if unlisted else 0.0
+        for node, token in unlisted:
+            if value((*node, token), self.read)[1] >= least:
+                found.setdefault(node, []).append(token)
+        return found
+
+    def _least(self) -> float:
+        """The ln p that a path must be able to have."""
+        best = max((value(path, self.read)[1] for path in self._tree.paths), default=0.0)
+        return best + self._negligible if best > -math.inf else -math.inf
+
+
+def value(path: Path, read: Mapping[Path, Reading]) -> tuple[float, float]:
+    """A path's ln p and its upper bound; the first is nan where a step of it is not known."""
+    known, upper = [], []
+    for depth, token in enumerate(path):
+        seen = read.get(path[:depth], UNREAD)
+        found = seen.logprobs.get(token)
+        known.append(math.nan if found is None else found)
+        upper.append(seen.bound if found is None else found)
+        if upper[-1] == -math.inf:
+            return -math.inf, -math.inf
+    bound = min(math.fsum(upper), 0.0)
+    return (math.nan if any(map(math.isnan, known)) else bound), bound
+
+
+def total(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The sum of several probabilities as ln, with its upper bound; nan where none is known."""
+    known = [one for one, _ in values if not math.isnan(one)]
+    return (_ln_sum(known) if known else math.nan), _ln_sum([bound for _, bound in values])
+
+
+def _ln_sum(logprobs: Sequence[float]) -> float:
+    highest = max(logprobs, default=-math.inf)
+    if highest == -math.inf:
+        return highest
+    shifted = math.fsum(math.exp(one - highest) for one in logprobs)
+    return min(highest + math.log(shifted), 0.0)
 
 
 class Forced(msgspec.Struct, frozen=True):

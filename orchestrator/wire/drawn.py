@@ -17,17 +17,17 @@ from orchestrator.records import (
     IntArray,
     TopLogprobs,
 )
-from orchestrator.wire import _names, failures
+from orchestrator.wire import failures, spelling
 from orchestrator.wire._columns import Columns
-from orchestrator.wire._ends import LENGTH, STOP, end_of
-from orchestrator.wire._located import TOO_LONG, tokens_of
-from orchestrator.wire._placeholders import id_in, ids_in
-from orchestrator.wire.agreement import of_lists
+from orchestrator.wire._located import TOO_LONG, of_lists, tokens_of
 from orchestrator.wire.answers import (
+    LENGTH,
+    STOP,
     Alternative,
     Answer,
     Entry,
     Message,
+    end_of,
     missing,
 )
 from orchestrator.wire.parsing import (
@@ -41,6 +41,7 @@ from orchestrator.wire.parsing import (
     text_of,
     wide_array,
 )
+from orchestrator.wire.spelling import id_in, ids_in
 
 _USUAL: Final = (STOP, LENGTH)
 
@@ -215,7 +216,7 @@ def _observe(
 
 def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
     """Name drawn tokens by their texts, added to those of alternatives."""
-    every = _names.named([*names, *tokens])
+    every = spelling.named([*names, *tokens])
     return every.ids[len(names) :].copy(), every.names
 
 
@@ -330,7 +331,7 @@ def _columns(entries: list[Any]) -> Columns | None:
     sample = rows[0][0] if rows and rows[0] else Alternative()
     names: tuple[bytes, ...] = ()
     if _id(sample) == UNKNOWN_ID:
-        ids, names = _names.named(_names.bytes_of(one.token) for row in rows for one in row)
+        ids, names = spelling.named(spelling.bytes_of(one.token) for row in rows for one in row)
         # What fills rows up, or is no number, is no token.
         ids[np.isnan(values)] = UNKNOWN_ID
     else:

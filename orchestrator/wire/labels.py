@@ -14,9 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from orchestrator.records import Choice, Failure, Label
-from orchestrator.wire._names import bytes_of
-from orchestrator.wire._placeholders import id_in
-from orchestrator.wire.agreement import misspelled, overfull_list
+from orchestrator.wire._located import misspelled, overfull_list
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
 from orchestrator.wire.parsing import (
     NO_USAGE,
@@ -28,7 +26,7 @@ from orchestrator.wire.parsing import (
     logprob,
     no_logprobs,
 )
-from orchestrator.wire.spelling import Way, is_in, way_of
+from orchestrator.wire.spelling import Way, bytes_of, id_in, is_in, way_of
 
 METHOD: Final = "top_logprobs"
 ADVICE: Final = (

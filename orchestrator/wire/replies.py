@@ -1,30 +1,267 @@
 """Reply bodies -> `Generation`, `Scored`, `Choice` or `Failure`. Never raises, never makes up."""
 
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
+import numpy as np
 
-from orchestrator.records import UNKNOWN_ID, Failure, Generation
+from orchestrator.ask import ScoreAsk
+from orchestrator.records import (
+    TOKEN_FEATURES,
+    UNKNOWN_ID,
+    Choice,
+    Failure,
+    FloatArray,
+    Generation,
+    Scored,
+    TopLogprobs,
+)
 from orchestrator.wire._columns import LEAST_BYTES, cut
-from orchestrator.wire._native import choice, scored, scored_nothing
-from orchestrator.wire.answers import Answer, Entry, ListedEntry, withheld
+from orchestrator.wire._located import overfull
+from orchestrator.wire.answers import Answer, Entry, ListedEntry, Message, withheld
 from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
     MAX_COUNT,
     NO_USAGE,
     Decoder,
+    TokenId,
     Usage,
     error_in,
     loads,
+    logprob,
+    logprob_array,
+    no_logprobs,
     text_of,
     too_large,
 )
 
 __all__ = [
-    "MAX_BODY_BYTES", "MAX_COUNT", "UNKNOWN_ID", "Reading", "choice", "generation", "loads",
-    "model_names", "scored", "scored_nothing", "text_of", "too_large", "version",
-]  # fmt: skip
+    "MAX_BODY_BYTES",
+    "MAX_COUNT",
+    "UNKNOWN_ID",
+    "Reading",
+    "choice",
+    "completion",
+    "generation",
+    "loads",
+    "model_names",
+    "scored",
+    "scored_nothing",
+    "text_of",
+    "too_large",
+    "version",
+]
+
+
+class _Scores(msgspec.Struct, gc=False):
+    logprobs: list[float | None] | None = None
+    token_ids: list[TokenId] | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+
+class _ListedScores(_Scores, gc=False):
+    top_token_ids: list[list[TokenId]] | None = None
+    top_logprobs: list[list[float | None]] | None = None
+
+
+class _ObservedScores(_ListedScores, gc=False):
+    features: dict[str, list[float | list[float | None] | None]] | None = None
+
+
+class _Choices(msgspec.Struct, gc=False):
+    logprobs: list[float | None] | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+
+_scores: Final = Decoder(_Scores)
+_listed_scores: Final = Decoder(_ListedScores)
+_observed_scores: Final = Decoder(_ObservedScores)
+_MOST_HEADS: Final = 2**16
+_choices: Final = Decoder(_Choices)
+
+
+def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Failure:
+    """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked.
+
+    Where a text was asked, the ids are the server's; with `end_of_turn` one more follows. The reply
+    must list as many alternatives as asked at each position; they are put in order, most likely
+    first. It must hold every feature asked for.
+
+    Failures: "unparseable", "no_logprobs", "unsupported", and what an error in the reply says.
+    """
+    # No more is read than was asked for.
+    decode: Callable[[bytes, str], _Scores | Failure] = _scores
+    if ask.features:
+        decode = _observed_scores
+    elif ask.top_logprobs:
+        decode = _listed_scores
+    reply = decode(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or reply.logprobs is None:
+        return error_in(body, secret)
+    # A reply that names no ids is of those asked.
+    implied = None if ask.end_of_turn else ask.token_ids or None
+    ids = implied if reply.token_ids is None else tuple(reply.token_ids)
+    said = _mismatch(ids, ask, len(reply.logprobs))
+    if ids is None or said:
+        return Failure("unparseable", said, permanent=True)
+    scored_ids = np.array(ids, dtype=np.int32)
+    parts = (
+        logprob_array(reply.logprobs or []),
+        _listed(reply, len(scored_ids), ask.top_logprobs),
+        _features(reply, len(scored_ids), ask.features),
+    )
+    for part in parts:
+        if isinstance(part, Failure):
+            return part
+    logprobs, top, features = cast(
+        "tuple[FloatArray, TopLogprobs | None, dict[str, FloatArray] | None]", parts
+    )
+    usage = reply.usage or NO_USAGE
+    return Scored(
+        scored_ids,
+        logprobs,
+        usage.n_prompt,
+        method=method,
+        n_cached_tokens=usage.n_cached,
+        top=top,
+        features=features,
+    )
+
+
+def scored_nothing(method: str, ask: ScoreAsk) -> Scored:
+    """The log-probabilities of no tokens: none, known without asking."""
+    ids, values, top = np.empty(0, np.int32), np.empty(0, np.float32), ask.top_logprobs
+    none = TopLogprobs(ids.reshape(0, top), values.reshape(0, top)) if top else None
+    features = {
+        name: values if name in TOKEN_FEATURES else values.reshape(0, 0) for name in ask.features
+    }
+    return Scored(ids, values, method=method, top=none, features=features or None)
+
+
+def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
+    """Label probabilities from our own `/v1/choose`, in the order of the labels."""
+    reply = _choices(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or reply.logprobs is None:
+        return error_in(body, secret)
+    if len(reply.logprobs) != n_labels:
+        said = f"{n_labels} labels were requested and {len(reply.logprobs)} returned"
+        return Failure("unparseable", said, permanent=True)
+    values = tuple(map(logprob, reply.logprobs))
+    if all(value != value for value in values):
+        return no_logprobs("the reply gives no label a probability")
+    # Where the server knows nothing, the only bound is that of any probability: ln 1.
+    upper = tuple(0.0 if value != value else value for value in values)
+    usage = reply.usage or NO_USAGE
+    return Choice(values, upper, method, usage.n_prompt, usage.n_cached)
+
+
+def _mismatch(given: tuple[int, ...] | None, ask: ScoreAsk, n_logprobs: int) -> str:
+    if given is None:
+        return "the reply does not name the ids that were scored"
+    asked = given[: len(given) - ask.end_of_turn]
+    if len(asked) + ask.end_of_turn != len(given) or (ask.token_ids and asked != ask.token_ids):
+        return "the server scored other ids than requested"
+    if n_logprobs != len(given):
+        return f"the server returned {n_logprobs} log-probabilities for {len(given)} ids"
+    return ""
+
+
+def _features(
+    reply: _Scores, n_tokens: int, asked: tuple[str, ...]
+) -> dict[str, FloatArray] | Failure | None:
+    """The features asked for, of the shapes that `Scored` states."""
+    if not asked or not isinstance(reply, _ObservedScores):
+        return None
+    given = reply.features or {}
+    if missing := sorted(set(asked) - given.keys()):
+        said = f"the server does not return {', '.join(missing)}; the embedded server does"
+        return Failure("unsupported", said, permanent=True)
+    found: dict[str, FloatArray] = {}
+    for name in asked:
+        array = _numbers(given[name])
+        if array is None or (
+            array.shape != (n_tokens,)
+            if name in TOKEN_FEATURES
+            else array.ndim != 2 or array.size > _MOST_HEADS
+        ):
+            said = f"the server's {name} has the wrong shape, or a number out of range"
+            return Failure("unparseable", said, permanent=True)
+        found[name] = array
+    return found
+
+
+def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | None:
+    """An array of one or two axes, null as nan; None where rows differ or a number is too large."""
+    rows = [row for row in given if isinstance(row, list)]
+    if rows and (len(rows) != len(given) or len({*map(len, rows)}) > 1):
+        return None
+    wide = np.array(given, dtype=np.float64)
+    if np.any(np.abs(wide) > np.finfo(np.float32).max):
+        return None
+    return wide.astype(np.float32)
+
+
+def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | None:
+    """The alternatives of a reply, both arrays of shape (n_tokens, k), most likely first."""
+    if not k or not isinstance(reply, _ListedScores):
+        return None
+    ids, rows = reply.top_token_ids, reply.top_logprobs
+    if ids is None or rows is None:
+        return no_logprobs("the reply lists no alternatives")
+    widths = {*map(len, ids), *map(len, rows)}
+    if not len(ids) == len(rows) == n_tokens or widths - {k}:
+        said = f"the server does not list {k} alternatives at each of {n_tokens} positions"
+        return Failure("unparseable", said, permanent=True)
+    values = logprob_array([value for row in rows for value in row])
+    if isinstance(values, Failure):
+        return values
+    values = values.reshape(n_tokens, k)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return overfull(values) or TopLogprobs(
+        np.take_along_axis(np.array(ids, dtype=np.int32).reshape(n_tokens, k), order, axis=1),
+        np.take_along_axis(values, order, axis=1),
+    )
+
+
+# Replies of `/v1/completions`, the legacy route that base models are asked by -> `Generation`.
+#
+# Log-probabilities come as parallel lists, alternatives as mappings from a token's text. What is
+# made of them is what is made of a chat reply.
+
+
+class _Choice(Answer[ListedEntry], gc=False):
+    text: str | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+
+_completion: Final = Decoder(_Completion)
+
+
+def completion(body: bytes, reading: Reading) -> Generation | Failure:
+    """A drawn text from a completion; failures as those of a chat reply."""
+    reply = _completion(body, reading.secret)
+    if isinstance(reply, Failure):
+        return reply
+    if reply.error or not reply.choices:
+        return error_in(body, reading.secret)
+    choice = reply.choices[0]
+    if choice.text is None:
+        return withheld(choice, reading.secret) or error_in(body, reading.secret)
+    choice.message = Message(choice.text)
+    return drawn(choice, reply.usage or NO_USAGE, reading)
 
 
 E = TypeVar("E", bound=Entry)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends._connection import Connection, Sending
-from backends._repeats import Repeats
-from backends._transport import Reply, whole
+from backends._transport import Repeats, Reply, whole
 from tests.backends.test_direct_transport import CHUNKED, PLAIN
 
 

@@ -3,7 +3,7 @@ import pytest
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.report.html.basis import requests
-from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.exporting import material
 
 
 @pytest.fixture

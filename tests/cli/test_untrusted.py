@@ -16,7 +16,7 @@ from orchestrator import cli
 from orchestrator.errors import OrchestratorError
 from orchestrator.runner import api
 from orchestrator.runner.commands import guard
-from orchestrator.runner.interface.html_report import write_html
+from orchestrator.runner.interface.exporting import write_html
 from orchestrator.store import Store
 from tests.conftest import ROOT
 from tests.store.hostile import changed, hostile_run

@@ -22,7 +22,7 @@ from orchestrator.records import (
     Scored,
     labels,
 )
-from orchestrator.wire import trie
+from orchestrator.wire import by_ids
 from tests.conformance.reference import Reference
 from tests.conformance.servers import Running
 
@@ -224,5 +224,5 @@ def _paths(
     wanted: Sequence[Label], encode: Callable[[str], list[int]], end_of_turn: int
 ) -> list[list[tuple[int, ...]]]:
     flat = [tuple(encode(text)) for label in wanted for text in label.spellings]
-    closed = iter(trie.close(flat, end_of_turn))
+    closed = iter(by_ids.close(flat, end_of_turn))
     return [[next(closed) for _ in label.spellings] for label in wanted]

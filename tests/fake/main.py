@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from launch._ports import given
+from launch._spec import given
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError
 from tests.fake.rules import Rule, Rules, load
 from tests.fake.server import FakeServer

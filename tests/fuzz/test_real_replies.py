@@ -13,7 +13,7 @@ from backends.tgi import wire as tgi
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Outcome, Sampling, labels
-from orchestrator.wire import completions, failures, replies
+from orchestrator.wire import failures, replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from tests.conformance.servers import KINDS
@@ -56,7 +56,7 @@ def bodies(folder: str) -> tuple[bytes, ...]:
 @fuzz(150, body=st.deferred(lambda: wrong(bodies("vllm_replies") + bodies("recorded_replies"))))
 def test_chats_and_completions(body):
     check(replies.generation(body, READING))
-    check(completions.completion(body, READING))
+    check(replies.completion(body, READING))
     found = choice_from_top(body, labels("A", "B", "C"), KEY)
     check(found)
     check_failure(failures.classify(500, body, {"retry-after": "soon"}, KEY))

@@ -1,6 +1,6 @@
 import pytest
 
-from launch._causes import first_error, likely_cause
+from launch._log import first_error, likely_cause
 
 
 @pytest.mark.parametrize(

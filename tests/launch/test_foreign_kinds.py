@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from launch import _sglang_main, sglang, tgi, vllm
-from launch._causes import likely_cause
-from launch._ports import beside
+from launch._log import likely_cause
+from launch._spec import beside
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 from tests.launch.kinds import kind_in

@@ -44,7 +44,7 @@ def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path
 def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
     models = (ServedModel("a", "fake:0.7"), ServedModel("b", "fake:large"))
     command = fake.argv(models, 4242)
-    assert command[:5] == (*OWN, "launch._fake_server")
+    assert command[:5] == (*OWN, "launch.fake")
     address = ("--port", "4242", "--host", "127.0.0.1")
     assert command[5:] == (*address, "--model", "a", "--model", "b", "--quality", '{"a": 0.7}')
 
@@ -52,7 +52,7 @@ def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
 def test_serving_the_fake_server_is_its_command_line():
     asked = ServeOptions(("a", "b:0.3"), host="::1", port=4242)
     command = fake.FakeLaunch(fake.Config()).serve_command(asked)
-    assert command[:5] == (*OWN, "launch._fake_server")
+    assert command[:5] == (*OWN, "launch.fake")
     address = ("--port", "4242", "--host", "::1")
     assert command[5:] == (
         *address,
@@ -298,6 +298,6 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
 
 
 def test_a_server_starts_without_a_warning_of_the_interpreter():
-    command = [*OWN, "launch._fake_server", "--help"]
+    command = [*OWN, "launch.fake", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""

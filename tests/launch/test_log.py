@@ -2,8 +2,7 @@
 
 import pytest
 
-from launch._causes import first_error
-from launch._log import ServerLog
+from launch._log import ServerLog, first_error
 from launch._spec import secrets_in
 
 KEY_LENGTH = 40

@@ -17,7 +17,7 @@ from orchestrator.errors import PluginError, StoreError
 from orchestrator.figures import Figure, Picture
 from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
-from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.store import ROLES, RunDirectory, Store, salvage
 from orchestrator.tables import Column, make_table

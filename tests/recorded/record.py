@@ -18,7 +18,7 @@ from backends._openai_compatible import OpenaiCompatible
 from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Generation, Messages, Scored
-from orchestrator.wire import trie
+from orchestrator.wire import by_ids
 from tests.conformance.measure import known
 from tests.conformance.reference import Reference
 from tests.conformance.servers import KINDS, MODEL, Running, running
@@ -90,7 +90,7 @@ def _of_ids(truth: Reference, messages: Messages, outcome: object) -> dict[str, 
 def _of_labels(truth: Reference, ask: ChooseAsk) -> list[float]:
     before = [*truth.prompt(ask.messages), *truth.encode(ask.prefix.text)]
     flat = [tuple(truth.encode(text)) for label in ask.labels for text in label.spellings]
-    closed = iter(trie.close(flat, truth.tokenizer.eos_token_id))
+    closed = iter(by_ids.close(flat, truth.tokenizer.eos_token_id))
     return _rounded(
         [
             np.logaddexp.reduce([truth.scores(before, next(closed)).sum() for _ in label.spellings])

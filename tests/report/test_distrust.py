@@ -17,7 +17,7 @@ from orchestrator.report.markdown import escaped, ranking_markdown
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.report.tables import ranking
 from orchestrator.report.words import ranking_json
-from orchestrator.runner.interface.html_report import _warned
+from orchestrator.runner.interface.exporting import _on_page
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
@@ -131,7 +131,7 @@ def test_tables_of_methods_say_it_before_their_rows(table):
     assert shown[1] == table.warning
     assert generic_markdown(table).splitlines()[2] == f"**{escaped(table.warning)}**"
     assert generic_json(table)["warning"] == table.warning
-    assert _warned(table).basis == f"{table.warning} 4 prompts"
+    assert _on_page(table).basis == f"{table.warning} 4 prompts"
 
 
 def test_a_table_of_one_judge_has_the_warning_of_that_judge_alone():

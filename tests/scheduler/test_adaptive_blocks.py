@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.records import DONE, FAILED, FAILED_FOR_NOW
-from orchestrator.scheduler.adaptive_blocks import make_blocks
-from orchestrator.scheduler.blocks import Adaptive, Ranking, Slot, StoppingRule
+from orchestrator.scheduler.blocks import Adaptive, Ranking, Slot, StoppingRule, make_blocks
 from tests.scheduler.test_blocks import end, run
 
 N_MODELS = 4

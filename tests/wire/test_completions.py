@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.wire import completions, requests
+from orchestrator.wire import replies, requests
 from orchestrator.wire.replies import Reading
 from orchestrator.wire.requests import Dialect
 
@@ -22,7 +22,7 @@ def body(text, finish="length", token_ids=None, **logprobs):
 
 
 def read(content, **reading):
-    outcome = completions.completion(content, Reading(**reading))
+    outcome = replies.completion(content, Reading(**reading))
     assert isinstance(outcome, Generation), outcome
     return outcome
 
@@ -92,6 +92,6 @@ def test_thinking_is_set_aside_here_too():
     ],
 )
 def test_what_is_wrong_is_a_failure(content, cause):
-    outcome = completions.completion(content, Reading())
+    outcome = replies.completion(content, Reading())
     assert isinstance(outcome, Failure)
     assert outcome.cause == cause

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from backends.llamacpp import completions, wire
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Message, Sampling
+from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading
-from orchestrator.wire.trie import Reading as NodeReading
 
 PIECES = st.lists(st.binary(min_size=0, max_size=4), max_size=8)
 
@@ -78,7 +78,7 @@ def test_numbers_of_drawn_pieces_go_to_the_tokens_that_end_a_character():
     for at in (0, 1, 3, 4):
         reading = NodeReading({7: -0.5, 8: -0.25})
         completions.fill(made, at, reading, 1)
-    drawn = completions.completion(made, Reading(top=0))
+    drawn = completions.generation(made, Reading(top=0))
     assert not isinstance(drawn, Failure)
     assert drawn.logprobs is not None
     assert drawn.logprobs.tolist() == [-0.5, -0.25, -8, -0.5, -0.25, -8]
@@ -87,7 +87,7 @@ def test_numbers_of_drawn_pieces_go_to_the_tokens_that_end_a_character():
 def test_tokens_behind_a_stop_string_are_not_looked_up():
     made = drafted(completion([1, 2, 3, 4], [1, 2], "ab", stop_type="word"))
     assert completions.place(made, [b"a", b"b", b"#", b"#"]) == []
-    drawn = completions.completion(made, Reading())
+    drawn = completions.generation(made, Reading())
     assert not isinstance(drawn, Failure)
     assert (drawn.text, drawn.finish_reason) == ("ab", "stop")
     assert drawn.token_ids is not None
@@ -111,7 +111,7 @@ def test_what_can_not_be_looked_up_is_unknown():
     made = drafted(completion([7, 8], [8], "é"))
     assert completions.place(made, [b"\xc3", b"\xa9"]) == [0]
     completions.fill(made, 0, NodeReading({1: -1.0}), 1)
-    drawn = completions.completion(made, Reading())
+    drawn = completions.generation(made, Reading())
     assert not isinstance(drawn, Failure)
     assert drawn.logprobs is not None
     assert math.isnan(drawn.logprobs[0])
@@ -121,7 +121,7 @@ def test_what_can_not_be_looked_up_is_unknown():
 def test_an_unfinished_answer_is_a_failure(stop_type):
     made = completions.draft(completion([1], [1], "a", stop_type=stop_type), 3, "")
     if not isinstance(made, Failure):
-        assert isinstance(completions.completion(made, Reading()), Failure)
+        assert isinstance(completions.generation(made, Reading()), Failure)
 
 
 def test_a_forced_token_that_is_not_told_of_has_a_failure_of_its_own():

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.wire._placeholders import id_in, ids_in
+from orchestrator.wire.spelling import id_in, ids_in
 
 well_formed = st.integers(0, 10**9 - 1).map("token_id:{}".format)
 anything = st.text(st.characters(), max_size=12)

@@ -10,7 +10,7 @@ import yaml
 from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.wire import completions, replies
+from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading
 from tests.conftest import SHARED
 
@@ -118,7 +118,7 @@ def test_a_chat_of_a_real_tgi_without_numbers_is_read_as_a_text_only(name):
 def test_drawn_tokens_of_openais_completions_are_read_with_those_that_are_no_text():
     body = recorded("openai_legacy_completions_gpt3_test_f307d529.json")
     given = json.loads(body)["choices"][0]
-    made = completions.generation(body, Reading(top=3))
+    made = replies.generation(body, Reading(top=3))
     assert isinstance(made, Generation), made
     assert made.logprobs is not None
     assert made.top is not None
@@ -132,7 +132,7 @@ def test_drawn_tokens_of_openais_completions_are_read_with_those_that_are_no_tex
 @pytest.mark.parametrize("key", ["0deb8e9b", "bb2cc491", "cfd11f55"])
 def test_the_first_token_of_an_echo_is_unknown(key):
     body = recorded(f"openai_legacy_completions_gpt3_test_{key}.json")
-    made = completions.generation(body, Reading())
+    made = replies.generation(body, Reading())
     assert isinstance(made, Generation), made
     assert made.logprobs is not None
     assert np.isnan(made.logprobs[0])

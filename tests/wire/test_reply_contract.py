@@ -15,7 +15,7 @@ from backends.sglang import wire as sglang
 from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
-from orchestrator.wire import completions, replies
+from orchestrator.wire import replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 
@@ -86,7 +86,7 @@ def legacy(text, reason):
     tokens = tokens_of(text, reason)
     lists = {"tokens": tokens, "token_logprobs": [-0.5] * len(tokens)}
     choice = {"text": text, "finish_reason": reason, "logprobs": lists}
-    return completions.generation(json.dumps({"choices": [choice]}).encode(), Reading())
+    return replies.generation(json.dumps({"choices": [choice]}).encode(), Reading())
 
 
 def of_sglang(text, reason):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.wire.trie import PathsError, Reading, Trie, Walk, close, nested, total, value
+from orchestrator.wire.by_ids import PathsError, Reading, Trie, Walk, close, nested, total, value
 
 END = 0
 PATHS = st.lists(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from backends.vllm import wire
 from orchestrator.records import Failure
 from orchestrator.wire import by_ids
-from orchestrator.wire.agreement import MOST_MASS
+from orchestrator.wire._located import MOST_MASS
+from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import logprob
-from orchestrator.wire.trie import Reading
 
 
 def completion(*choices, n_prompt=3, **fields):

@@ -142,4 +142,4 @@ def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bo
 
 def _document() -> ModuleType:
     # No other command needs what it imports.
-    return importlib.import_module("orchestrator.runner.interface.html_report")
+    return importlib.import_module("orchestrator.runner.interface.exporting")

@@ -21,7 +21,7 @@ from orchestrator.report.results import as_tables, as_text, first_screen
 from orchestrator.report.text import confirm, safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, write_files
-from orchestrator.runner.interface import exporting, html_report
+from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
 from orchestrator.runner.interface.labelling import Draw, draw_sheet, write_sheet
 
@@ -91,7 +91,7 @@ def export(options: argparse.Namespace) -> int:
     if wanted and options.format == "inspect":
         raise UsageError("the logs of Inspect hold all answers; --table and --frame don't choose")
     if options.figures is not None:
-        for path in html_report.write_charts(result, Path(options.figures)):
+        for path in exporting.write_charts(result, Path(options.figures)):
             _wrote(path)
         if options.to is None and not wanted:
             return EXIT_COMPLETE

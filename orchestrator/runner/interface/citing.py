@@ -13,7 +13,7 @@ from orchestrator.errors import PluginError
 from orchestrator.references import Citation, cited
 from orchestrator.report.html.figures import Material
 from orchestrator.report.text import safe_line
-from orchestrator.runner.interface.html_report import material
+from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
 
 # Works behind every rating and every comparison of neighbours.

@@ -13,8 +13,15 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.ranking.orders import orders_table, places_table
 from orchestrator.recipe.schema import AdaptivePairs, Recipe
 from orchestrator.report.planned import Expected, StageCount
-from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks, make_blocks
-from orchestrator.scheduler.blocks import Adaptive, Blocks, Ranking, Slot, StoppingRule
+from orchestrator.scheduler.blocks import (
+    Adaptive,
+    AdaptiveBlocks,
+    Blocks,
+    Ranking,
+    Slot,
+    StoppingRule,
+    make_blocks,
+)
 from orchestrator.statistics.adaptive import AdaptiveTest, Goal
 from orchestrator.statistics.adaptive_cost import Cost, expected_cost, win_rate
 from orchestrator.statistics.ranking import RankingAnalysis

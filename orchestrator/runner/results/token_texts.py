@@ -313,7 +313,7 @@ class Speller:
     def missing(
         self, ask: GenerateAsk | ScoreAsk, made: Generation | Scored, *, is_spelled: bool
     ) -> list[str]:
-        """Return what was not observed of a text's tokens; see `results.unobserved`."""
+        """Return what was not observed of a text's tokens; see `unobserved`."""
         return unobserved(self._recipe.models.get(ask.model), ask, made, is_spelled=is_spelled)
 
     def _tokenizer(self, model: str) -> Any:  # noqa: ANN401 (of the package `tokenizers`)

@@ -21,7 +21,7 @@ import tokenizers
 import torch
 import transformers.modeling_utils
 
-from launch import _safetensors, _weights
+from launch import _memory, _weights
 from launch.embedded.served import Settings, load
 
 _opened: list[str] | None = None
@@ -117,9 +117,9 @@ def legacy_files(folder: Path) -> None:
 
 def shards(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-    names = [one.name for one in _safetensors.tensors(folder / "model-1.safetensors")]
+    names = [one.name for one in _memory.tensors(folder / "model-1.safetensors")]
     listed = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-1.safetensors")}
-    (folder / _safetensors.INDEX).write_text(json.dumps(listed))
+    (folder / _memory.INDEX).write_text(json.dumps(listed))
 
 
 def links(folder: Path) -> None:
@@ -175,7 +175,7 @@ def test_every_file_that_is_opened_is_in_the_identity(
     parts = _weights.deciding_files(_weights.resolve(str(folder)))
     counted = {path.resolve() for files in parts.values() for path in files}
     # Compared with what the files say.
-    counted.add((folder / _safetensors.INDEX).resolve())
+    counted.add((folder / _memory.INDEX).resolve())
     with opens() as found:
         assert numbers(folder) != "refused"
     # Of the folder, and where its links lead.

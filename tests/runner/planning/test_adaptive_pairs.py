@@ -9,7 +9,7 @@ from orchestrator.recipe.load import load
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.stopping import Orders, new_blocks, tables_of
-from orchestrator.scheduler.adaptive_blocks import AdaptiveBlocks
+from orchestrator.scheduler.blocks import AdaptiveBlocks
 from tests.e2e.runs import write_recipe
 
 NOWHERE = "http://127.0.0.1:9"
