@@ -19,12 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from launch import _spec, _watchdog
 from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
 from launch._spec import HOST, ServerSpec, server_env
-from launch._watchdog import opened, said_by
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
@@ -139,12 +138,12 @@ class Server:
 
     async def read_pid(self) -> None:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
-        self.pid = int(await said_by(opened(self._process.stdout), _watchdog.PID) or b"0")
+        self.pid = int(await _said_by(_opened(self._process.stdout), _watchdog.PID) or b"0")
 
     async def is_proved(self, spec: ServerSpec) -> bool:
         """Wait until nobody but the server is reached at its port; False if it ends before."""
         if spec.published is None:
-            return bool(await said_by(opened(self._process.stdout), _watchdog.LISTENS))
+            return bool(await _said_by(_opened(self._process.stdout), _watchdog.LISTENS))
         command = spec.published(int(self.base_url.rpartition(":")[2]))
         while self.exit_code() is None:
             if await _spec.is_published(command):
@@ -169,8 +168,8 @@ class Server:
         carrier = self._carrier
         names = ", ".join(spec.names)
         waits = carrier is not None and carrier.queues
-        stdout = opened(self._process.stdout)
-        reading = asyncio.ensure_future(said_by(stdout, _watchdog.PLACED))
+        stdout = _opened(self._process.stdout)
+        reading = asyncio.ensure_future(_said_by(stdout, _watchdog.PLACED))
         said = ""
         try:
             while not (
@@ -216,7 +215,7 @@ class Server:
                 self._tell(_watchdog.BEAT)
 
     def _tell(self, words: bytes) -> None:
-        stdin = opened(self._process.stdin)
+        stdin = _opened(self._process.stdin)
         stdin.write(words)
         stdin.flush()
 
@@ -252,7 +251,7 @@ class Server:
         """
         self._tell(_watchdog.KEEP)
         for pipe in (self._process.stdin, self._process.stdout):
-            opened(pipe).close()
+            _opened(pipe).close()
         # It is nobody's child from here on; Popen would complain that it was not waited for.
         self._process.returncode = 0
         return self._process.pid
@@ -261,7 +260,7 @@ class Server:
         """End the process group with SIGKILL, reap it, close its pipes. May be called twice."""
         self._ended.set()
         has_ended = self._process.poll() is not None
-        stdout = opened(self._process.stdout)
+        stdout = _opened(self._process.stdout)
         if self._carrier is not None and not stdout.closed:
             # Before it is killed: what it says after that is no word of the machine's.
             os.set_blocking(stdout.fileno(), False)
@@ -284,7 +283,7 @@ class Server:
         for pipe in (self._process.stdin, self._process.stdout):
             # What could not be written any more is of no use to a process that has ended.
             with contextlib.suppress(BrokenPipeError):
-                opened(pipe).close()
+                _opened(pipe).close()
 
     def _kill_carried(self, carrier: Carrier) -> None:
         # On SIGTERM it gives back what it waits for; cut off from the cluster, it hangs.
@@ -443,3 +442,44 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
                 await asyncio.sleep(wait_s)
                 wait_s = min(1.0, wait_s * 1.5)
     return f" ({lacks})" if lacks and server.exit_code() is None else ""
+
+
+def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
+    """Return a pipe of a process that was started with one."""
+    if pipe is None:
+        raise ValueError("the process was started without a pipe")
+    return pipe
+
+
+async def _said_by(pipe: IO[bytes], mark: bytes) -> bytes:
+    """Read up to a line of the watchdog, and return it without its mark; empty at the end.
+
+    Other programs may write there before it, such as a prolog of Slurm's tasks.
+    """
+    while line := await _line(pipe):
+        _, found, words = line.partition(mark)
+        if found:
+            return words
+    return b""
+
+
+async def _line(pipe: IO[bytes]) -> bytes:
+    """Read a line without a thread, which a wait in a queue would hold; empty at the end."""
+    loop, descriptor = asyncio.get_running_loop(), pipe.fileno()
+    os.set_blocking(descriptor, False)
+    readable, found = asyncio.Event(), b""
+    loop.add_reader(descriptor, readable.set)
+    try:
+        while not found.endswith(b"\n"):
+            try:
+                part = os.read(descriptor, 1)
+            except BlockingIOError:
+                readable.clear()
+                await readable.wait()
+                continue
+            if not part:
+                return b""
+            found += part
+    finally:
+        loop.remove_reader(descriptor)
+    return found

@@ -1,6 +1,34 @@
-"""Pipes of a watchdog: what it says, among what others write there."""
+"""The parent of a server process: ends it when the program that asked for it is gone.
 
-import asyncio
+    orchestrator ──stdin pipe──▶ watchdog (own session) ──▶ server (own process group)
+
+Run as a script with `python -I -S _watchdog.py GRACE_S HOST PORT N CLEAN_UP… ARGV…`, where N words
+are a command that ends what outlives the server's processes (a container, whose client is all that
+runs here); it is run when the server is gone.
+
+Whoever else binds the server's port first would be answered for it and be sent its key. So it says
+on stdout when the server's own processes, and nobody else, listen at HOST and PORT (0: don't look).
+Where the server takes a socket (`LISTENING`), the port is never free.
+
+On another machine, where a carrier has started it, it is run as `_watchdog.py --elsewhere`. Then
+it first writes the address by which this machine is reached, a free port there, and its name; and
+gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
+no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
+seconds, because it is cut off from a client that has replaced it. It tells the client if the
+machine asks it to end. Variables that the way there has changed win over the client's; `here`
+holds those that it began with.
+
+`_watchdog.py --with-parent PID COMMAND…` becomes the command, which gets SIGTERM when its parent
+ends (Linux only).
+
+Its stdin closes when the orchestrator ends in whatever way, `kill -9` included. It ends the
+server's process group on that, on SIGTERM, told so on stdin, and when the server itself ends; told
+on stdin to keep the server, it no longer minds the orchestrator's end; writes the server's pid to
+stdout; sends the server's output to its own stderr; and ends with the server's exit
+code or by the same signal. It uses only the standard library, so that it starts fast. The reasons
+are in docs/design/0003-watchdog.md.
+"""
+
 import contextlib
 import json
 import os
@@ -13,49 +41,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NoReturn
-
-
-def opened(pipe: IO[bytes] | None) -> IO[bytes]:
-    """Return a pipe of a process that was started with one."""
-    if pipe is None:
-        raise ValueError("the process was started without a pipe")
-    return pipe
-
-
-async def said_by(pipe: IO[bytes], mark: bytes) -> bytes:
-    """Read up to a line of the watchdog, and return it without its mark; empty at the end.
-
-    Other programs may write there before it, such as a prolog of Slurm's tasks.
-    """
-    while line := await _line(pipe):
-        _, found, words = line.partition(mark)
-        if found:
-            return words
-    return b""
-
-
-async def _line(pipe: IO[bytes]) -> bytes:
-    """Read a line without a thread, which a wait in a queue would hold; empty at the end."""
-    loop, descriptor = asyncio.get_running_loop(), pipe.fileno()
-    os.set_blocking(descriptor, False)
-    readable, found = asyncio.Event(), b""
-    loop.add_reader(descriptor, readable.set)
-    try:
-        while not found.endswith(b"\n"):
-            try:
-                part = os.read(descriptor, 1)
-            except BlockingIOError:
-                readable.clear()
-                await readable.wait()
-                continue
-            if not part:
-                return b""
-            found += part
-    finally:
-        loop.remove_reader(descriptor)
-    return found
-
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
