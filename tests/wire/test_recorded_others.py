@@ -118,7 +118,7 @@ def test_a_chat_of_a_real_tgi_without_numbers_is_read_as_a_text_only(name):
 def test_drawn_tokens_of_openais_completions_are_read_with_those_that_are_no_text():
     body = recorded("openai_legacy_completions_gpt3_test_f307d529.json")
     given = json.loads(body)["choices"][0]
-    made = replies.generation(body, Reading(top=3))
+    made = replies.completion(body, Reading(top=3))
     assert isinstance(made, Generation), made
     assert made.logprobs is not None
     assert made.top is not None
@@ -132,7 +132,7 @@ def test_drawn_tokens_of_openais_completions_are_read_with_those_that_are_no_tex
 @pytest.mark.parametrize("key", ["0deb8e9b", "bb2cc491", "cfd11f55"])
 def test_the_first_token_of_an_echo_is_unknown(key):
     body = recorded(f"openai_legacy_completions_gpt3_test_{key}.json")
-    made = replies.generation(body, Reading())
+    made = replies.completion(body, Reading())
     assert isinstance(made, Generation), made
     assert made.logprobs is not None
     assert np.isnan(made.logprobs[0])

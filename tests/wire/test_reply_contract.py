@@ -86,7 +86,7 @@ def legacy(text, reason):
     tokens = tokens_of(text, reason)
     lists = {"tokens": tokens, "token_logprobs": [-0.5] * len(tokens)}
     choice = {"text": text, "finish_reason": reason, "logprobs": lists}
-    return replies.generation(json.dumps({"choices": [choice]}).encode(), Reading())
+    return replies.completion(json.dumps({"choices": [choice]}).encode(), Reading())
 
 
 def of_sglang(text, reason):
