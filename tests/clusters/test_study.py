@@ -38,9 +38,12 @@ def test_orders_of_unnamed_clusters_are_by_cluster_or_refused(equal):
     assert (as_found, refused) == (0, 0) if equal else refused == 100
 
 
+FIVE = pytest.param(5, marks=pytest.mark.long)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("n_models", [2, 5])
-@pytest.mark.parametrize("n_clusters", [6, 20])
+@pytest.mark.parametrize("n_models", [2, FIVE])
+@pytest.mark.parametrize("n_clusters", [6, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("size", [*clusters.SIZES, clusters.UNEVEN])
 def test_intervals_cover_whatever_the_size_of_clusters(n_models, n_clusters, size):
     found = clusters.simulate(clusters.Cell(n_models, n_clusters, size), 300, seed=1)
@@ -48,7 +51,7 @@ def test_intervals_cover_whatever_the_size_of_clusters(n_models, n_clusters, siz
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_models", [2, 5])
+@pytest.mark.parametrize("n_models", [2, FIVE])
 @pytest.mark.parametrize("size", [*clusters.SIZES, clusters.UNEVEN])
 def test_wrong_orders_are_as_rare_as_is_said(n_models, size):
     n = 150

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.recipe.load import available
 from orchestrator.runner.interface.exporting import report_tables
+from orchestrator.runner.servers.registry import FOLDER_VARIABLE
+from tests.conftest import ROOT
 from tests.docs.papers import tables_of
 from tests.e2e.runs import frames, run
 
@@ -53,9 +57,23 @@ def results_of(report: dict[str, Any]) -> dict[str, Any]:
     return {"brief": brief, "rankings": report["rankings"], "tables": report["tables"]}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kept_servers(tmp_path_factory):
+    """Keep the servers of one recipe for the next: most have the same models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("kept")))
+        yield
+        subprocess.run(
+            [sys.executable, "-m", "orchestrator", "servers", "stop", "--all"],
+            cwd=ROOT,
+            check=True,
+            timeout=120,
+        )
+
+
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if on_embedded(r)], ids=lambda r: r.stem)
 def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, tmp_path):
-    done = run(recipe, tmp_path / "run", "--limit", _FEW)
+    done = run(recipe, tmp_path / "run", "--limit", _FEW, "--keep-servers", "--format", "json")
     assert done.returncode == EXIT_COMPLETE, done.stderr
     before = frames(tmp_path / "run")
     assert before
@@ -63,7 +81,7 @@ def test_a_recipe_runs_and_its_rows_can_be_made_again_without_a_request(recipe, 
         assert len(frame), name
         if "status" in frame.columns:
             assert set(frame["status"]) == {"ok"}, name
-    tables = json.loads(run(recipe, tmp_path / "run", "--limit", _FEW, "--format", "json").stdout)
+    tables = json.loads(done.stdout)
     assert tables["rankings"] or tables["tables"]
     # docs/papers.md says which tables of the papers this recipe makes.
     assert tables_of(recipe.stem) <= set(report_tables(orchestrator.load(tmp_path / "run")))

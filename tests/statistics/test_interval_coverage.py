@@ -1,5 +1,6 @@
 """Intervals cover at their level, by simulation; `benchmarks/interval_coverage.py` is the judge."""
 
+import itertools
 import math
 import runpy
 from pathlib import Path
@@ -10,6 +11,16 @@ BENCHMARK = runpy.run_path(
     str(Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"), run_name="coverage"
 )
 LEVEL = BENCHMARK["LEVEL"]
+MODELS, PROMPTS = (2, 3, 5), (20, 50, 200)
+
+
+def cells():
+    """All designs; of each judge one that CI has time for, so that each size is met by two."""
+    for at, judge in enumerate(BENCHMARK["JUDGES"]):
+        soon = (MODELS[at % 3], PROMPTS[(at + at // 3) % 3])
+        for cell in itertools.product(MODELS, PROMPTS):
+            marks = () if cell == soon else pytest.mark.long
+            yield pytest.param(judge, *cell, marks=marks)
 
 
 def covered(judge, n_models, n_prompts, n_simulations):
@@ -36,9 +47,7 @@ def test_equal_models_are_seldom_told_apart():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("n_prompts", [20, 50, 200])
-@pytest.mark.parametrize("n_models", [2, 3, 5])
-@pytest.mark.parametrize("judge", BENCHMARK["JUDGES"])
+@pytest.mark.parametrize(("judge", "n_models", "n_prompts"), list(cells()))
 def test_intervals_cover_at_their_level(judge, n_models, n_prompts):
     tallies = covered(judge, n_models, n_prompts, 400)
     # Ratings of a model that wins 97 % are up to two points short at 20 prompts.
@@ -48,6 +57,7 @@ def test_intervals_cover_at_their_level(judge, n_models, n_prompts):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_intervals_of_thirty_models_cover_at_twenty_prompts():
     tallies = covered("soft", 30, 20, 60)
