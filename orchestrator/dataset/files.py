@@ -1,16 +1,14 @@
-"""Files of rows: found, named and read in slices, by their ending."""
+"""Rows of any file by its suffix, and of several files one after the other."""
 
-import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.dataset import File, readers
+from orchestrator.dataset import readers
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
-from orchestrator.disk import paths
 from orchestrator.errors import DatasetError, StoreError
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -107,24 +105,3 @@ class ParquetRows:
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return f"{self.file}: row {index + 1}"
-
-
-DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
-
-
-def is_here(kind: str, file: File) -> bool:
-    """Return True if the file can be used without a network."""
-    folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
-    names = (file.name, *file.others)
-    return any((folder / kind / name).is_file() for folder in folders for name in names)
-
-
-def data_folder() -> Path | None:
-    """The folder of files that the user put there by hand."""
-    given = os.environ.get(DATA_VARIABLE)
-    return Path(given).expanduser() if given else None
-
-
-def cache_folder() -> Path:
-    """The folder of what was fetched."""
-    return paths.cache_folder() / "datasets"

@@ -10,8 +10,6 @@ import pytest
 
 from tests.launched import recipe_data
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -25,7 +23,8 @@ def folder(tmp_path):
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+    known = os.pathsep.join((str(folder), os.environ["PYTHONPATH"]))
+    environment = {**os.environ, "PYTHONPATH": known}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
         timeout=100, check=False,

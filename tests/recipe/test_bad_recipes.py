@@ -23,6 +23,8 @@ def message_of(name: str) -> str:
         load(name, allow_code=True)
     message = str(caught.value) + "\n"
     message = message.replace(str(Path(__file__).parents[1]), "{tests}")
+    # The kind of server that these tests bring along.
+    message = message.replace("scripted, ", "")
     for place, family in FAMILIES.items():
         message = message.replace(", ".join(plugins.kinds(family)), place)
     return message

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from orchestrator import plugins
-from orchestrator.dataset.rows import SupportsArrow, is_frame, to_json_lines
+from orchestrator.dataset.memory import SupportsArrow, is_frame, to_json_lines
 from orchestrator.disk import files
 from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, UsageError
 from orchestrator.plugins.base import Plugin

@@ -10,7 +10,7 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import About, Dataset
-from orchestrator.dataset.files import is_here
+from orchestrator.dataset.folders import is_here
 from orchestrator.errors import PluginError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe

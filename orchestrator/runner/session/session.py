@@ -117,14 +117,9 @@ class Session(Listener):
             # The handler of signals never raises in a run.
             is_interruptible=False,
         )
-        blocks = opened.blocks
         self._n_stored = opened.done.count(1) - opened.n_not_needed
         self._stages = Stages(plan, opened.done, self._not_needed)
-        if blocks is None:
-            ended = bytearray(opened.done)
-            left: Iterator[int | None] = positions_left(opened.done, opened.first, plan.n_per_item)
-        else:
-            ended, left = blocks.ended, blocks.positions()
+        ended, left = _left(opened, plan.n_per_item)
         window = prepared.recipe.settings.window
         self._window = Window(
             plan,
@@ -155,7 +150,7 @@ class Session(Listener):
         statistics = prepared.recipe.settings.statistics
         self._board = LiveRankings(
             plan,
-            stops_early=blocks is not None,
+            stops_early=opened.blocks is not None,
             thresholds=Thresholds(**statistics.trust.model_dump()),
             confidence_level=statistics.confidence_level,
         )
@@ -493,3 +488,10 @@ class Session(Listener):
         if self._opened.blocks is None:
             return np.zeros(self._plan.n_per_item, dtype=np.int64)
         return self._opened.blocks.not_needed
+
+
+def _left(opened: Opened, n_per_item: int) -> tuple[bytearray, Iterator[int | None]]:
+    """Units that have ended, by place; the places of the others, in the order to ask them."""
+    if opened.blocks is not None:
+        return opened.blocks.ended, opened.blocks.positions()
+    return bytearray(opened.done), positions_left(opened.done, opened.first, n_per_item)
