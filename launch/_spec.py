@@ -4,24 +4,16 @@ A server is a foreign program that runs for hours and writes logs: it gets what 
 libraries, devices and caches, and no credentials. A recipe names those that it needs by `env_from`.
 """
 
-import asyncio
 import os
 import socket
-import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from launch._watchdog import LISTENING
-from orchestrator import network
 from orchestrator.errors import LaunchError
 from orchestrator.recipe.settings import is_secret, is_secret_name
-from orchestrator.records import Failure
-from orchestrator.wire import replies
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _LOWEST: Final = 10_240
 _MANY: Final = 22_528
@@ -41,59 +33,6 @@ def beside(port: int, n: int) -> int:
     tested.
     """
     return _LOWEST + (port + n * _APART) % _MANY
-
-
-_PROBE_TIMEOUT_S: Final = 5.0
-
-
-def session(api_key: str) -> "aiohttp.ClientSession":
-    """Return a client for the server with this key."""
-    # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
-    import aiohttp  # noqa: PLC0415
-
-    return aiohttp.ClientSession(
-        headers={"Authorization": f"Bearer {api_key}"},
-        timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
-        auto_decompress=False,
-    )
-
-
-async def lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.ClientSession") -> str:
-    """Return what a server lacks to be ready; empty if nothing.
-
-    Args:
-        base_url: Of the server.
-        names: Models that it must list.
-        client: From `session`.
-    """
-    import aiohttp  # noqa: PLC0415 (as above)
-
-    try:
-        async with client.get(f"{base_url}/health") as reply:
-            if reply.status != 200:
-                return f"/health answers {reply.status}"
-        async with client.get(f"{base_url}/v1/models") as reply:
-            if reply.status != 200:
-                return f"/v1/models answers {reply.status}"
-            encoding = reply.headers.get("Content-Encoding", "")
-            chunks = reply.content.iter_any()
-            body = await network.collect(chunks, base_url, encoding, network.CONTROL_BYTES)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        return f"{base_url} does not answer: {type(error).__name__}"
-    listed = body if isinstance(body, Failure) else replies.model_names(body)
-    if isinstance(listed, Failure):
-        return f"/v1/models: {listed.message}"
-    missing = [name for name in names if name not in listed]
-    return f"/v1/models does not list {', '.join(missing)}" if missing else ""
-
-
-async def is_published(command: Sequence[str]) -> bool:
-    """Return True if a command succeeds that asks whether a container has its port."""
-    nothing = subprocess.DEVNULL
-    asked = await asyncio.create_subprocess_exec(
-        *command, stdin=nothing, stdout=nothing, stderr=nothing
-    )
-    return await asked.wait() == 0
 
 
 INHERITED: Final = frozenset({

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from launch import _spec, _watchdog
+from launch import _readiness, _spec, _watchdog
 from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
 from launch._spec import HOST, ServerSpec, server_env
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
@@ -146,7 +146,7 @@ class Server:
             return bool(await _said_by(_opened(self._process.stdout), _watchdog.LISTENS))
         command = spec.published(int(self.base_url.rpartition(":")[2]))
         while self.exit_code() is None:
-            if await _spec.is_published(command):
+            if await _readiness.is_published(command):
                 return True
             await asyncio.sleep(_PUBLISHED_S)
         return False
@@ -430,13 +430,13 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
     with contextlib.suppress(TimeoutError):
         async with (
             asyncio.timeout(spec.start_timeout_s),
-            _spec.session(server.api_key) as client,
+            _readiness.session(server.api_key) as client,
         ):
             is_proved = await server.is_proved(spec)
             while server.exit_code() is None:
                 # The key goes to nobody else.
                 if is_proved:
-                    lacks = await _spec.lacking(server.base_url, spec.names, client)
+                    lacks = await _readiness.lacking(server.base_url, spec.names, client)
                 if not lacks and server.exit_code() is None:
                     return None
                 await asyncio.sleep(wait_s)

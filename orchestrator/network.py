@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from orchestrator.backend import is_private
 from orchestrator.records import Failure
@@ -210,6 +209,9 @@ def proxy_of(base_url: str) -> str | None:
     Servers on this machine or in a private network are always reached without one, and so are
     those that `NO_PROXY` lists.
     """
+    # It brings clients of its own along, which a check of a recipe needs not.
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
     parts = urlsplit(base_url)
     if is_private(base_url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
