@@ -123,10 +123,7 @@ def rating_tables(
 ) -> list[Table]:
     """Return the length of each judge's intervals and how often they hold gold; the same by model.
 
-    Args:
-        context: Of the analysis.
-        settings: Of the intervals.
-        methods: Names of methods; all that rate answers where there are none.
+    Without names, of all methods that rate answers.
 
     Raises:
         UsageError: If nothing was rated, there is no gold of it, or gold is not on the scale.

@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses._audit_ratings import CITES, RatingIntervals, rating_tables
@@ -40,8 +39,6 @@ from orchestrator.statistics.orders import Verdicts, count_cycles
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import as_chance, measured, with_interval
 
-Floats = NDArray[np.float64]
-
 # Verbosity of judges: how much the longer answer is preferred at equal ratings of its model.
 #
 # The effect of length is that of `style_control`, for each judge by itself and with no other
@@ -60,12 +57,7 @@ _COLUMNS = (
 
 
 def length_table(context: Context, found: Sequence[tuple[Source, dict[str, Preferences]]]) -> Table:
-    """Tabulate each judge's preference for longer answers, plain and at equal ratings.
-
-    Args:
-        context: Of the analysis.
-        found: Methods with their pairs of different answers, by judge.
-    """
+    """Tabulate each judge's preference for longer answers, plain and at equal ratings."""
     lines: list[list[Cell]] = []
     p_values: list[float] = []
     left_out: list[str] = []

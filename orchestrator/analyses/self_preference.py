@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from orchestrator.clusters import codes, prompt_words
@@ -36,8 +35,6 @@ from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import as_chance, untrusted, with_interval
-
-Floats = NDArray[np.float64]
 
 _TRAITS: Final = ("itself", "its family")
 

@@ -129,11 +129,7 @@ class MappedRows:
 def hub_file(repository: str, path: str, *, revision: str = "main", name: str = "") -> File:
     """A file of a dataset's repository.
 
-    Args:
-        repository: Such as "wmt/wmt19".
-        path: In the repository.
-        revision: Commit, branch or tag.
-        name: Under the kind's folder; the file's own where left out.
+    `name` is that under the kind's folder; the file's own where left out.
     """
     place = f"{quote(repository)}/resolve/{quote(revision, safe='')}/{quote(path)}"
     return File(name=name or path.rpartition("/")[2], path=f"datasets/{place}")

@@ -43,12 +43,7 @@ def sampled_documents(
 ) -> Dataset:
     """Documents to be summarised, each with its published summary as reference.
 
-    Args:
-        config: How many, and which.
-        kind: Of the dataset.
-        file: Parquet with the columns `id`, `document` and `summary`.
-        document: Name of the column of texts.
-        summary: Name of the column of summaries.
+    The Parquet file has a column `id`, and those of texts and summaries by the names given.
 
     Raises:
         DatasetError: If the file can't be had or is not as published.

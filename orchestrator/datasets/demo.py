@@ -61,11 +61,7 @@ CATEGORIES: tuple[str, ...] = tuple(_TASKS)
 def is_held_out(prompt: str) -> bool:
     """Tell whether a prompt belongs to the held-out side.
 
-    Args:
-        prompt: The task as shown to a model.
-
-    Returns:
-        True for the prompts `generate` may return, False for those used in training.
+    Returns True for the prompts `generate` may return, False for those used in training.
     """
     digest = blake2b(prompt.encode("utf-8"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % HELD_OUT_EVERY == 0
@@ -74,13 +70,7 @@ def is_held_out(prompt: str) -> bool:
 def draw_item(rng: random.Random, category: str, *, held_out: bool) -> DemoItem:
     """Draw one item of a category from one side of the division.
 
-    Args:
-        rng: Source of randomness.
-        category: One of `CATEGORIES`.
-        held_out: Which side to draw from.
-
-    Returns:
-        A new item; the same item may come again on a later call.
+    The same item may come again on a later call.
 
     Raises:
         KeyError: If the category is unknown.
@@ -99,12 +89,7 @@ def draw_item(rng: random.Random, category: str, *, held_out: bool) -> DemoItem:
 def generate(n: int, seed: int) -> list[DemoItem]:
     """Generate held-out items with distinct prompts, the categories taking turns.
 
-    Args:
-        n: Number of items.
-        seed: Any integer; equal arguments give equal items.
-
-    Returns:
-        The items, in an order fixed by the seed.
+    Equal arguments give equal items, in one order.
 
     Raises:
         ValueError: If `n` is negative.

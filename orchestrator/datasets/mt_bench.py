@@ -40,11 +40,7 @@ def file(benchmark: str, name: str, revision: str, sha256: str, *others: str) ->
 def opened(kind: str, questions: File, references: File | None, n_turns: int | None) -> Dataset:
     """The questions as a dataset.
 
-    Args:
-        kind: Of the dataset.
-        questions: One object a line: `question_id`, `category`, `turns`.
-        references: Answers in FastChat's form; None for none.
-        n_turns: How many turns to ask; None for all.
+    Questions have `question_id`, `category` and `turns`; references are in FastChat's form.
 
     Raises:
         DatasetError: If a file can't be had or is not as published.

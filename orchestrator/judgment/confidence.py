@@ -57,10 +57,8 @@ def token_confidence(top_logprobs: ArrayLike) -> TokenConfidence:
 
     It is larger where the distribution is more peaked, since the tokens behind the first are then
     less likely. A token that is not listed is at most as likely as those that are, so that the mean
-    over the listed ones is a lower bound.
-
-    Args:
-        top_logprobs: Shape (T, k): ln p of the listed tokens; nan where a position lists fewer.
+    over the listed ones is a lower bound. `top_logprobs` have shape (T, k), nan where a position
+    lists fewer.
 
     Raises:
         StatisticsError: If there are not two axes, or no tokens are listed at all.
@@ -80,15 +78,8 @@ def group_confidence(
 
     Groups are all windows of `window` successive tokens, which overlap; an answer that is shorter
     is one group. The bottom groups are the lowest share of them, rounded down, and at least one.
-
-    Args:
-        confidence: Shape (T,): of each token.
-        window: Tokens of a group.
-        tail: Last tokens.
-        bottom: Share of the groups, above 0 and at most 1.
-
-    Returns:
-        All nan if there are no tokens or one is not known.
+    `confidence` has shape (T,), `tail` counts the last tokens. All is nan if there are no tokens or
+    one is not known.
 
     Raises:
         StatisticsError: If `window` or `tail` is below 1 or `bottom` is no share.
@@ -115,32 +106,15 @@ def group_confidence(
     )
 
 
-def self_certainty(logprobs: ArrayLike) -> FloatArray:
-    """KL(U || p) = -(1/V) sum_v ln(V p(v)) at each position (Kang et al., Eq. 5), exact.
-
-    Args:
-        logprobs: Shape (..., V): ln p over the whole vocabulary.
-    """
-    whole = np.asarray(logprobs, dtype=np.float64)
-    found: FloatArray = -np.log(whole.shape[-1]) - whole.mean(axis=-1)
-    return found
-
-
 def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
     """A lower bound of self-certainty at each position, from the k most likely of V tokens.
 
-    With r the mass that is not listed, sum ln p over the V - k other tokens is at most
-    (V - k) ln(r / (V - k)), all of them being alike, and at most (V - k) ln p_k, since none is more
-    likely than the last that is listed. Nothing bounds self-certainty from above: a single token
-    may have any probability close to 0. The bound is self-certainty itself where k = V.
-
-    Args:
-        top_logprobs: Shape (T, k): ln p of the listed tokens over the whole vocabulary, raw; nan
-            where a position lists fewer.
-        vocabulary: V.
-
-    Returns:
-        Shape (T,); nan where no token is listed, or the listed numbers are no distribution.
+    With r the mass that is not listed, sum ln p over the V - k other tokens is at most (V - k) ln(r
+    / (V - k)), all of them being alike, and at most (V - k) ln p_k, since none is more likely than
+    the last that is listed. Nothing bounds self-certainty from above: a single token may have any
+    probability close to 0. The bound is self-certainty itself where k = V. `top_logprobs` are raw
+    ln p over the whole vocabulary, shape (T, k), nan where a position lists fewer. Returns shape
+    (T,); nan where no token is listed, or the listed numbers are no distribution.
 
     Raises:
         StatisticsError: If there are not two axes, no tokens are listed at all, or more than V.
@@ -164,10 +138,8 @@ def first_alike(alike: NDArray[np.bool_]) -> list[int]:
     """Number the meanings of samples: each has that of the first it is like.
 
     A sample is compared with the first of each earlier meaning, and begins one if it is like none
-    (Farquhar et al. 2024, Extended Data Fig. 1).
-
-    Args:
-        alike: Shape (N, N): whether two samples mean the same.
+    (Farquhar et al. 2024, Extended Data Fig. 1). `alike`, shape (N, N), says whether two samples
+    mean the same.
     """
     firsts: list[int] = []
     found: list[int] = []
@@ -182,14 +154,9 @@ def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
     """-sum_c P(c) ln P(c) over the meanings of samples, weighed by their likelihood.
 
     P(c) is the sum of p(s) over the samples of a meaning, divided by that over all samples
-    (Farquhar et al. 2024, Eq. 5).
-
-    Args:
-        logprobs: Shape (N,): ln p of each sample; the papers take the mean over its tokens.
-        meanings: N numbers: equal where samples mean the same.
-
-    Returns:
-        nan if there are no samples or one has no log-probability.
+    (Farquhar et al. 2024, Eq. 5). `logprobs`, shape (N,), are ln p of each sample; the papers take
+    the mean over its tokens. Meanings are N numbers, equal where samples mean the same. nan if
+    there are no samples or one has no log-probability.
 
     Raises:
         StatisticsError: If there are not as many meanings.
@@ -207,13 +174,7 @@ def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
 def discrete_semantic_entropy(meanings: Sequence[int]) -> float:
     """-sum_c P(c) ln P(c) with P(c) the share of samples of a meaning; needs no probabilities.
 
-    Farquhar et al. 2024 define it after their Eq. 5.
-
-    Args:
-        meanings: N numbers: equal where samples mean the same.
-
-    Returns:
-        nan if there are no samples.
+    Farquhar et al. 2024 define it after their Eq. 5. nan if there are no samples.
     """
     return semantic_entropy(np.zeros(len(meanings)), meanings)
 
@@ -221,12 +182,8 @@ def discrete_semantic_entropy(meanings: Sequence[int]) -> float:
 def predictive_entropy(logprobs: ArrayLike) -> float:
     """-(1/N) sum_s ln p(s) over samples: entropy without regard to meaning.
 
-    Args:
-        logprobs: Shape (N,): ln p of each sample; the mean over its tokens is the length-normalised
-            form.
-
-    Returns:
-        nan if there are no samples or one has no log-probability.
+    `logprobs`, shape (N,), are ln p of each sample; the mean over its tokens is the
+    length-normalised form. nan if there are none or one is not known.
     """
     values = np.asarray(logprobs, dtype=np.float64)
     return float(-values.mean()) if values.size else float("nan")

@@ -28,7 +28,6 @@ class LabelDistribution(msgspec.Struct, frozen=True, gc=False):
         high: Upper bounds of the same.
         coverage: Mass on the labels before renormalising, in [0, 1]; a lower bound where not
             `exact`; nan where nothing is known.
-        coverage_high: Upper bound of the coverage.
         exact: Whether the probability of every label is known, not only bounded.
         undefined: Why there are no probabilities; None where there are.
     """
@@ -37,14 +36,8 @@ class LabelDistribution(msgspec.Struct, frozen=True, gc=False):
     low: tuple[float, ...] | None
     high: tuple[float, ...] | None
     coverage: float
-    coverage_high: float
     exact: bool
     undefined: str | None = None
-
-    @property
-    def unreliable(self) -> bool:
-        """True if the mass known to be on the labels is below one half, or unknown."""
-        return not self.coverage >= UNRELIABLE_BELOW
 
     def mean_bounds(self, values: Sequence[float]) -> tuple[float, float]:
         """Least and greatest mean of `values` (K floats) that the known bounds allow.
@@ -66,10 +59,8 @@ def from_logprobs(
 ) -> LabelDistribution:
     """The distribution over K labels, given ln p of each over the whole vocabulary.
 
-    Args:
-        logprobs: K natural logarithms; nan is unknown, -inf a true zero.
-        upper: K upper bounds of the same; nan or None where there is none, which leaves the mass
-            that no known label holds.
+    `logprobs` are K natural logarithms: nan is unknown, -inf a true zero. `upper` are bounds of the
+    same; nan or None where there is none, which leaves the mass that no known label holds.
 
     Raises:
         StatisticsError: If there are no labels or `upper` has another length.
@@ -91,13 +82,11 @@ def from_logprobs(
     mass = total * unit
     if mass > 1.0 + _EXCESS:
         reason = f"the labels' probabilities add up to {mass:.4g}"
-        return LabelDistribution(None, None, None, math.nan, math.nan, exact, reason)
+        return LabelDistribution(None, None, None, math.nan, exact, reason)
     probabilities = tuple([weight / total for weight in weights])
     coverage = min(mass, 1.0)
     if exact:
-        return LabelDistribution(
-            probabilities, probabilities, probabilities, coverage, coverage, exact=True
-        )
+        return LabelDistribution(probabilities, probabilities, probabilities, coverage, exact=True)
     return _bounded(logprobs, upper, [weight * unit for weight in weights], probabilities)
 
 
@@ -129,7 +118,6 @@ def mixture(distributions: Sequence[LabelDistribution]) -> LabelDistribution:
         averaged([one.low for one in distributions]),
         averaged([one.high for one in distributions]),
         sum(one.coverage for one in distributions) / n,
-        sum(one.coverage_high for one in distributions) / n,
         all(one.exact for one in distributions),
         reasons[0] if reasons else None,
     )
@@ -137,17 +125,16 @@ def mixture(distributions: Sequence[LabelDistribution]) -> LabelDistribution:
 
 def _without_mass(peak: float, *, exact: bool) -> LabelDistribution:
     """No distribution: nothing known, no mass on any known label, or no logarithm of a share."""
-    coverage, coverage_high = math.nan, 1.0
+    coverage = math.nan
     if math.isnan(peak):
         reason = "no label's log-probability is known"
     elif peak > 0:
         reason = f"ln p of a label is {peak:.4g}"
-        coverage_high = math.nan
     elif exact:
-        reason, coverage, coverage_high = "every label has probability zero", 0.0, 0.0
+        reason, coverage = "every label has probability zero", 0.0
     else:
         reason, coverage = "no label with mass has a known log-probability", 0.0
-    return LabelDistribution(None, None, None, coverage, coverage_high, exact, reason)
+    return LabelDistribution(None, None, None, coverage, exact, reason)
 
 
 def _bounded(
@@ -172,15 +159,7 @@ def _bounded(
         most = known - mass + ceilings[i]
         low.append(mass / least if least > 0 else probabilities[i])
         high.append(ceilings[i] / most if most > 0 else probabilities[i])
-    coverage = min(known, 1.0)
-    return LabelDistribution(
-        probabilities,
-        tuple(low),
-        tuple(high),
-        coverage,
-        min(1.0, known + min(free, spare)),
-        exact=False,
-    )
+    return LabelDistribution(probabilities, tuple(low), tuple(high), min(known, 1.0), exact=False)
 
 
 def _greatest_mean(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> float:

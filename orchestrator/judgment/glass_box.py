@@ -10,7 +10,7 @@ Natural logarithms. Functions take arrays of T tokens and give nan for T = 0: an
 confidence. A probability of 0 makes a mean of logarithms -inf and a variance of them nan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -43,25 +43,13 @@ class EntropyBounds(NamedTuple):
     upper: FloatArray | None
 
 
-def entropy(logprobs: ArrayLike) -> FloatArray:
-    """-sum_v p_v ln p_v over the last axis; a probability of 0 adds nothing.
-
-    Args:
-        logprobs: Shape (..., V): ln p over the whole vocabulary.
-    """
-    found: FloatArray = _terms(np.asarray(logprobs, dtype=np.float64)).sum(axis=-1)
-    return found
-
-
 def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBounds:
     """Bounds of the entropy where only the k most likely of V tokens are listed.
 
-    With r the mass that is not listed, H >= H_k - r ln r (all of it on one token) and
-    H <= H_k - r ln(r / (V - k)) (spread evenly), H_k being the sum of -p ln p over the listed ones.
-
-    Args:
-        top_logprobs: Shape (T, k): ln p of the listed tokens over the whole vocabulary, raw.
-        vocabulary: V; None where it is not known, then nothing bounds the entropy from above.
+    With r the mass that is not listed, H >= H_k - r ln r (all of it on one token) and H <= H_k - r
+    ln(r / (V - k)) (spread evenly), H_k being the sum of -p ln p over the listed ones.
+    `top_logprobs` have shape (T, k), raw; where V is not known nothing bounds the entropy from
+    above.
 
     Raises:
         StatisticsError: If there are not two axes, or more tokens listed than there are.
@@ -141,19 +129,14 @@ def token_prob_var(logprobs: ArrayLike) -> float:
 
 
 def softmax_entropy(entropies: ArrayLike) -> float:
-    """Softmax-Ent as printed: the mean over tokens of -sum_v p ln p.
-
-    Args:
-        entropies: Shape (T,): the feature "entropy", or `entropy` of rows.
-    """
+    """Softmax-Ent as printed: the mean over T tokens of -sum_v p ln p, the feature "entropy"."""
     return _mean(_tokens(entropies))
 
 
 def vocab_logprob_var(variances: ArrayLike) -> float:
     """Return the published "Softmax-Var", aligned: the mean over tokens of Var_v(ln p), ddof=1.
 
-    Args:
-        variances: Shape (T,): the feature "vocab_logprob_var".
+    Takes the feature "vocab_logprob_var", shape (T,).
     """
     return _mean(_tokens(variances))
 
@@ -161,10 +144,8 @@ def vocab_logprob_var(variances: ArrayLike) -> float:
 def vocab_mean_logp_logit(products: ArrayLike) -> float:
     """Return the published "Softmax-Ent", aligned: the mean over tokens of mean_v(ln p * logit).
 
-    No entropy: it depends on where the logits' zero lies.
-
-    Args:
-        products: Shape (T,): the feature "vocab_mean_logp_logit".
+    No entropy: it depends on where the logits' zero lies. Takes the feature
+    "vocab_mean_logp_logit", shape (T,).
     """
     return _mean(_tokens(products))
 
@@ -172,8 +153,7 @@ def vocab_mean_logp_logit(products: ArrayLike) -> float:
 def code_logprobs(compat_logprobs: ArrayLike) -> float:
     """The code's "logprobs": one position late, the last target wraps round to the first token.
 
-    Args:
-        compat_logprobs: Shape (T,): the feature "compat_logprob".
+    Takes the feature "compat_logprob", shape (T,).
     """
     return _mean(_tokens(compat_logprobs))
 
@@ -188,41 +168,6 @@ def code_logprobs_variance(compat_variances: ArrayLike) -> float:
     return _mean(_tokens(compat_variances))
 
 
-class TokenFeatures(NamedTuple):
-    """Features of a scoring pass at each of T positions, arrays of shape (T,)."""
-
-    logprob: FloatArray
-    entropy: FloatArray
-    vocab_logprob_var: FloatArray
-    vocab_mean_logp_logit: FloatArray
-
-
-def aligned_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int) -> TokenFeatures:
-    """The features of the tokens behind a prompt, from the logits of a whole sequence.
-
-    Args:
-        logits: Shape (L, V): position t predicts token t + 1.
-        token_ids: The L tokens.
-        n_prompt: How many of them are the prompt's; at least 1.
-
-    Raises:
-        StatisticsError: If there is no prompt, or the lengths differ.
-    """
-    rows = np.asarray(logits, dtype=np.float64)
-    ids = np.asarray(token_ids, dtype=np.int64)
-    if rows.ndim != 2 or rows.shape[0] != ids.size or not 1 <= n_prompt <= ids.size:
-        text = f"logits of shape {rows.shape} for {ids.size} tokens, {n_prompt} of the prompt"
-        raise StatisticsError(text)
-    kept, targets = rows[n_prompt - 1 : -1], ids[n_prompt:]
-    logprobs = kept - np.logaddexp.reduce(kept, axis=-1, keepdims=True)
-    return TokenFeatures(
-        np.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0],
-        entropy(logprobs),
-        logprobs.var(axis=-1, ddof=1),
-        (logprobs * kept).mean(axis=-1),
-    )
-
-
 class Ensemble(NamedTuple):
     """Mean and population variance of a score over N passes; both nan for fewer than two."""
 
@@ -233,27 +178,13 @@ class Ensemble(NamedTuple):
 def ensemble(scores: ArrayLike) -> Ensemble:
     """Unt-Exp and Unt-Var: E[SP] and E[SP^2] - E[SP]^2 over N passes.
 
-    Args:
-        scores: Shape (N,): the sentence-level score of each pass (mean log-probability, or another
-            feature). The code takes means only, and N = 7.
+    Scores of each pass have shape (N,): mean log-probability, or another feature. The code takes
+    means only, and N = 7.
     """
     values = _tokens(scores)
     if values.size < 2:
         return Ensemble(float("nan"), float("nan"))
     return Ensemble(_mean(values), _population_var(values))
-
-
-def attention_entropy(weights: ArrayLike) -> FloatArray:
-    """AttnEnt of each head: -(1/I) sum_i sum_j a_ji ln a_ji, of shape (...).
-
-    Args:
-        weights: Shape (..., J, I): what each of J tokens of the answer pays to each of I tokens of
-            the instruction; rows need not sum to 1.
-    """
-    paid = np.asarray(weights, dtype=np.float64)
-    logs = np.log(np.where(paid == 0, 1.0, paid))
-    found: FloatArray = -(paid * logs).sum(axis=(-2, -1)) / paid.shape[-1]
-    return found
 
 
 def attention_entropy_min(by_head: ArrayLike) -> float:
@@ -293,11 +224,7 @@ def combo(
     The paper says "normalized summation" and does not say how; z-scores with the population's
     standard deviation are what we take, the range [0, 1] is the other reading. A feature that is
     the same for all adds 0. An item that lacks one gets nan and does not count for the others.
-
-    Args:
-        features: By name: shape (N,), one value an item.
-        orientation: By name: +1 or -1.
-        scale: How a feature is normalised.
+    Features have shape (N,), one value an item; an orientation is +1 or -1.
 
     Raises:
         StatisticsError: If there are no features, their lengths differ, or one has no orientation.

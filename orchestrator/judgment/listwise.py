@@ -63,9 +63,7 @@ class ListJudgment(NamedTuple):
 def likeliest(probabilities: Sequence[float], left: Sequence[int]) -> int:
     """Return the most probable of the answers left; of equal ones the one shown first.
 
-    Args:
-        probabilities: Of the answers left, in their order.
-        left: The answers, ascending.
+    Those left are ascending, and the probabilities in their order.
     """
     return left[max(range(len(left)), key=lambda at: (probabilities[at], -at))]
 
@@ -73,10 +71,9 @@ def likeliest(probabilities: Sequence[float], left: Sequence[int]) -> int:
 def judge_list(choices: Sequence[Sequence[float]]) -> ListJudgment:
     """Judge a list by the distributions at its places.
 
-    Args:
-        choices: For each place that was read, the probabilities of all n answers, shape (n,): 0 for
-            those already listed, the others sum to 1. The list goes on with the most probable one.
-            n - 1 places make the list complete.
+    For each place that was read, `choices` has the probabilities of all n answers, shape (n,): 0
+    for those already listed, the others sum to 1. The list goes on with the most probable one; n -
+    1 places make it complete.
 
     Raises:
         StatisticsError: If a place is no such distribution, or there are too many places.
@@ -124,11 +121,8 @@ def presentations(base: Sequence[int], n_orders: int) -> list[tuple[int, ...]]:
     """Return orders in which to show n answers: rotations of one, each with its reverse.
 
     Every two answers stand each way round in half of the orders. With 2n orders every answer stands
-    at every place twice, so there are no more.
-
-    Args:
-        base: A permutation of 0 to n - 1.
-        n_orders: An even number; at most 2n are returned.
+    at every place twice, so there are no more. `base` is a permutation of 0 to n - 1, `n_orders` an
+    even number.
     """
     n = len(base)
     n_rotations = min(n_orders // 2, n)

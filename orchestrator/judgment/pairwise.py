@@ -13,12 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-
-Floats = NDArray[np.float64]
 
 MEAN_GUARD: Final = 1e-4
 """Spread at or below which the mean is a tie: the distribution is a spike on the middle level."""
@@ -60,9 +56,7 @@ class PairJudgment(msgspec.Struct, frozen=True, gc=False):
 def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> PairJudgment:
     """The judgment of one pair; plain Python, because numpy costs ten times as much for one.
 
-    Args:
-        p_ab: 2h+1 probabilities with A presented first.
-        p_ba: 2h+1 probabilities with B presented first, as the judge saw it (not reversed).
+    Each has 2h+1 probabilities; `p_ba` with B presented first, as the judge saw it (not reversed).
 
     Raises:
         StatisticsError: If the lengths differ or are even.

@@ -88,9 +88,8 @@ class PointwiseComparison:
 def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummary:
     """Statistics of score distributions.
 
-    Args:
-        probabilities: Shape (n, K); each row sums to 1; a row with nan gives nan.
-        scores: Shape (K,), ascending.
+    `probabilities` have shape (n, K), rows that sum to 1; one with nan gives nan. `scores` are
+    ascending, shape (K,).
 
     Raises:
         StatisticsError: If the shapes do not fit.
@@ -117,9 +116,7 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
 def describe_scores(p: Sequence[float], scores: Sequence[int]) -> ScoreDescription:
     """`summarise_scores` of one distribution, in plain Python: numpy costs ten times as much.
 
-    Args:
-        p: K probabilities that sum to 1.
-        scores: K whole numbers, one after the other.
+    Takes K probabilities that sum to 1, and K whole numbers, one after the other.
 
     Raises:
         StatisticsError: If the lengths differ or there are none.
@@ -151,9 +148,7 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> ScoreDescripti
 def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
     """Compares two answers' score distributions as independent draws.
 
-    Args:
-        p_1: Shape (n, K), scores ascending, of answer 1.
-        p_2: Shape (n, K), of answer 2.
+    Both have shape (n, K), scores ascending.
 
     Raises:
         StatisticsError: If the shapes differ, are not two-dimensional or have fewer than 2 scores.

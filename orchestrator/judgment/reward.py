@@ -29,14 +29,9 @@ def reward_of(
 
     At each place it is the only output, the one numbered `output`, or the sum of all times
     `weights`; over several places it is the last, the mean, the least, or with "product" the sum of
-    ln sigma(x): the log-probability that every step is right.
-
-    Args:
-        values: Shape (P, K): K outputs at P places.
-        by_place: True if the model rates places; a model that does not has P = 1.
-        output: From 0 on.
-        weights: Shape (K,).
-        places: Rule by which several places make one number.
+    ln sigma(x): the log-probability that every step is right. `values` have shape (P, K): K outputs
+    at P places, P = 1 for a model that does not rate places (`by_place`). `output` counts from 0,
+    `weights` have shape (K,).
 
     Raises:
         ValueError: If the settings don't fit the shape; the text says which shape came and what to
@@ -90,10 +85,7 @@ def _over_places(rated: Floats, places: Places) -> float:
 def preference(reward_a: float, reward_b: float, temperature: float = 1.0) -> float:
     """Return P(A better), in [0, 1]: sigma((r_A - r_B) / T).
 
-    Args:
-        reward_a: Finite.
-        reward_b: Likewise.
-        temperature: Above 0; what a difference is divided by.
+    Rewards are finite; T, the temperature, is above 0.
     """
     gap = (reward_a - reward_b) / temperature
     if gap >= 0:

@@ -81,8 +81,7 @@ class RubricScore(NamedTuple):
 def points_of(values: Sequence[float]) -> tuple[float, ...]:
     """Return the points of labels with these values, from 0 for the least to 100.
 
-    Args:
-        values: Of the labels, shape (K,), not all equal.
+    The values have shape (K,), not all equal.
     """
     least, most = min(values), max(values)
     return tuple(HIGHEST * (value - least) / (most - least) for value in values)
@@ -93,9 +92,7 @@ def read_criterion(
 ) -> CriterionReading | None:
     """Return a distribution in points; None where it is undefined.
 
-    Args:
-        distribution: Over the labels of a criterion.
-        values: Worth of each label, shape (K,).
+    `values` are the worth of each label, shape (K,).
     """
     if distribution.probabilities is None:
         return None
@@ -118,11 +115,9 @@ def score_rubric(
 ) -> RubricScore:
     """Return the weighted sum of criteria.
 
-    Args:
-        replies: The criteria as read in each of n independent replies, in their order. Within a
-            reply they count as independent; what makes replies differ is in the spread.
-        marginals: Each criterion averaged over the replies.
-        weights: Of the criteria, which sum to 1.
+    `replies` are the criteria as read in each of n independent replies, in their order: within a
+    reply they count as independent, and what makes replies differ is in the spread. `marginals` are
+    the criteria averaged over the replies; `weights` sum to 1.
 
     Raises:
         StatisticsError: If there is no reply, or lengths differ.
@@ -153,9 +148,7 @@ def bounds_with_missing(
 ) -> tuple[float, float]:
     """Return the least and greatest weighted sum, where a missing criterion may be anything.
 
-    Args:
-        readings: Of the criteria; None where one is missing.
-        weights: Of the same, which sum to 1.
+    Weights sum to 1.
     """
     low = _weighted([0.0 if one is None else one.low for one in readings], weights)
     high = _weighted([float(HIGHEST) if one is None else one.high for one in readings], weights)

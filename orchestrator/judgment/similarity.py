@@ -49,15 +49,6 @@ def token_f1(first: str, second: str) -> float | None:
 Token = TypeVar("Token", bound=Hashable)
 
 
-def f_beta(precision: float, recall: float, beta: float) -> float:
-    """(1 + beta^2) P R / (beta^2 P + R); nan where the denominator is 0, as in LLM-self-eval.
-
-    `beta` 0 is the precision itself, but still nan where the recall is 0.
-    """
-    denominator = beta * beta * precision + recall
-    return (1.0 + beta * beta) * precision * recall / denominator if denominator else math.nan
-
-
 def idf_weights(document_frequency: Mapping[Token, int], n_references: int) -> dict[Token, float]:
     """ln((N + 1) / (df + 1)) of each token over N references."""
     return {
@@ -106,11 +97,9 @@ def f_beta_scores(precision: ArrayLike, recall: ArrayLike, beta: float) -> Float
 def peer_votes(scores: Floats, can_judge: Sequence[bool], ties_within: float) -> list[PairVotes]:
     """All votes on all pairs of N answers.
 
-    Args:
-        scores: Shape (N, N): in row k, column i how much answer i is like answer k.
-        can_judge: N flags; the votes of others are undefined (an empty answer is like none).
-        ties_within: Scores that differ by no more are a tie: what float32 can't tell apart is no
-            preference.
+    `scores` have shape (N, N): in row k, column i how much answer i is like answer k. Votes of
+    those that can't judge are undefined (an empty answer is like none). Scores that differ by
+    `ties_within` or less are a tie: what float32 can't tell apart is no preference.
 
     Raises:
         StatisticsError: If the shapes do not fit.

@@ -149,9 +149,7 @@ def changed_columns(name: str) -> Columns:
 def changed_row(name: str, judged: tuple[Order, Order] | None) -> Row:
     """Return the columns of a judgment, all in the view of the changed copy.
 
-    Args:
-        name: Of the copy in columns.
-        judged: As by `judge_changes`; equal texts have the verdict 0 and nothing else.
+    Equal texts have the verdict 0 and nothing else.
     """
     if judged is None:
         return {"same_text": True, "verdict": 0.0}
@@ -180,16 +178,8 @@ async def judge_changes(
 ) -> list[tuple[Order, Order] | None]:
     """Compare each turn's changed answer with the answer, earlier turns the same in both.
 
-    Args:
-        unit: The item, the model and the judge.
-        ask: Of the method.
-        turns: The answers.
-        changed: Their changed copies.
-        judging: Settings of the judge.
-
-    Returns:
-        For each turn the judgment with the copy shown first, then with the answer shown first; None
-        where the texts are equal, which is not judged.
+    Returns for each turn the judgment with the copy shown first, then with the answer shown first;
+    None where the texts are equal, which is not judged.
     """
     template, verdicts = judging.template(), judging.verdicts()
     prompts: list[Messages] = []

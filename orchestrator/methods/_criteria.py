@@ -33,8 +33,7 @@ YES_NO: Final = (
 def lettered(scale: str) -> tuple[OwnLabel, ...]:
     """Return the labels of a scale of letters, worth 1, 2, and so on.
 
-    Args:
-        scale: The worst letter and the best one, such as "A-T", or "T-A" if A is the best.
+    `scale` is the worst letter and the best one, such as "A-T", or "T-A" if A is the best.
 
     Raises:
         ValueError: If both are the same.
@@ -212,11 +211,7 @@ def asked_criteria(
 ) -> tuple[AskedCriterion, ...]:
     """Return all criteria of an item, those of the rubric first, with weights that sum to 1.
 
-    Args:
-        criteria: Of the rubric.
-        checklist: Settings of the checklist; None for none.
-        questions: Of the item's checklist.
-        default: Scores and labels of criteria without a scale of their own.
+    `default` has scores and labels for criteria without a scale of their own.
     """
     found = [
         AskedCriterion(one.name, one.name, one.description, one.weight, one.grades(default))

@@ -44,13 +44,7 @@ def example(
 ) -> tuple[ChooseAsk, ...]:
     """One ask of a judge; none where the template can't be filled with made-up values.
 
-    Args:
-        judge: Who is asked.
-        template: Of the prompt.
-        asked: The labels as they are spelled there.
-        begun: What stands before the label in the judge's answer.
-        low: Lowest score that the prompt shows.
-        high: Highest.
+    `begun` stands before the label in the judge's answer; `low` to `high` are the scores shown.
     """
     try:
         text = render(template, {**FIELDS, "low": str(low), "high": str(high)})

@@ -121,9 +121,7 @@ def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
 def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
     """Return the values that a wording may show, by their names in the harnesses' own templates.
 
-    Args:
-        item: What was asked.
-        shown: The turns of one answer, or of the one shown first and the one shown second.
+    `shown` are the turns of one answer, or of the one shown first and the one shown second.
     """
     turns = shown[0]
     found: dict[str, str | None] = dict.fromkeys(
@@ -246,13 +244,7 @@ class HarnessJudge(Method[HarnessConfigT]):
     ) -> list[Row]:
         """One verdict a turn, of the conversations up to it; a comparison has both orders.
 
-        Args:
-            unit: The item, the model or the two models, and the judge.
-            ask: Where texts are drawn and labels are read.
-            form: Of the judge's text.
-            prompt_of: The judge's prompt.
-            convention: Whose rules say what a text without one clear verdict counts as; None for
-                nobody's.
+        `convention` says whose rules decide what a text without one clear verdict counts as.
         """
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         so_far = [list(zip(*turns[:n], strict=True)) for n in range(1, len(turns) + 1)]

@@ -107,9 +107,7 @@ class JudgeSettings(LedSettings):
 def check_room_for_reasons(config: LedSettings, *, concludes: bool) -> None:
     """Check that no setting leads a judge straight to its label when it is to reason first.
 
-    Args:
-        config: Settings of the judge.
-        concludes: The method adds the prefix behind the reasoning.
+    Where `concludes`, the method adds the prefix behind the reasoning.
 
     Raises:
         ValueError: If a setting does.
@@ -217,14 +215,8 @@ def stages_of(
 ) -> list[Stage]:
     """Return the requests of judging one item: traces, and `n_reads` distributions for each.
 
-    Equal answers make equal prompts, which are asked once, so these are upper bounds.
-
-    Args:
-        kind: Of the method.
-        config: Of the method.
-        n_prompts: Prompts of one item.
-        examples_of: What a judge is asked, about a made-up item.
-        n_reads: Distributions that are read for each prompt.
+    Equal answers make equal prompts, which are asked once, so these are upper bounds. `examples_of`
+    gives what a judge is asked about a made-up item.
     """
     found = []
     # Methods, and entries of one method, with prompts or candidates of their own ask on their own.

@@ -115,10 +115,7 @@ class LedSettings(MethodSettings):
     ) -> None:
         """Check that labels go on from the prefix, and that the examples fit the prompt.
 
-        Args:
-            fields: Fields that the prompt may show.
-            needed: Those that it has to show.
-            reasoned: The judge gives reasons before the prefix.
+        Where `reasoned`, the judge gives reasons before the prefix.
 
         Raises:
             ValueError: If they don't.
@@ -146,10 +143,6 @@ def continued(labels: Sequence[Label], prefix: str) -> tuple[Label, ...]:
 
     A prefix may end with what all labels begin with: behind `My verdict: [[` the label `[[>]]` goes
     on as `>]]`. Behind white space, spellings that begin with a space are left out.
-
-    Args:
-        labels: As they stand in a reply that is not begun.
-        prefix: How the reply begins; the labels themselves where it is empty.
 
     Raises:
         ValueError: If nothing of a label is left, or two labels go on alike.
@@ -182,12 +175,6 @@ def lead(
     prompts: Sequence[Messages], template: str, config: LedSettings, unit: Unit
 ) -> Sequence[Messages]:
     """Return a judge's prompts behind its system prompt and worked examples.
-
-    Args:
-        prompts: The questions to the judge.
-        template: Of the questions, which the examples are shown by too.
-        config: What leads the judge.
-        unit: The unit that is judged.
 
     Raises:
         AskFailed: If an example lacks a field that the template needs, or too few other items of

@@ -66,12 +66,7 @@ class Listing(NamedTuple):
     form: ListForm
 
     def place(self, start: Start, chosen: Sequence[int]) -> ChooseAsk:
-        """Return the request for the next place.
-
-        Args:
-            start: Of the list.
-            chosen: Answers that are listed, best first.
-        """
+        """Return the request for the next place."""
         left = tuple(LETTERS[at] for at in range(start.n) if at not in chosen)
         slot = start.slot
         if slot is not None and not chosen:
@@ -91,10 +86,7 @@ class Listing(NamedTuple):
     def behind(self, messages: Messages, n: int, trace: Generation) -> Start | None:
         """Return the start of a list behind the judge's reasons; None if they lead to no list.
 
-        Args:
-            messages: The prompt that asked for the reasons.
-            n: Number of answers that it shows.
-            trace: The reasons; in the form "list" without a prefix, with a list at their end.
+        In the form "list" without a prefix, the trace has a list at its end.
         """
         at = after_thinking(trace.text)
         if at is None:
@@ -109,12 +101,7 @@ class Listing(NamedTuple):
 
 
 def written(led: LedSettings, chosen: Sequence[int]) -> str:
-    """Return answers as the judge lists them in one reply, begun as asked for.
-
-    Args:
-        led: Settings that lead the judge to the letters.
-        chosen: Answers, best first; at least one.
-    """
+    """Return answers as the judge lists them in one reply, begun as asked for."""
     first, *rest = chosen
     return _BETWEEN.join([led.replied(first), *([_listed(rest)] if rest else [])])
 
@@ -124,13 +111,7 @@ def _listed(chosen: Sequence[int]) -> str:
 
 
 def turns(led: LedSettings, n: int, chosen: Sequence[int]) -> Messages:
-    """Return the judge's replies at the places so far, each with the question for the next.
-
-    Args:
-        led: Settings that lead the judge to the letters.
-        n: Number of answers.
-        chosen: Answers that are listed, best first.
-    """
+    """Return the judge's replies at the places so far, each with the question for the next."""
     waiting = list(range(n))
     found: list[Message] = []
     for at in chosen:
@@ -168,13 +149,6 @@ async def started(
 ) -> list[Started]:
     """Return the starts of all lists, behind the judge's reasons where these are asked for.
 
-    Args:
-        ask: Where requests are sent.
-        listing: The form in which lists are asked for.
-        prompts: With the number of answers that each shows.
-        config: Settings of the judge.
-        item: The item that is judged.
-
     Raises:
         AskFailed: If a request fails, or no trace of a prompt leads to a list.
     """
@@ -206,11 +180,6 @@ class ReadList(NamedTuple):
 
 async def read_lists(ask: Ask, listing: Listing, starts: Sequence[Start]) -> list[ReadList]:
     """Read lists place by place, side by side.
-
-    Args:
-        ask: Where requests are sent.
-        listing: The form in which lists are asked for.
-        starts: Of the lists.
 
     Raises:
         AskFailed: With the first failure of a request.
@@ -314,14 +283,7 @@ def turn_rows(
     turn: dict[str, Turn],
     orders: Sequence[Order],
 ) -> list[Row]:
-    """Return the rows of one turn, one a pair of models.
-
-    Args:
-        number: Of the turn.
-        models: All candidates.
-        turn: The answers that there are.
-        orders: The lists of this turn.
-    """
+    """Return the rows of one turn, one a pair of models."""
     rows: list[Row] = []
     lists = [one for order in orders for one in order.lists]
     for pair in pairs_of(models, 2):
@@ -412,11 +374,5 @@ def _known(value: float) -> float | None:
 
 
 def failed_pairs(number: int, pairs: Iterable[tuple[str, str]], failure: Failure) -> list[Row]:
-    """Return a failed row for each pair of models.
-
-    Args:
-        number: Of the turn, from 1.
-        pairs: Names of two models each.
-        failure: Their cause.
-    """
+    """Return a failed row for each pair of models."""
     return [{"turn": number, "model_a": a, "model_b": b, **failed_row(failure)} for a, b in pairs]

@@ -88,12 +88,8 @@ def refuse_alike(labels: Sequence[Label]) -> None:
 def levels_of(probabilities: Sequence[float], labels: Sequence[OwnLabel]) -> tuple[float, ...]:
     """Return probabilities of levels: those of labels with equal values are summed.
 
-    Args:
-        probabilities: Of the labels, shape (n,).
-        labels: From the first answer better to the second.
-
-    Returns:
-        2h+1 probabilities, where h is the highest value; 0 on a level that no label has.
+    Labels run from the first answer better to the second. Returns 2h+1 probabilities, where h is
+    the highest value; 0 on a level that no label has.
     """
     half = labels[0].value
     found = [0.0] * (2 * half + 1)
@@ -149,22 +145,14 @@ class Grades(NamedTuple):
         return tuple(self.scores() if self.labels is None else (one.value for one in self.labels))
 
     def spelled(self, write: Callable[[int], str] = str) -> tuple[Label, ...]:
-        """Return the labels as they are written; numbers with and without a space before them.
-
-        Args:
-            write: Makes the text of a number in the judge's reply.
-        """
+        """Return the labels as they are written; numbers with and without a space before them."""
         if self.labels is not None:
             return tuple(one.label() for one in self.labels)
         names = [write(score) for score in self.scores()]
         return tuple(Label(name, (name, f" {name}")) for name in names)
 
     def over_scale(self, probabilities: Sequence[float]) -> tuple[float, ...]:
-        """Return the probability of every score; 0 where no label stands for it.
-
-        Args:
-            probabilities: Of the labels, shape (K,).
-        """
+        """Return the probability of every score; 0 where no label stands for it."""
         if self.labels is None:
             return tuple(probabilities)
         scores = self.scores()
@@ -212,12 +200,8 @@ def check_shown(
 ) -> None:
     """Refuse a prompt that shows none of the labels: the judge could only guess their form.
 
-    Args:
-        template: A template of the user.
-        fields: Values for all that it may show.
-        labels: That the judge is asked for.
-        elsewhere: Other texts that the judge is shown, the first its system prompt; None where a
-            method has no such settings.
+    `elsewhere` are other texts that the judge is shown, the first its system prompt; None where a
+    method has no such settings.
 
     Raises:
         ValueError: If none of these texts shows a label.

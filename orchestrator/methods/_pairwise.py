@@ -234,10 +234,7 @@ class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
     ) -> tuple[list[tuple[Turn, ...]], list[Messages]]:
         """Draw the answers; return the turns, and two prompts for each: A first, then B first.
 
-        Args:
-            unit: The item, the two models and the judge.
-            ask: Where answers are drawn.
-            **values: Further values that the template may show.
+        `values` are further ones that the template may show.
 
         Raises:
             AskFailed: If an answer is missing, or the item lacks a field that the template needs.
@@ -258,12 +255,7 @@ def pair_prompt(
 ) -> Messages:
     """Return the prompt that shows two answers, turn by turn.
 
-    Args:
-        template: Of the judge.
-        item: What was asked.
-        first: Turns of the answer shown first.
-        second: Turns of the other.
-        **values: Further values that the template may show.
+    `values` are further ones that the template may show.
 
     Raises:
         AskFailed: If the item lacks a field that the template needs.
@@ -279,13 +271,7 @@ def pair_prompt(
 
 
 def pair_row(turns: tuple[Turn, ...], ab: Order, ba: Order) -> Row:
-    """Return the columns that every comparison has: turn, `PREFERENCES` and `READING`.
-
-    Args:
-        turns: A's and B's, of the same number.
-        ab: The judgment with A shown first.
-        ba: The judgment with B shown first.
-    """
+    """Return the columns that every comparison has: turn, `PREFERENCES` and `READING`."""
     a, b = turns
     found = judge_pair(ab.levels, ba.levels)
     return {

@@ -51,9 +51,7 @@ _GENERATION: Final = frozenset({"wmt19", "cnn_dailymail", "xsum"})
 def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the settings that a preset fills in.
 
-    Args:
-        name: One of `PRESETS`; empty for any other.
-        dataset: Kind of the recipe's dataset; None where it is unknown.
+    `name` is one of `PRESETS`, or empty; `dataset` is the kind of the recipe's, None where unknown.
     """
     found = dict(PRESETS.get(name, {}))
     if found and dataset in _OFFICIAL:

@@ -73,9 +73,7 @@ def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
 def slot_of_list(trace: Generation, names: Sequence[str]) -> Slot | None:
     """Return the slot of the last list in a trace, with its first name; None without a list.
 
-    Args:
-        trace: Text of the judge.
-        names: Single letters, all of which a list has, each once.
+    Names are single letters, all of which a list has, each once.
     """
     begin = after_thinking(trace.text)
     if begin is None:
@@ -97,13 +95,8 @@ def last_list(
 ) -> FoundList | None:
     """Return the last list such as "B > A > C"; None where there is none that counts.
 
-    As for verdicts, one list among different ones counts only where it ends the text.
-
-    Args:
-        text: Of a judge.
-        names: Single letters, all of which a list has, each once.
-        begin: Where in the text to begin.
-        ended: False if the text was cut off.
+    As for verdicts, one list among different ones counts only where it ends the text. Names are
+    single letters, all of which a list has, each once. Where not `ended`, the text was cut off.
     """
     stop = len(text[begin:].rstrip(TAIL)) + begin
     matches = [
@@ -287,11 +280,7 @@ def written(at: int, choice: Choice, scores: Sequence[Label]) -> str:
 
     Without a begun reply it is the bare score, the first spelling of a label of one's own. Behind
     one that does not end in white space the likelier spelling counts, with or without a space.
-
-    Args:
-        at: Which of the scores.
-        choice: What was read: a value for each score, or for each spelling of all.
-        scores: All scores.
+    `choice` has a value for each score, or for each spelling of all.
     """
     score = scores[at]
     if len(choice.logprobs) == len(scores):
@@ -329,11 +318,6 @@ def slots_by_name(
 
     Names count at the beginning of a line, also numbered, quoted or emphasised, in any case. A
     label at the end of a reply that was cut off is none: more of it might have come.
-
-    Args:
-        trace: The reply.
-        names: Of the criteria.
-        labels: Of each criterion.
     """
     begin = after_thinking(trace.text)
     if begin is None:

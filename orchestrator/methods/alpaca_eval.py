@@ -64,12 +64,8 @@ order. (The 123 in the processors' own signature is a default that is always ove
 def preference(logprob_m: float, logprob_big_m: float) -> float | None:
     """1 + P(M), with P over the two identifiers; a missing token counts as probability zero.
 
-    Args:
-        logprob_m: ln p of `m`; nan where it is not among the alternatives, -inf for a true zero.
-        logprob_big_m: The same of `M`.
-
-    Returns:
-        A number in [1, 2]; None where neither has any probability.
+    Log-probabilities are nan where not among the alternatives, -inf for a true zero. Returns a
+    number in [1, 2]; None where neither has any probability.
     """
     given = [-math.inf if math.isnan(value) else value for value in (logprob_m, logprob_big_m)]
     peak = max(given)
@@ -77,11 +73,6 @@ def preference(logprob_m: float, logprob_big_m: float) -> float | None:
         return None
     m, big_m = (math.exp(value - peak) for value in given)
     return 1.0 + big_m / (m + big_m)
-
-
-def flipped(preferred: float | None) -> float | None:
-    """The preference with the outputs in their other order."""
-    return None if preferred is None else 3.0 - preferred
 
 
 def is_switched(instruction: str, seed: int = SEED) -> bool:

@@ -188,10 +188,7 @@ class Config(JudgeSettings):
     ) -> None:
         """Check that letters go on from the prefix, and that the examples fit the prompt.
 
-        Args:
-            fields: Fields that the prompt may show; answers are no field of an example.
-            needed: Those that it has to show.
-            reasoned: The judge gives reasons before the prefix.
+        Where `reasoned`, the judge gives reasons before the prefix.
 
         Raises:
             ValueError: If they don't.

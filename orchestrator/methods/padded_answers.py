@@ -114,9 +114,7 @@ def with_lists_twice(text: str) -> str:
 def with_list_before(text: str, other: TextList) -> str:
     """Return a text in which the items of another list precede those of its first list.
 
-    Args:
-        text: With a list.
-        other: Its items take the marks of the text's list; numbers are counted on.
+    The other's items take the marks of the text's list; numbers are counted on.
 
     Raises:
         ValueError: If the text has no list.
@@ -341,10 +339,6 @@ def with_list_rephrased(text: str, reply: Generation) -> str | Failure:
 
     A reply without a list of as many items, one that was cut off, and one that only repeats items
     word for word are failures.
-
-    Args:
-        text: An answer with a list.
-        reply: Of the model that was asked to rephrase this list.
     """
     original = next(lists_in(text))
     at = after_thinking(reply.text)
@@ -364,9 +358,7 @@ def with_list_rephrased(text: str, reply: Generation) -> str | Failure:
 def pad(turn: Turn, padding: str) -> str:
     """Return the padded copy of an answer; the answer itself where there is nothing to pad.
 
-    Args:
-        turn: The answer, and what it answers.
-        padding: One of `NAMED`, or a template.
+    `padding` is one of `NAMED`, or a template.
 
     Raises:
         AskFailed: If the template can't be rendered.

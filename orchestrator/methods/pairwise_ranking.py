@@ -74,11 +74,8 @@ def check_labels(
 ) -> None:
     """Check labels of a comparison, and that the judge is shown them.
 
-    Args:
-        chosen: The name of a set, or labels of one's own.
-        prompt: The name of the setting with the prompt, and its value.
-        elsewhere: As in `check_shown`.
-        is_led: Examples of the dataset show labels.
+    Labels are the name of a set or one's own; `prompt` is the setting with the prompt, and its
+    value. Where `is_led`, examples of the dataset show labels.
 
     Raises:
         ValueError: If they can't work, or are not shown.
@@ -176,12 +173,7 @@ def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
 
 
 def order_of(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:
-    """Return the judgment of one prompt as levels.
-
-    Args:
-        read: Its distribution over the labels.
-        labels: The name of their set, or labels of one's own.
-    """
+    """Return the judgment of one prompt as levels."""
     p, seen = read.probabilities, read.distribution
     levels = p if isinstance(labels, str) else levels_of(p, labels)
     if len(p) == _TWO:

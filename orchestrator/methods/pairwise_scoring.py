@@ -108,11 +108,7 @@ class Config(PairwiseSettings):
         return Grades(self.scale, self.labels)
 
     def likeliest(self, probabilities: Sequence[float]) -> int:
-        """Return which label is the most likely one of the most likely score.
-
-        Args:
-            probabilities: Of the labels, shape (n,).
-        """
+        """Return which label is the most likely one of the most likely score."""
         grades = self.grades()
         values, scores = grades.values(), grades.over_scale(probabilities)
         return max(
@@ -316,9 +312,7 @@ def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int, config: Conf
 def _levels(first: int, second: Sequence[float]) -> list[float]:
     """`judgment.pairwise.scoring_levels` of one pair, in plain Python.
 
-    Args:
-        first: The first score, counted from the lowest.
-        second: Probabilities of the second, shape (K,).
+    `first` is the first score, counted from the lowest; `second` has shape (K,).
     """
     n_scores = len(second)
     levels = [0.0] * (2 * n_scores - 1)

@@ -84,13 +84,7 @@ class Rated(NamedTuple):
 
 
 def stages_of(kind: str, config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
-    """Return the requests of rating one item: one an answer; equal answers are rated once.
-
-    Args:
-        kind: Of the requests, which methods with the same answers share.
-        config: Of the method.
-        candidates: Models.
-    """
+    """Return the requests of rating one item: one an answer; equal answers are rated once."""
     draw = f"{kind} {config.answer.model_dump_json()} {' '.join(candidates)}"
     example = Ask().reward
     # A made-up conversation.

@@ -80,14 +80,7 @@ def ordered(rows: pl.DataFrame) -> pl.DataFrame:
 def agreement_table(
     key: str, rows: pl.DataFrame, confidence_level: float, notes: Sequence[str] = ()
 ) -> Table:
-    """Return a line for each two judges and, of more than two, one for all; no rows for one judge.
-
-    Args:
-        key: Of the table.
-        rows: As of `verdict_rows`.
-        confidence_level: In (0, 1).
-        notes: Further notes.
-    """
+    """Return a line for each two judges and, of more than two, one for all; none for one judge."""
     judges = rows["judge"].unique(maintain_order=True).to_list()
     # A judge's second verdict on a pair says nothing new.
     wide = rows.pivot("judge", index=[*PAIR, *OVER], values="verdict", aggregate_function="first")

@@ -59,12 +59,7 @@ def analyse_ranking(
 ) -> RankingAnalysis:
     """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
 
-    Args:
-        judgments: One row a unit, as `methods.pairwise_ranking` makes them, or what
-            `judged.tabulate` has made of them; it may be empty.
-        judge: Whose judgments; None pools all judges, clustered by item or cluster of items.
-        confidence_level: In (0, 1).
-        thresholds: From which on the ranking is no result.
+    A judge of None pools all judges, clustered by item or cluster of items.
 
     Raises:
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
@@ -118,12 +113,7 @@ def analyse_ranking(
 
 
 def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnalysis:
-    """Return the ranking with the verdict on its judges; without an order unless all are trusted.
-
-    Args:
-        found: The ranking.
-        trust: The verdict on each of its judges.
-    """
+    """Return the ranking with the verdict on its judges; no order unless all are trusted."""
     found = replace(found, trust=trust, caution=not_known_yet(trust))
     warning = _nothing_judged(found) or no_ranking(trust)
     if not (warning or found.caution):
@@ -152,12 +142,7 @@ def _nothing_judged(found: RankingAnalysis) -> str:
 
 
 def with_decisions(found: RankingAnalysis, is_apart: Callable[[Pair], bool]) -> RankingAnalysis:
-    """Return the ranking with other decisions on its pairs, and the ranks that follow from them.
-
-    Args:
-        found: The ranking.
-        is_apart: Whether the two models of a pair can be told apart.
-    """
+    """Return the ranking with other decisions on its pairs, and the ranks that follow from them."""
     pairs = tuple(replace(pair, resolvable=is_apart(pair)) for pair in found.pairs)
     return replace(found, pairs=pairs, ratings=_ranked_by(pairs, found.ratings))
 

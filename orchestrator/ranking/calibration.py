@@ -174,13 +174,7 @@ def recalibrated(
 
     Each is mapped by a fit to other prompts. Ties, where they were read, shrink in the proportion
     in which the odds of a side move, so that the probabilities of the verdicts fit the preference.
-
-    Args:
-        context: Of the analysis.
-        calibrate: The setting.
-        found: Of one or more judges.
-        source: Name of the method.
-        winner: Of the analysis, where the setting names none.
+    `winner` is the analysis', where the setting names none.
 
     Raises:
         UsageError: If too few pairs of a judge have a known winner, or the map can't be fitted.

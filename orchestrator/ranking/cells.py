@@ -116,14 +116,10 @@ def comparisons(
 ) -> tuple[Comparison, ...]:
     """Return the differences between all models of a mean over rows, for each judge.
 
-    Two models are compared on the items and turns for which both have a value, as by
-    `orchestrator compare`: each counts once, and intervals and tests are over clusters of items.
-
-    Args:
-        rows: Columns item, cluster and model; turn and judge where there are any.
-        value: Of each row; null where missing.
-        confidence_level: Of all resolvable pairs of a judge together.
-        ends: Least and greatest value there can be; None where that is not known.
+    Two models are compared on the items and turns for which both have a value, as by `orchestrator
+    compare`: each counts once, and intervals and tests are over clusters of items. Missing values
+    are null. `confidence_level` is that of all resolvable pairs of a judge together; `ends` are the
+    least and greatest value there can be, None where not known.
     """
     # Whole numbers stand for the texts: a pivot or joins take several times the memory.
     points = _codes(rows["item"])
@@ -160,12 +156,7 @@ def _pairs(
 ) -> Iterator[ModelPair]:
     """Yield the pairs of one judge.
 
-    Args:
-        models: M names.
-        means: Shape (M, points); nan where missing.
-        clusters: Shape (points,).
-        level: As for `comparisons`.
-        ends: Likewise.
+    `means` have shape (M, points), nan where missing; `clusters` (points,).
     """
     reach = difference_ends(ends, ends)
     found = [

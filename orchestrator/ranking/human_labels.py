@@ -91,11 +91,6 @@ def fingerprints(row: Mapping[str, object]) -> dict[str, str]:
 def check_sheet(rows: Rows, codes: Sequence[str | None], key: Mapping[str, KeyRow]) -> None:
     """Refuse a sheet whose texts moved to other codes, or that lacks rows.
 
-    Args:
-        rows: Of the sheet.
-        codes: Of each row; None where it has none.
-        key: By code.
-
     Raises:
         DatasetError: With every row that is wrong, by file and line.
     """
@@ -187,11 +182,7 @@ def read_human_labels(
 ) -> list[Label]:
     """All labels that are filled in.
 
-    Args:
-        path: JSON Lines, JSON, CSV or Parquet.
-        scale: Least and greatest number that a label of a single answer may be.
-        items: Keys that there are; None where they are not known.
-        models: Names that there are; likewise.
+    `scale` bounds the labels of a single answer; keys and names are None where not known.
 
     Raises:
         DatasetError: With every row that is wrong, by file and line.

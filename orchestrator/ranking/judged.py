@@ -198,11 +198,7 @@ def has_modes(frames: Frames, frame: str, pairs: PairColumns) -> bool:
 def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = True) -> Table:
     """Collect slices of a frame of judgments, which together are one row a unit.
 
-    Args:
-        slices: With the columns of `COLUMNS`, and those of `clusters.OVER` where items belong
-            together.
-        n_most: Rows they have at most, all together.
-        has_modes: Whether the rows say which verdict is the likeliest.
+    `n_most` bounds the rows of all slices; `has_modes` says that they name the likeliest verdict.
     """
     names = {"category": _Names(), "model": _Names(), "judge": _Names()}
     used: dict[str, NDArray[Any]] = {
@@ -298,11 +294,8 @@ class _Names:
 def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     """Return the decision of each row in one order: 1 for A, -1 for B, 0 for a tie.
 
-    It is the likeliest verdict; of a row without a distribution, the side that it prefers.
-
-    Args:
-        rows: With the columns `order` and its preference.
-        order: `p_ab` or `p_ba`; levels run from A to B.
+    It is the likeliest verdict; of a row without a distribution, the side that it prefers. `order`
+    is `p_ab` or `p_ba`; levels run from A to B.
     """
     levels = pl.col(order)
     half = levels.list.len() // 2

@@ -41,19 +41,8 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
 ) -> Table:
     """The pairs of one ranking, settled ones first.
 
-    Args:
-        method: Name of the method.
-        judge: Who judged.
-        models: That were compared.
-        pairs: What is known of each pair.
-        error: Chance of any wrong order.
-        n_items: Prompts there are.
-        n_clusters: Clusters that the prompts are in, and that the test takes for independent; None
-            where each stands alone.
-        block: Prompts of a block, at least.
-        of_dataset: Whether the orders are about exactly these prompts.
-        top: Who is among the best so many was asked for; None for every order.
-        is_finished: Whether nothing is left to be asked.
+    `error` is the chance of any wrong order. `n_clusters` are taken for independent; None where
+    each prompt stands alone. `top` is the number of best models asked for; None for every order.
     """
     order = sorted(pairs, key=lambda pair: (not pair.better, not pair.matters, pair.settled_at))
     n_settled = sum(1 for pair in pairs if pair.better)
@@ -138,20 +127,8 @@ def places_table(  # noqa: PLR0913 (what a test rests on, by keyword)
 ) -> Table:
     """Tabulate the models of one ranking, by win rate.
 
-    Args:
-        method: Name of the method.
-        judge: Who judged.
-        models: That were compared.
-        test: As the rows left it.
-        error: Chance of any wrong order.
-        n_items: Prompts there are.
-        n_clusters: Clusters that the prompts are in, and that the test takes for independent; None
-            where each stands alone.
-        block: Prompts of a block, at least.
-        top: Who is among the best so many was asked for; None for every order.
-        baseline: Name of the model that the others were compared with; empty for all.
-        is_finished: Whether nothing is left to be asked.
-        warning: Why the judge is not to be trusted; empty where it is.
+    Arguments as of `orders_table`. `baseline` is the model that the others were compared with,
+    empty for all; `warning` says why the judge is not to be trusted.
     """
     places = sorted(test.places(), key=lambda one: (-_or_least(one.win_rate), one.model))
     if baseline:

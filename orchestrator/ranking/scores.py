@@ -214,9 +214,7 @@ class Aligned:
 def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -> Aligned | None:
     """The scores of all methods side by side.
 
-    Args:
-        context: The methods, and their frames.
-        wanted: Columns by method; a few main ones of each where left out.
+    Without `wanted`, a few main columns of each method.
     """
     frame: pl.DataFrame | None = None
     names: list[str] = []

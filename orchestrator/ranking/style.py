@@ -127,10 +127,6 @@ def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
     """Return the pairs whose two answers are in the run, with the features of both.
 
     The columns are `length_a`, `length_b` and so on for each of `FEATURES`.
-
-    Args:
-        found: Pairs of a method.
-        styles: As by `styles_of` for that method.
     """
     rows = found.rows
     for side in ("a", "b"):
@@ -145,13 +141,7 @@ def controllable(
     features: Sequence[Feature],
     markdown: Literal["ratio", "density"] = "ratio",
 ) -> Styled:
-    """Return the pairs with finite ratings, and the features whose effect can be fitted.
-
-    Args:
-        found: With the columns of `with_style`.
-        features: As of `EqualStyle`.
-        markdown: Likewise.
-    """
+    """Return the pairs with finite ratings, and the features whose effect can be fitted."""
     found, alone = _connected(found)
     notes = [f"left out, as they have no finite rating: {', '.join(alone)}"] if alone else []
     sides, names = found.sides(), np.array(features)

@@ -45,10 +45,7 @@ def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
 def of_table(table: Table, thresholds: Thresholds, confidence_level: float) -> tuple[Trust, ...]:
     """Return the verdict on each judge of pairwise judgments.
 
-    Args:
-        table: The judgments; where its rows name no judge, they are taken for those of one.
-        thresholds: Of the rule.
-        confidence_level: In (0, 1).
+    Rows that name no judge are taken for those of one.
     """
     found = []
     judges = table.judges or ("",) * bool(table.n_judged or len(table.missing))
@@ -100,14 +97,7 @@ def of_frames(
 ) -> dict[str, tuple[Trust, ...]]:
     """Return the verdict on each judge, by method; methods without a judge are left out.
 
-    A frame is read in slices, of which only numbers are kept.
-
-    Args:
-        frames: Of the run.
-        clusters: Which items depend on each other.
-        thresholds: Of the rule.
-        confidence_level: In (0, 1).
-        without: Frames that are not read.
+    A frame is read in slices, of which only numbers are kept. Frames `without` are not read.
     """
     roles = roles_in(frames)
     found: dict[str, tuple[Trust, ...]] = {}
@@ -142,12 +132,9 @@ def of_rows(
 ) -> dict[str, tuple[Trust, ...]]:
     """Return the verdict on each judge of some rows, by method.
 
-    Args:
-        slices: Rows with the columns `judge` and, where there are such, `method`, `item`,
-            `cluster`, `status`, those of probability on labels, and those of both orders, by the
-            names of `PairColumns` and `ScoreColumns`.
-        thresholds: Of the rule.
-        confidence_level: In (0, 1).
+    Rows have the columns `judge` and, where there are such, `method`, `item`, `cluster`, `status`,
+    those of probability on labels, and those of both orders, by the names of `PairColumns` and
+    `ScoreColumns`.
     """
     kept: dict[tuple[str, str], list[pl.DataFrame]] = {}
     for rows in slices:
@@ -179,9 +166,7 @@ class Tally:
     def add(self, rows: pl.DataFrame, clusters: Ints) -> None:
         """Add rows of this judge.
 
-        Args:
-            rows: As `of_rows` takes them; each names the judge.
-            clusters: Shape (rows,), numbers in 0 to `n_clusters` - 1.
+        Clusters have shape (rows,): numbers in 0 to `n_clusters` - 1.
         """
         judgments = _judgments(_numbers(rows), clusters)
         new = counted(judgments, self._thresholds)

@@ -72,11 +72,8 @@ def source_of_judges(context: Context, name: str | None) -> Source:
 def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -> Floats:
     """1 where model A's answer is the better one, -1 where B's is, 0 for a tie, nan if unknown.
 
-    Args:
-        context: Of the analysis.
-        winner: How it is known.
-        pairs: Columns item, turn, model_a and model_b.
-        source: Name of the method whose pairs these are: it says which answers they had.
+    Pairs have the columns item, turn, model_a and model_b; `source` is the method whose answers
+    these are.
 
     Raises:
         UsageError: If nothing of the kind is known of any pair.

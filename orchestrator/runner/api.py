@@ -145,9 +145,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
 def _awaitable(call: Callable[P, T], more: str = "") -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the twin of a function: a coroutine function that does the same in a thread.
 
-    Args:
-        call: The function.
-        more: A paragraph of documentation about the twin alone.
+    `more` is a paragraph of documentation about the twin alone.
     """
 
     @wraps(call)

@@ -116,12 +116,8 @@ class Copies:
         """Return the server for a request; None if there is none that may be sent it.
 
         A suspect comes first when its trial is due and another could take the request after it, and
-        last where all others have failed it.
-
-        Args:
-            tried: What servers said to the request.
-            group: Of the request; None for one that belongs to none.
-            now: Seconds of a monotonic clock.
+        last where all others have failed it. `now` is in seconds of a monotonic clock; a `group` of
+        None is that of a request that belongs to none.
         """
         left = [
             copy
@@ -174,11 +170,7 @@ class Copies:
     ) -> list[Copy]:
         """Note an answer; return the servers that are suspect from now on.
 
-        Args:
-            copy: Answered.
-            tried: What others said to the request.
-            took_s: How long this one took.
-            now: Seconds of a monotonic clock.
+        `took_s` and `now` are seconds, by a monotonic clock.
         """
         copy.n_alone, copy.has_answered, copy.is_on_trial = 0, True, False
         copy.trial_at, copy.wait_s = None, _FIRST_WAIT_S

@@ -12,7 +12,6 @@ dead too. No other model notices any of this.
 
 import heapq
 import logging
-from collections.abc import Iterable
 
 import msgspec
 
@@ -444,6 +443,6 @@ class Core:
         state = self.models[model]
         return bool(state.in_flight or state.n_queued)
 
-    def in_flight(self, models: Iterable[str] | None = None) -> int:
+    def in_flight(self) -> int:
         """Requests that servers have now."""
-        return sum(self.models[name].in_flight for name in (models or self.models))
+        return sum(state.in_flight for state in self.models.values())

@@ -370,14 +370,7 @@ class Controller:
         return None
 
     def resize(self, now: float, n_servers: int, n_before: int, why: str) -> Change | None:
-        """Follow servers that come or go: the limit and its bounds are those of each, times `n`.
-
-        Args:
-            now: As in `look`.
-            n_servers: That are there from now on.
-            n_before: That were there.
-            why: In a few words.
-        """
+        """Follow servers that come or go: the limit and its bounds are those of each, times `n`."""
         ratio = n_servers / n_before
         self._floor = max(round(self._floor * ratio), 1)
         self._ceiling = max(round(self._ceiling * ratio), 1)

@@ -147,8 +147,7 @@ class Scheduler:
     async def run(self, start: Callable[[], None]) -> None:
         """Serve until `stop` was called and nothing is in flight.
 
-        Args:
-            start: Called once workers may be made; submits the first requests.
+        `start` is called once workers may be made, and submits the first requests.
 
         Raises:
             OrchestratorError: Of `connect` or what `fail` was given, when what is in flight has

@@ -52,12 +52,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     ) -> float | None:
         """Seconds to wait after `attempts` attempts; None means: give up.
 
-        What the server asked for (`Retry-After`) is honoured, up to ten minutes.
-
-        Args:
-            failure: Of the last attempt.
-            attempts: Made so far.
-            max_attempts: The model's own bound; the policy's where None.
+        What the server asked for (`Retry-After`) is honoured, up to ten minutes. `max_attempts` is
+        the model's own bound; the policy's where None.
         """
         if not failure.retriable:
             return None

@@ -75,10 +75,7 @@ class Window:
     ) -> int | None:
         """The next unit to open, or None while there is no room or nothing left.
 
-        Args:
-            n_open: Units open now.
-            waiting: Open units that wait for each model.
-            n_bytes: Memory of the open units' texts.
+        `n_bytes` is the memory of the open units' texts.
         """
         self.scanning = False
         most_open = self._max_open

@@ -112,11 +112,8 @@ class Place:
 def rounds_of(n: int) -> list[list[tuple[int, int]]]:
     """Rounds of a tournament in which everybody meets everybody once (the circle method).
 
-    Args:
-        n: Players, at least 2. If their number is odd, one of them rests in each round.
-
-    Returns:
-        n - 1 rounds (n if it is odd) of pairs.
+    Takes at least 2 players; if their number n is odd, one of them rests in each round. Returns n -
+    1 rounds (n if it is odd) of pairs.
     """
     even = n + n % 2
     last = even - 1
@@ -139,13 +136,8 @@ def consequences(better: Bools) -> Bools:
 def _grown(logs: Floats, bets: Floats, gains: Floats) -> tuple[Floats, Floats]:
     """Log capitals of bets after some more gains, and the highest log of their sum on the way.
 
-    Args:
-        logs: Shape (bets, orders), before.
-        bets: Shape (bets, orders); no gain loses more than `_MOST_LOST` of a capital.
-        gains: Shape (prompts, orders), at least one prompt.
-
-    Returns:
-        Shapes (bets, orders) and (orders,).
+    `logs` (before) and `bets` have shape (bets, orders), as both results; `gains` have (prompts,
+    orders), and no gain loses more than `_MOST_LOST` of a capital.
     """
     highest = np.full(gains.shape[1], -np.inf)
     for first in range(0, len(gains), _MULTIPLIED):
@@ -245,20 +237,15 @@ class AdaptiveTest:
     def is_open(self, block: int) -> Bools:
         """Orders that are still asked for in a block, shape (K, K) and symmetric.
 
-        Args:
-            block: From 0, at most one more than `LAG` allows for.
+        `block` counts from 0, to at most one more than `LAG` allows for.
         """
         return self._open[min(max(0, block - LAG + 1), len(self._open) - 1)]
 
     def design(self, n_prompts: int, rng: np.random.Generator) -> Bools:
         """Choose the comparisons of the next block.
 
-        Args:
-            n_prompts: Prompts of the block.
-            rng: Of this block alone, so that the choice is the same whenever it is made.
-
-        Returns:
-            Shape (n_prompts, pairs).
+        `rng` is of this block alone, so that the choice is the same whenever it is made. Returns
+        shape (n_prompts, pairs).
         """
         is_active: Bools = np.asarray(self.is_open(len(self._designs)).any(axis=1))
         chosen = np.zeros((n_prompts, self._n, self._n), np.bool_)
@@ -314,11 +301,10 @@ class AdaptiveTest:
     def look(self, values: Floats, sizes: Sequence[int] | None = None) -> None:
         """Take the results of the next block that was chosen.
 
-        Args:
-            values: Shape (prompts, pairs), result of the first model of each pair in [-1, 1], in
-                the order of the prompts, nan where there is none. Those that were not chosen are
-                not looked at. A missing one that was is neither won nor lost.
-            sizes: Prompts of each cluster, in their order; None where each stands alone.
+        `values` have shape (prompts, pairs): result of the first model of each pair in [-1, 1], in
+        the order of the prompts, nan where there is none. Those that were not chosen are not looked
+        at; a missing one that was is neither won nor lost. `sizes` are the prompts of each cluster,
+        in their order; None where each stands alone.
 
         Raises:
             StatisticsError: If the block was not chosen, or has another shape.

@@ -50,13 +50,8 @@ class Cost:
 def judged(answers: Floats, rng: np.random.Generator) -> Floats:
     """Return the results of a soft judge for all pairs.
 
-    Args:
-        answers: Qualities, shape (prompts, K).
-        rng: Of the judge's errors.
-
-    Returns:
-        Shape (prompts, pairs), in (-1, 1), positive where the first of the pair is better; pairs
-        are (0, 1), (0, 2), …, (1, 2), ….
+    `answers` are qualities, shape (prompts, K). Returns shape (prompts, pairs), in (-1, 1),
+    positive where the first of the pair is better; pairs are (0, 1), (0, 2), …, (1, 2), ….
     """
     first, second = np.triu_indices(answers.shape[1], 1)
     noise = _JUDGE_NOISE * rng.normal(size=(len(answers), len(first)))
@@ -67,8 +62,7 @@ def judged(answers: Floats, rng: np.random.Generator) -> Floats:
 def win_rate(spread: float) -> float:
     """Return how often the judge prefers the better of two models, the mean over models.
 
-    Args:
-        spread: Standard deviation of the models' qualities, in that of one model's answers.
+    `spread` is the standard deviation of the models' qualities, in that of one model's answers.
     """
     return 0.5 + math.atan(math.sqrt(2.0) * spread / math.sqrt(2.0 + _JUDGE_NOISE**2)) / math.pi
 
@@ -82,15 +76,9 @@ def ask(
 ) -> int:
     """Run a test through all blocks, as a run does it.
 
-    Args:
-        test: A new one.
-        results: Shape (prompts, pairs), of all comparisons.
-        bounds: First prompt of each block, and the number of prompts.
-        seed: Of the choice.
-        sizes: By block, the prompts of each of its clusters; empty where prompts stand alone.
-
-    Returns:
-        How many answers are compared.
+    `results` are of all comparisons, shape (prompts, pairs); `bounds` are the first prompt of each
+    block, and the number of prompts; `sizes`, by block, the prompts of each of its clusters, empty
+    where prompts stand alone. Returns how many answers are compared.
     """
     n_answers, n_blocks = 0, len(bounds) - 1
     for block in range(n_blocks + LAG - 1):
@@ -128,17 +116,10 @@ def expected_cost(  # noqa: PLR0913 (the test's, and what is assumed)
     simulated, each with as many comparisons as among all, and each order at the error that it would
     have among all. Of more prompts than there is time for, only so many are simulated, and
     qualities lie further apart by the root of the ratio: an order then needs about the same part of
-    the prompts. Where models differ much this says rather too much.
-
-    Args:
-        n_models: K, at least 2.
-        error: As of `AdaptiveTest`.
-        n_prompts: All that may be asked; none is taken to depend on another.
-        share: As of `AdaptiveTest`.
-        goal: The order that is asked for; a baseline is as likely good as any other model.
-        spread: Standard deviation of the models' qualities, in that of one model's answers.
-        block: Prompts of a block.
-        rng: Of the models and their answers.
+    the prompts. Where models differ much this says rather too much. Arguments are those of
+    `AdaptiveTest`; a baseline is as likely good as any other model, and no prompt is taken to
+    depend on another. `spread` is the standard deviation of the models' qualities, in that of one
+    model's answers, `block` the prompts of a block.
     """
     k = min(n_models, _MOST_MODELS)
     error *= (k * (k - 1)) / (n_models * (n_models - 1)) if goal.baseline is None else k / n_models

@@ -41,7 +41,6 @@ class RankingAgreement:
         tau_b: Kendall's; None where undefined.
         spearman: Likewise.
         tau_p: Two-sided p-value of tau_b under random orderings.
-        spearman_p: Likewise.
         n_models: Models with both scores.
         exact: Whether all orderings were gone through.
         undefined: Why there is nothing; None if there is.
@@ -50,7 +49,6 @@ class RankingAgreement:
     tau_b: float | None
     spearman: float | None
     tau_p: float | None
-    spearman_p: float | None
     n_models: int
     exact: bool
     undefined: str | None = None
@@ -61,13 +59,8 @@ def cohen_kappa(
 ) -> Estimate:
     """Cohen's kappa of two raters: (observed - expected) / (1 - expected) agreement.
 
-    Source: Cohen 1960, doi:10.1177/001316446002000104. Interval over prompts.
-
-    Args:
-        first: Shape (n,), category codes of one rater; nan where missing.
-        second: Shape (n,), of the other.
-        prompts: Shape (n,).
-        confidence_level: In (0, 1).
+    Source: Cohen 1960, doi:10.1177/001316446002000104. Interval over prompts. Category codes have
+    shape (n,), nan where missing; `prompts` (n,).
 
     Raises:
         StatisticsError: If the shapes differ, or the level is not in (0, 1).
@@ -88,12 +81,8 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
 
     Items with fewer than two ratings say nothing of agreement and are left out. With the same
     number of ratings everywhere it is Fleiss 1971, doi:10.1037/h0031619; otherwise agreement is
-    averaged over items and categories are pooled over ratings. Interval over prompts.
-
-    Args:
-        counts: Shape (n, K): ratings of each item by category.
-        prompts: Shape (n,).
-        confidence_level: In (0, 1).
+    averaged over items and categories are pooled over ratings. Interval over prompts. `counts` have
+    shape (n, K): ratings of each item by category; `prompts` (n,).
 
     Raises:
         StatisticsError: If the shapes do not fit, or a count is negative or not finite.
@@ -126,14 +115,10 @@ def krippendorff_alpha(
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; Hayes and Krippendorff
     2007, doi:10.1080/19312450709336664. Items with fewer than two ratings say nothing of agreement
     and are left out. Alpha is undefined where all ratings are equal, as then no disagreement is
-    expected by chance. Interval over prompts.
-
-    Args:
-        ratings: Shape (n, R), items by raters: codes or values; nan where missing.
-        prompts: Shape (n,).
-        measurement: Of the disagreement of two ratings: 1 if they differ (nominal), the number of
-            ratings from one to the other by rank (ordinal) or their distance (interval), squared.
-        confidence_level: In (0, 1).
+    expected by chance. Interval over prompts. `ratings` have shape (n, R), items by raters: codes
+    or values, nan where missing; `prompts` (n,). The disagreement of two ratings is 1 if they
+    differ (nominal), the number of ratings from one to the other by rank (ordinal) or their
+    distance (interval), squared.
 
     Raises:
         StatisticsError: If the shapes do not fit, or a rating is infinite.
@@ -180,14 +165,9 @@ def raw_agreement(
 ) -> Estimate:
     """Share of votes on which two agree, in one of FastChat's two setups.
 
-    Source: MT-Bench (Zheng et al. 2023, arXiv 2306.05685, Table 5), `compute_agreement.py`.
-
-    Args:
-        first: Shape (n,), 1 for the first model, -1 for the second, 0 for a tie; nan where missing.
-        second: Shape (n,), votes of the other rater on the same pair.
-        prompts: Shape (n,).
-        confidence_level: In (0, 1).
-        ties: With ties, all votes count; without, those where neither rater says tie.
+    Source: MT-Bench (Zheng et al. 2023, arXiv 2306.05685, Table 5), `compute_agreement.py`. Votes
+    on the same pairs have shape (n,): 1 for the first model, -1 for the second, 0 for a tie, nan
+    where missing. With `ties`, all votes count; without, those where neither rater says tie.
     """
     codes, (one, two), _ = complete_rows(prompts, (first, second))
     kept = np.ones(codes.size, dtype=np.bool_) if ties else (one != 0.0) & (two != 0.0)
@@ -201,12 +181,8 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
 
     The p-value is the share of orderings that agree (or disagree) at least as much: of all M! up to
     `ENUMERATED_MODELS`, of drawn ones, with the seen one among them, beyond. With 4 models no
-    ordering is significant at 5 %: the smallest p-value is 2 / 4! = 0.083.
-
-    Args:
-        first: Shape (M,); nan where missing.
-        second: Shape (M,).
-        resampling: How many orderings are drawn for many models.
+    ordering is significant at 5 %: the smallest p-value is 2 / 4! = 0.083. Scores have shape (M,),
+    nan where missing; `resampling` says how many orderings are drawn for many models.
 
     Raises:
         StatisticsError: If the shapes differ.
@@ -215,19 +191,17 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     n, few = one.size, one.size <= ENUMERATED_MODELS
     if n < 2 or np.all(one == one[0]) or np.all(two == two[0]):
         reason = "fewer than two models" if n < 2 else "all models are tied"
-        return RankingAgreement(None, None, None, None, n, few, reason)
+        return RankingAgreement(None, None, None, n, few, reason)
     x, y = midranks(one), midranks(two)
     if few:
         orders = np.array(list(permutations(range(n))))
     else:
         orders = np.argsort(resampling.rng.random((resampling.n_resamples, n)), axis=1)
-    p_values = []
-    for statistic in (_concordance, _covariance):
-        drawn, seen = statistic(x, y[orders]), float(statistic(x, y[None])[0])
-        n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
-        p_values.append(n_far / drawn.size if few else (1 + n_far) / (1 + drawn.size))
+    drawn, seen = _concordance(x, y[orders]), float(_concordance(x, y[None])[0])
+    n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
+    p_value = n_far / drawn.size if few else (1 + n_far) / (1 + drawn.size)
     tau, rho = association(x, y, "kendall"), association(x, y, "spearman")
-    return RankingAgreement(tau, rho, p_values[0], p_values[1], n, few)
+    return RankingAgreement(tau, rho, p_value, n, few)
 
 
 def _estimate(
@@ -339,9 +313,4 @@ def _concordance(x: Floats, y: Floats) -> Floats:
     over, under = np.triu_indices(x.size, 1)
     signs = np.sign(x[over] - x[under])
     result: Floats = np.sign(y[:, over] - y[:, under]) @ signs
-    return result
-
-
-def _covariance(x: Floats, y: Floats) -> Floats:
-    result: Floats = (y - y.mean(axis=1, keepdims=True)) @ (x - x.mean())
     return result

@@ -11,7 +11,6 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.errors import StatisticsError
 from orchestrator.statistics.means import scaled
 
 Floats = NDArray[np.float64]
@@ -41,9 +40,7 @@ class PairSums:
 def pair_sums(x: Floats, y: Floats) -> PairSums:
     """Sums over pairs for each point, in O(n (log n)^2) time and O(n) memory.
 
-    Args:
-        x: Shape (n,), no nan.
-        y: Shape (n,), no nan.
+    Both have shape (n,), no nan.
     """
     code_x, code_y = _codes(x), _codes(y)
     same_x, same_y = np.bincount(code_x)[code_x], np.bincount(code_y)[code_y]
@@ -126,13 +123,8 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     """The correlation without each of the P clusters, shape (P,); nan where it is undefined.
 
     Exact, except for Spearman where clusters times points exceed `EXACT_CELLS`: there by its
-    influence function, which differs by terms of the order 1 / P of the change.
-
-    Args:
-        x: Shape (n,), finite.
-        y: Shape (n,), finite.
-        clusters: Shape (n,), in [0, P), each with at least one point.
-        kind: Which correlation.
+    influence function, which differs by terms of the order 1 / P of the change. `x` and `y` are
+    finite, shape (n,); `clusters` (n,) in [0, P), each with at least one point.
     """
     n_clusters = int(clusters.max()) + 1
     if kind == "pearson":
@@ -154,41 +146,6 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
         for begin in range(0, n_clusters, rows)
     ]
     return np.concatenate([_weighted_spearman(x, y, chunk[:, clusters]) for chunk in chunks])
-
-
-def reweighted(x: Floats, y: Floats, clusters: Ints, kind: Kind, weights: Floats) -> Floats:
-    """The correlation of each of B resamples in which cluster p comes `weights[b, p]` times.
-
-    Args:
-        x: Shape (n,), finite.
-        y: Shape (n,), finite.
-        clusters: Shape (n,), in [0, P).
-        kind: Which correlation.
-        weights: Shape (B, P), not negative.
-
-    Returns:
-        Shape (B,); nan where it is undefined.
-
-    Raises:
-        StatisticsError: For tau-b of more than `QUADRATIC_POINTS` points.
-    """
-    n_clusters = weights.shape[1]
-    if kind == "pearson":
-        return _from_moments(weights @ _by_cluster(_moments(x, y), clusters, n_clusters))
-    if kind == "spearman":
-        rows = max(1, _CHUNK_CELLS // x.size)
-        parts = [weights[i : i + rows] for i in range(0, len(weights), rows)]
-        return np.concatenate([_weighted_spearman(x, y, part[:, clusters]) for part in parts])
-    if x.size > QUADRATIC_POINTS:
-        raise StatisticsError(f"tau-b with clusters is limited to {QUADRATIC_POINTS} points")
-    member = np.zeros((n_clusters, x.size))
-    member[clusters, np.arange(x.size)] = 1.0
-    dx, dy = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
-    sums = []
-    for part in (dx * dy, np.abs(dx), np.abs(dy)):
-        between = member @ part @ member.T
-        sums.append(0.5 * np.einsum("bp,bp->b", weights @ between, weights))
-    return _tau(*sums)
 
 
 def _moments(x: Floats, y: Floats) -> Floats:

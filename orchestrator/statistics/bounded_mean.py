@@ -28,7 +28,6 @@ import scipy
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 METHOD: Final = "Gaffke's test of a bounded mean, inverted"
 
@@ -43,8 +42,7 @@ _EQUAL: Final = 1e-12
 def least_units(error: float) -> int:
     """Return the number of units below which no mean can differ from one half, whatever they say.
 
-    Args:
-        error: Of both sides together, in (0, 1).
+    `error` is of both sides together, in (0, 1).
     """
     return math.ceil(math.log2(2.0 / error) - _EQUAL)
 
@@ -63,11 +61,8 @@ def interval_of_mean(
 ) -> tuple[float, float]:
     """Return the interval of one mean of values between any ends.
 
-    Args:
-        totals: Shape (n,): totals of the units.
-        sizes: Shape (n,), as for `p_values`.
-        ends: Least and greatest value there can be.
-        error: One minus the confidence level, in (0, 1).
+    `totals` and `sizes` have shape (n,), as for `p_values`; `ends` are the least and greatest value
+    there can be, `error` is one minus the confidence level.
     """
     low, high = ends
     least, most = intervals(*_scaled(totals, sizes, ends), error)
@@ -89,10 +84,8 @@ def _scaled(totals: Floats, sizes: Floats, ends: tuple[float, float]) -> tuple[F
 def p_values(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
     """Two-sided p-values of R means, shape (R,); nan where no unit has a size.
 
-    Args:
-        totals: Shape (R, n): totals of the units, between 0 and their size.
-        sizes: Shape (R, n): values in each unit, or their weight; 0 where a unit has none.
-        mean: The mean that is tested, in (0, 1).
+    `totals`, shape (R, n), are those of the units, between 0 and their size; `sizes`, shape (R, n),
+    the values in each unit, or their weight: 0 where it has none. `mean`, in (0, 1), is tested.
     """
     return _in_blocks(lambda t, s: _p_values(t, s, mean), totals, sizes)
 
@@ -100,10 +93,8 @@ def p_values(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
 def intervals(totals: Floats, sizes: Floats, error: float | Floats) -> tuple[Floats, Floats]:
     """Lower and upper bounds of R means, shape (R,) both: where the p-value is `error`.
 
-    Args:
-        totals: As for `p_values`.
-        sizes: Likewise.
-        error: One minus the confidence level, in (0, 1): a number, or one for each row.
+    `totals` and `sizes` are as for `p_values`; `error` is one minus the confidence level: a number,
+    or one for each row.
     """
     errors = np.broadcast_to(np.asarray(error, np.float64), (len(totals),))
     high = _in_blocks(_upper, totals, sizes, errors)

@@ -75,10 +75,9 @@ def to_elo(strengths: Floats) -> Floats:
 def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTerryFits:
     """Fits B win matrices at once by damped Newton steps.
 
-    Args:
-        wins: Shape (B, M, M): real-valued wins of row over column, a tie half to each.
-        start: Shape (M,): strengths to start from. Where only some models of a matrix can be
-            placed, these keep the mean they have here, so that fits of resamples compare.
+    `wins` have shape (B, M, M): real-valued wins of row over column, a tie half to each; `start`
+    (M,). Where only some models of a matrix can be placed, these keep the mean they have in
+    `start`, so that fits of resamples compare.
 
     Raises:
         StatisticsError: If `wins` has another shape, or a negative or non-finite entry.
@@ -108,10 +107,7 @@ def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTe
 def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tuple[str, ...]:
     """Plain sentences on models that have no finite rating, from one matrix and its strengths.
 
-    Args:
-        wins: Shape (M, M).
-        strengths: Shape (M,), as fitted to `wins`.
-        models: M names.
+    `wins` have shape (M, M), `strengths` (M,), as fitted to them.
     """
     compared = wins + wins.T > 0
     names = np.asarray(list(models), dtype=object)

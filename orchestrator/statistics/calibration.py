@@ -74,11 +74,9 @@ def calibration(
 ) -> Calibration:
     """Calibration of probabilities that the first of two answers is the better one.
 
-    Args:
-        probabilities: Shape (n,), in [0, 1]; cases that are nan were not judged and are left out.
-        first_is_right: Shape (n,), 1 where the first answer is the better one, 0 where the second.
-        prompts: Shape (n,), any whole numbers; cases of one prompt depend on each other.
-        confidence_level: In (0, 1).
+    All have shape (n,): probabilities in [0, 1], nan where not judged, which is left out;
+    `first_is_right` 1 or 0; `prompts` any whole numbers, cases of one prompt depending on each
+    other.
 
     Raises:
         StatisticsError: If the shapes differ, a probability is outside [0, 1], or a truth is
@@ -174,10 +172,8 @@ class Changes:
 def fit_map(kind: Kind, p: Floats, truth: Floats) -> Map:
     """Return the map of a kind that fits cases best.
 
-    Args:
-        kind: "temperature" has one parameter, "platt" two, "isotonic" is any rising map.
-        p: Shape (n,), probabilities that the first answer is better, n at least 1.
-        truth: Shape (n,), 1 where it is, 0 where the second one is.
+    "temperature" has one parameter, "platt" two, "isotonic" is any rising map. `p`, shape (n,), are
+    probabilities that the first answer is better; `truth`, shape (n,), is 1 where it is, else 0.
 
     Raises:
         StatisticsError: If the cases determine no temperature, or no slope and offset: no case
@@ -198,13 +194,8 @@ def cross_fitted(
 ) -> Floats:
     """Return calibrated probabilities, shape (n,), each fitted without cases of its prompt.
 
-    Args:
-        kind: Of the map.
-        p: Shape (n,), in [0, 1].
-        truth: Shape (n,), 1, 0, or nan where it is not known.
-        prompts: Shape (n,), any whole numbers.
-        rng: Divides the prompts into folds.
-        n_folds: At least 2.
+    `p`, in [0, 1], `truth`, 1, 0 or nan where not known, and `prompts` have shape (n,); `rng`
+    divides the prompts into `n_folds`, at least 2.
 
     Raises:
         StatisticsError: If there are too few prompts whose winner is known, the map can't be fitted
@@ -235,14 +226,8 @@ def changes(
 
     The first two have paired intervals. ECE has none: of a sample it is too large, the more so the
     better the calibration, so that resampling holds its true change too seldom
-    (`benchmarks/recalibration.py`).
-
-    Args:
-        before: Shape (n,).
-        after: Shape (n,), as by `cross_fitted`.
-        truth: Shape (n,), 1 or 0.
-        prompts: Shape (n,).
-        confidence_level: In (0, 1).
+    (`benchmarks/recalibration.py`). All have shape (n,); `after` is as by `cross_fitted`, `truth` 1
+    or 0.
     """
 
     def change(loss: Callable[[Floats], Floats]) -> Change:

@@ -103,10 +103,7 @@ def confidence(
 ) -> tuple[Confidence, ...]:
     """Confidence at each threshold.
 
-    Args:
-        gaps: d of each item.
-        deltas: Thresholds in nats per token; -0.05 as published.
-        confidence_level: Of the intervals, in (0, 1).
+    Thresholds are in nats per token; -0.05 as published.
     """
     prompts, level, known = gaps.prompts, confidence_level, ~np.isnan(gaps.d)
     found = []
@@ -144,12 +141,8 @@ def confidence(
 def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
     """Return the winner of each item by d: 1 the first, -1 the second, 0 a tie; shape (n,).
 
-    A side without d loses, and two without tie.
-
-    Args:
-        first: Shape (n,), nats per token; nan where undefined.
-        second: Shape (n,).
-        tau: A difference up to tau is a tie; not negative.
+    A side without d loses, and two without tie. Both have shape (n,), nats per token, nan where
+    undefined. A difference up to `tau` is a tie.
 
     Raises:
         StatisticsError: If tau is negative or nan.
@@ -172,12 +165,8 @@ def duel(
 ) -> Duel:
     """Win, tie and lose rates of two models on the same items.
 
-    Args:
-        first: Shape (n,), d of the first model; nan where undefined.
-        second: Shape (n,).
-        prompts: Shape (n,), any whole numbers.
-        tau: A difference up to tau is a tie.
-        confidence_level: In (0, 1).
+    d of both models has shape (n,), nan where undefined; a difference up to `tau` is a tie.
+    `prompts`, shape (n,), are any whole numbers.
     """
     decided = decide(first, second, tau)
     undecided = np.isnan(first) | np.isnan(second)

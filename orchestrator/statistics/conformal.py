@@ -89,10 +89,8 @@ class Bounds:
     def within(self, labels: Floats) -> "Bounds":
         """Narrow the intervals to the first and last label that they hold.
 
-        One that lies between two labels becomes the nearest label.
-
-        Args:
-            labels: Shape (m,), ascending, m at least 1.
+        One that lies between two labels becomes the nearest label. Labels have shape (m,),
+        ascending, m at least 1.
         """
         first = np.searchsorted(labels, self.low - _ROUNDING)
         last = np.searchsorted(labels, self.high + _ROUNDING, side="right") - 1
@@ -119,13 +117,8 @@ def least_prompts(coverage: float) -> int:
 def quantile_of(errors: Floats, prompts: Ints, coverage: float) -> float:
     """Return the error that intervals of a coverage reach, with one more prompt at infinity.
 
-    Args:
-        errors: Shape (n,), of n answers.
-        prompts: Shape (n,), of the answers.
-        coverage: In (0, 1).
-
-    Returns:
-        nan where there are fewer than `least_prompts`.
+    Errors and their prompts have shape (n,). Returns nan where there are fewer than
+    `least_prompts`.
     """
     if len(np.unique(prompts)) < least_prompts(coverage):
         return float("nan")
@@ -147,17 +140,9 @@ def _shifted_quantiles(
     """Return `quantile_of` of errors to which the shift of their fold is added, for m cases.
 
     The errors of a fold are sorted once, and each case looks for its quantile by bisection; sorting
-    a matrix of m by n errors takes a hundred times as long where both are 10,000.
-
-    Args:
-        errors: Shape (n,), of n answers.
-        fold: Shape (n,), of these answers: 0 to k - 1.
-        shifts: Shape (k, m).
-        prompts: Shape (n,), of the answers.
-        coverage: In (0, 1).
-
-    Returns:
-        Shape (m,); nan where there are fewer than `least_prompts`.
+    a matrix of m by n errors takes a hundred times as long where both are 10,000. Errors, their
+    folds (0 to k - 1) and prompts have shape (n,), shifts (k, m). Returns shape (m,); nan where
+    there are fewer than `least_prompts`.
     """
     if len(np.unique(prompts)) < least_prompts(coverage):
         return np.full(shifts.shape[1], np.nan)
@@ -195,11 +180,6 @@ def reach(kind: Literal["score", "distribution"], seen: Ratings, coverage: float
     Beyond quantiles (conformalised quantile regression; Romano, Patterson and Candès 2019, arXiv
     1905.03222) it is negative where the judge's own intervals are too long. nan where there are
     too few prompts.
-
-    Args:
-        kind: As for `predict`.
-        seen: Ratings with gold.
-        coverage: In (0, 1).
     """
     if kind == "score":
         errors = np.abs(seen.gold - seen.score)
@@ -260,13 +240,8 @@ def cross_conformal(
     """Return an interval for each rating that rests on gold of other prompts alone.
 
     The prompts with gold are divided into ten folds, and an answer of one is predicted from the
-    other nine; answers to prompts without gold are predicted from all.
-
-    Args:
-        kind: As for `predict`.
-        ratings: At least one with gold.
-        coverage: In (0, 1).
-        rng: Divides the prompts.
+    other nine; answers to prompts without gold are predicted from all. `kind` is as for `predict`;
+    `rng` divides the prompts.
     """
     known = ratings.known
     fold = folds_of(ratings.prompts, known, rng)
@@ -283,13 +258,8 @@ def cross_conformal(
 def central_quantiles(p: Floats, scores: Floats, coverage: float) -> tuple[Floats, Floats]:
     """Return the quantiles between which a judge's own distribution has `coverage` or more.
 
-    Args:
-        p: Shape (n, k), probabilities of the scores.
-        scores: Shape (k,), ascending.
-        coverage: In (0, 1).
-
-    Returns:
-        Lower and upper ones, each of shape (n,).
+    `p` has shape (n, k), the ascending `scores` (k,). Returns lower and upper ones, each of shape
+    (n,).
     """
     tail = 0.5 * (1.0 - coverage)
     below = np.cumsum(p, axis=1)

@@ -10,19 +10,17 @@ they hold at 20 prompts, except Pearson's of strongly skewed and correlated valu
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.statistics.association import (
-    QUADRATIC_POINTS,
     Kind,
     association,
     leave_one_out,
     midranks,
-    reweighted,
 )
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.resampling import (
@@ -35,7 +33,6 @@ from orchestrator.statistics.resampling import (
     jackknife_sums,
     jackknifed,
     mean_of_sums,
-    prompt_weights,
     sign_flip_p_value,
     student_interval,
     sums_by_prompt,
@@ -46,9 +43,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MIN_POINTS: Final = 3
-_MIN_DEFINED: Final = 0.95
 METHOD: Final = "jackknife over prompts, t quantile"
-BOOTSTRAP: Final = "bootstrap over prompts, t quantile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +118,11 @@ def correlate(
     *,
     kind: Kind = "spearman",
     confidence_level: float = 0.95,
-    resampling: Resampling | None = None,
 ) -> Correlation:
     """Correlation of a score with gold.
 
-    Args:
-        score: Shape (n,); nan where missing. Infinite values have a rank but no Pearson.
-        gold: Shape (n,); nan where missing.
-        prompts: Shape (n,), the prompt of each point, any whole numbers.
-        kind: Which correlation.
-        confidence_level: In (0, 1); that of `resampling` where it is given.
-        resampling: Takes the standard error from resampled prompts instead of the jackknife; for
-            tau-b up to 4,096 points, beyond which the jackknife is exact enough to be the same.
+    All have shape (n,), nan where missing; infinite values have a rank but no Pearson. `prompts`
+    are any whole numbers.
 
     Raises:
         StatisticsError: If the shapes differ, or the level is not in (0, 1).
@@ -143,14 +131,7 @@ def correlate(
     if points.undefined:
         return nothing(kind, points)
     found = coefficient(points, 0, 1, kind)
-    if resampling is None:
-        return reported(found.value, found.standard_error, kind, points, confidence_level)
-    level = resampling.confidence_level
-    if kind == "kendall" and points.codes.size > QUADRATIC_POINTS:
-        return reported(found.value, found.standard_error, kind, points, level)
-    drawn = drawn_coefficients(points, 0, 1, kind, resampling)
-    error = _spread(drawn, kind, found)
-    return replace(reported(found.value, error, kind, points, level), method=BOOTSTRAP)
+    return reported(found.value, found.standard_error, kind, points, confidence_level)
 
 
 def partial_correlation(
@@ -165,15 +146,8 @@ def partial_correlation(
     """Correlation of a score with gold that length, or another covariate, does not explain.
 
     (r_sg - r_sc r_gc) / sqrt((1 - r_sc^2) (1 - r_gc^2)): Pearson's is that of residuals of linear
-    regressions on the covariate, Spearman's the same of ranks.
-
-    Args:
-        score: Shape (n,); nan where missing.
-        gold: Shape (n,); nan where missing.
-        given: Shape (n,), the covariate; nan where missing.
-        prompts: Shape (n,).
-        kind: Which correlation.
-        confidence_level: In (0, 1).
+    regressions on the covariate, Spearman's the same of ranks. All have shape (n,), nan where
+    missing; `given` is the covariate.
     """
     points = points_of((score, gold, given), prompts, ("score", "gold", "covariate"), kind)
     if points.undefined:
@@ -201,13 +175,7 @@ def correlate_within(
 ) -> WithinCategories:
     """Correlations within categories, so that easy and hard categories add nothing, and their mean.
 
-    Args:
-        score: Shape (n,); nan where missing.
-        gold: Shape (n,); nan where missing.
-        prompts: Shape (n,).
-        categories: n names; a prompt may have points in several.
-        kind: Which correlation.
-        confidence_level: In (0, 1).
+    All have shape (n,), nan where missing; a prompt may have points in several categories.
     """
     labels = np.asarray(list(categories), dtype=object)
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1).astype(np.int64)
@@ -273,15 +241,6 @@ def coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
     return jackknifed(association(x, y, kind), leave_one_out(x, y, points.codes, kind))
 
 
-def drawn_coefficients(
-    points: Points, one: int, two: int, kind: Kind, resampling: Resampling
-) -> Floats:
-    """The correlation of two columns in resamples of the prompts, shape (n_resamples,)."""
-    x, y = points.columns[one], points.columns[two]
-    chunks = prompt_weights(points.n_prompts, resampling.n_resamples, resampling.rng)
-    return np.concatenate([reweighted(x, y, points.codes, kind, chunk) for chunk in chunks])
-
-
 def scale_of(kind: Kind) -> Scale:
     """Return the scale on which intervals of a kind are computed."""
     return FISHER if kind == "pearson" else ARCSINE
@@ -319,19 +278,6 @@ def nothing(kind: Kind, points: Points, reason: str | None = None) -> Correlatio
     return Correlation(
         kind, None, None, points.n_prompts, points.codes.size, points.n_missing, METHOD, why
     )
-
-
-def _spread(drawn: Floats, kind: Kind, found: Jackknifed) -> float:
-    """Standard error from resamples, on the plain scale, as at `found`."""
-    known = drawn[~np.isnan(drawn)]
-    if known.size < _MIN_DEFINED * drawn.size or known.size < 2:
-        return math.nan
-    inside = np.clip(known, -1.0 + 1e-9, 1.0 - 1e-9)
-    moved = np.arctanh(inside) if kind == "pearson" else np.arcsin(inside)
-    n = found.n_prompts
-    slope = scale_of(kind).slope(min(max(found.value, 1e-9 - 1.0), 1.0 - 1e-9))
-    # A resample has (n - 1) / n of the variance.
-    return float(moved.std(ddof=1)) * math.sqrt(n / max(n - 1, 1)) / slope
 
 
 def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
@@ -384,13 +330,8 @@ def compare_correlations(
 ) -> Comparison:
     """Difference of two evaluators' correlations with gold, on the points that both have.
 
-    Args:
-        first: Shape (n,), scores; nan where missing.
-        second: Shape (n,).
-        gold: Shape (n,).
-        prompts: Shape (n,).
-        kind: Which correlation.
-        resampling: For the p-value, and the interval's level.
+    All have shape (n,), nan where missing. `resampling` is for the p-value, and the interval's
+    level.
 
     Raises:
         StatisticsError: If the shapes differ.
@@ -409,11 +350,8 @@ def compare_accuracies(
 ) -> Comparison:
     """Difference of two evaluators' accuracies (or any mean), on the points that both have.
 
-    Args:
-        first: Shape (n,), 1 where right, 0 where wrong, or a credit between; nan where missing.
-        second: Shape (n,).
-        prompts: Shape (n,).
-        resampling: For the p-value, and the interval's level.
+    Both have shape (n,): 1 where right, 0 where wrong, or a credit between, nan where missing;
+    `prompts` (n,). `resampling` is for the p-value, and the interval's level.
 
     Raises:
         StatisticsError: If the shapes differ.

@@ -175,13 +175,8 @@ def fit_dawid_skene(
 
     The first start takes the mean vote for the truth, the others blur it at random. The likelihood
     does not know the names of the true labels: of all ways to name them, the one is taken by which
-    the judges are right most often. So judges who are mostly wrong can't be found out.
-
-    Args:
-        votes: At least two judges.
-        rng: Source of the starts.
-        n_starts: Starting points, at least 1.
-        smoothing: Votes added to each row of a confusion matrix; 0 for greatest likelihood alone.
+    the judges are right most often. So judges who are mostly wrong can't be found out. `smoothing`
+    votes are added to each row of a confusion matrix; 0 is greatest likelihood alone.
 
     Raises:
         StatisticsError: If there is no case or only one judge.
@@ -224,9 +219,7 @@ def dependence(votes: Votes, fit: DawidSkene) -> Floats:
     return result
 
 
-def uncertainty(
-    votes: Votes, fit: DawidSkene, resampling: Resampling, *, smoothing: float = SMOOTHING
-) -> Uncertainty:
+def uncertainty(votes: Votes, fit: DawidSkene, resampling: Resampling) -> Uncertainty:
     """Return percentile intervals of a fit; prompts are drawn, and the model fitted to each draw.
 
     Each draw starts at the fit of all prompts, so that labels keep their names. Intervals of
@@ -244,7 +237,7 @@ def uncertainty(
         prior = np.repeat(fit.prior[None], len(drawn), axis=0)
         confusion = np.repeat(fit.confusion[None], len(drawn), axis=0)
         begin = _expected(votes, weights, prior, confusion)
-        state, _ = _climb(votes, weights, begin, smoothing, limits)
+        state, _ = _climb(votes, weights, begin, SMOOTHING, limits)
         shares = _shares(votes, weights, state.posterior)
         found[0].append(_accuracy(state.prior, shares))
         found[1].append(shares)
@@ -302,14 +295,9 @@ def _climb(
     """Climb from B states to their maxima; return these and whether all converged.
 
     Two steps of expectation maximisation give a direction and its decay; where the point that they
-    extrapolate to is lower than the second step, the second step is taken.
-
-    Args:
-        votes: n cases.
-        weights: Shape (B, n), of the cases in each fit.
-        state: The starting point.
-        smoothing: As of `fit_dawid_skene`.
-        limits: Most rounds, and the largest change of a parameter by one step at rest.
+    extrapolate to is lower than the second step, the second step is taken. `weights`, shape (B, n),
+    are of the cases in each fit; `limits` the most rounds, and the largest change of a parameter by
+    one step at rest.
     """
     n_rounds, settled = limits
 

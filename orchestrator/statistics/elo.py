@@ -119,13 +119,10 @@ def expected_score(first: float, second: float) -> float:
 def sequential_elo(battles: Battles, orders: Rows | None = None) -> Floats:
     """Ratings after the battles in each of R orders, shape (R, M).
 
-    r_first += K (s - e), r_second -= K (s - e), e = 1 / (1 + 10^((r_second - r_first) / 400)),
-    with K = 4 and all ratings 1000 at first. All orders advance together, a battle at a time.
-
-    Args:
-        battles: The battles.
-        orders: Shape (R, L), indices of battles, which may repeat; n stands for no battle. None is
-            the one order in which they are given.
+    r_first += K (s - e), r_second -= K (s - e), e = 1 / (1 + 10^((r_second - r_first) / 400)), with
+    K = 4 and all ratings 1000 at first. All orders advance together, a battle at a time. `orders`,
+    shape (R, L), are indices of battles, which may repeat; n stands for no battle, and None is the
+    one order in which they are given.
     """
     if orders is None:
         orders = np.arange(battles.n, dtype=np.int32)[None]
@@ -154,11 +151,8 @@ def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
     Each resample of the prompts is run in two independent orders. What the two share varies with
     the prompts only, so the covariance of the two ratings is the variance over prompts without that
     of the order; times n / (n - 1) for n prompts, with Student's t quantile. Where it is not
-    positive the order hides it, and there is no interval.
-
-    Args:
-        battles: The battles.
-        resampling: How many orders, and resamples of prompts; at least 1,000 for 95 %.
+    positive the order hides it, and there is no interval. `resampling` says how many orders, and
+    resamples of prompts; at least 1,000 for 95 %.
     """
     level = checked_level(resampling.confidence_level)
     rng = resampling.rng
@@ -210,10 +204,7 @@ def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
 
     It takes the battles of one prompt as independent, so `low` to `high` mixes order and chance and
     is not an interval over prompts: they are nan, and the percentiles stand under `order_low`.
-
-    Args:
-        battles: The battles.
-        resampling: How many resamples; 1,000 as published.
+    `resampling` says how many resamples; 1,000 as published.
     """
     level = checked_level(resampling.confidence_level)
     n = battles.n

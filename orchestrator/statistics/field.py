@@ -86,9 +86,7 @@ class Field:
     def p_values(self, first: Ints, second: Ints) -> Floats:
         """Two-sided p-values of no difference, shape (P,); nan where there is no comparison.
 
-        Args:
-            first: Shape (P,), indices of models.
-            second: Likewise.
+        Indices of models have shape (P,).
         """
         found = np.empty(len(first))
         for part in self._blocks(len(first)):
@@ -100,12 +98,8 @@ class Field:
         """Bounds of differences of natural-log strengths, shape (P,) both; infinite is open.
 
         Where a strength is not finite and these two are not all the models, they only say which one
-        is better, if that is known.
-
-        Args:
-            first: Shape (P,), indices of models.
-            second: Likewise.
-            errors: Shape (P,), one minus the level of each interval.
+        is better, if that is known. Indices of models have shape (P,), and so have `errors`, one
+        minus the level of each interval.
         """
         low, high = np.full(len(first), np.nan), np.full(len(first), np.nan)
         for part in self._blocks(len(first)):
@@ -123,11 +117,8 @@ class Field:
     def ratings(self, models: Ints, error: float) -> tuple[Floats, Floats]:
         """Bounds of natural-log strengths whose mean is 0, shape (R,) both; infinite is open.
 
-        They are nan where no model has a finite strength.
-
-        Args:
-            models: Shape (R,), indices of models with a strength that is not nan.
-            error: One minus the level of each interval.
+        They are nan where no model has a finite strength. `models`, shape (R,), are indices of
+        models with a strength that is not nan; `error` is one minus the level of each interval.
         """
         values = self._of_models(models)
         bounds = intervals(values.totals, values.sizes, error)
@@ -223,9 +214,7 @@ class Field:
 def field_of(sums: PromptSums, strengths: Floats) -> Field:
     """Return the values behind fitted strengths.
 
-    Args:
-        sums: The comparisons.
-        strengths: Shape (M,), natural log, as fitted to them.
+    `strengths` have shape (M,), natural log, as fitted to the comparisons.
     """
     n_played = int(sums.model_counts.any(axis=0).sum())
     weights = np.bincount(sums.prompt, sums.counts, minlength=sums.n_prompts) / max(sums.n_pairs, 1)
@@ -273,8 +262,7 @@ def _widened(totals: Floats, sizes: Floats) -> _Values:
 def _solved(function: Callable[[Floats], tuple[Floats, Floats]], wanted: Floats) -> Floats:
     """Solve an increasing function of shape (R,), given with its slope, for the values `wanted`.
 
-    Returns:
-        The arguments; infinite where none reaches the value, nan where the function is nan.
+    Returns the arguments; infinite where none reaches the value, nan where the function is nan.
     """
     least, most = np.full(wanted.shape, -_FARTHEST), np.full(wanted.shape, _FARTHEST)
     at = np.zeros(wanted.shape)

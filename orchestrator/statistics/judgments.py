@@ -38,9 +38,7 @@ class CoverageSummary:
 def summarise_coverage(coverage: Floats, low: float = LOW) -> CoverageSummary:
     """Summary of label masses.
 
-    Args:
-        coverage: Masses in [0, 1], any shape; nan is unknown.
-        low: Mass under which a reading is a low one.
+    Masses are in [0, 1], of any shape, nan unknown; one under `low` is a low reading.
     """
     values = coverage.reshape(-1)
     known = values[~np.isnan(values)]
@@ -114,13 +112,7 @@ def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
 
 
 def position_effects(orders: Orders, n_prompts: int, confidence_level: float) -> PositionEffects:
-    """Position bias and flips with intervals over prompts.
-
-    Args:
-        orders: The judgments.
-        n_prompts: Prompts.
-        confidence_level: In (0, 1).
-    """
+    """Position bias and flips with intervals over prompts."""
 
     def share(values: Floats, chosen: NDArray[np.bool_]) -> Estimate:
         prompts = orders.prompts[chosen]

@@ -30,11 +30,8 @@ def inclusion_probabilities(uncertainty: Floats, n_labels: int) -> Floats:
     Half of the labels are uniform, half proportional to the uncertainty: the choice that is best
     for the mean is proportional to the root of the expected squared error of the score, since all
     rows have the same influence on it (Zrnic and Candes 2024, Active Statistical Inference,
-    arXiv:2403.03208, who mix it with a uniform rule too).
-
-    Args:
-        uncertainty: Shape (n,), not negative: expected size of the error of each score.
-        n_labels: From 1 to n.
+    arXiv:2403.03208, who mix it with a uniform rule too). `uncertainty`, shape (n,), not negative,
+    is the expected size of the error of each score.
 
     Raises:
         StatisticsError: If there are not so many rows, or an uncertainty is negative or nan.
@@ -65,15 +62,9 @@ def inclusion_probabilities(uncertainty: Floats, n_labels: int) -> Floats:
 def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
     """Choose rows with the given probabilities, as many as they add up to, in random order.
 
-    Systematic sampling of the rows in random order (Madow 1949): each
-    row is chosen with exactly its probability.
-
-    Args:
-        probabilities: Shape (n,), in [0, 1].
-        rng: Source of the order and of the start.
-
-    Returns:
-        Indices of the rows, shape (m,), m the sum of the probabilities up to rounding.
+    Systematic sampling of the rows in random order (Madow 1949): each row is chosen with exactly
+    its probability. Probabilities have shape (n,). Returns indices of the rows, shape (m,), m their
+    sum up to rounding.
     """
     order = rng.permutation(probabilities.size)
     ends = np.cumsum(probabilities[order])
@@ -118,10 +109,7 @@ def expected_reach(
 ) -> tuple[Reach, ...]:
     """Half widths of Student's intervals for other numbers of labels of the same rows.
 
-    Args:
-        data: The rows with the labels there are; probabilities are left out of account.
-        numbers: Numbers of labels, each above 2.
-        confidence_level: In (0, 1).
+    Numbers of labels are above 2; probabilities are left out of account.
     """
     level = checked_level(confidence_level)
     data = replace(data, probabilities=None)

@@ -103,9 +103,7 @@ class CorrectedRatings:
 def corrected_ratings(data: LabelledPairs, *, tuning: float | None = None) -> CorrectedRatings:
     """Ratings that people's labels of all rows would give (see the module).
 
-    Args:
-        data: Preferences and labels.
-        tuning: Lambda; 0 leaves the judge out. By the module's rule if None.
+    `tuning` is lambda: 0 leaves the judge out, None is by the module's rule.
     """
     rows = data.rows
     chosen, other = rows.is_labelled, rows.is_other

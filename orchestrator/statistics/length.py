@@ -58,11 +58,8 @@ def fit_penalised(
 ) -> Floats:
     """Coefficients minimising sum |b| + C sum weight * log-loss, shape (B, K).
 
-    Args:
-        rows: Features and labels.
-        weights: Shape (B, n); 0 leaves a row out.
-        penalties: Shape (B,), each problem's C: the larger, the less is penalised.
-        start: Shape (K,), where the search begins; 0 where left out.
+    `weights` have shape (B, n), 0 leaving a row out; `penalties` (B,), each problem's C: the
+    larger, the less is penalised; `start` (K,), 0 where left out.
     """
     k = rows.features.shape[1]
     found = np.zeros((len(weights), k)) if start is None else np.tile(start, (len(weights), 1))
@@ -306,11 +303,9 @@ def difficulties_from_predictions(predicted: Floats, weights: Floats | None = No
     A prediction is sigmoid(model + psi * difficulty), so the logits of all models are one line in
     the difficulty. With the models' coefficients it is solved for; without, it is known up to
     origin and scale, which the fit takes up in its coefficients but for the penalty on them: mean
-    0, standard deviation 1, and larger where the models do better.
-
-    Args:
-        predicted: Shape (M, Q), preferences at no difference in length, in (0, 1).
-        weights: Shape (M, 2), coefficient of the model and of the difficulty of each.
+    0, standard deviation 1, and larger where the models do better. `predicted` has shape (M, Q),
+    preferences at no difference in length, in (0, 1); `weights` (M, 2), coefficients of model and
+    difficulty.
 
     Raises:
         StatisticsError: If a prediction is not in (0, 1), or nothing varies over instructions.
@@ -393,19 +388,15 @@ def length_controlled_win_rate(
 
 
 def fit_penalised_logistic(
-    features: Floats, target: Floats, weight: Floats, penalty: float, start: Floats | None = None
+    features: Floats, target: Floats, weight: Floats, penalty: float
 ) -> Floats:
     """Coefficients minimising sum |b| + C sum weight * log-loss; shape (K,), no intercept.
 
-    Args:
-        features: Shape (n, K).
-        target: Shape (n,), soft labels in [0, 1].
-        weight: Shape (n,).
-        penalty: C, positive; the larger, the less is penalised.
-        start: Shape (K,), where the search begins.
+    `features` have shape (n, K), soft labels `target` and `weight` (n,); the larger the penalty C,
+    the less is penalised.
     """
     rows = SharedRows(features, target)
-    found: Floats = fit_penalised(rows, weight[None], np.array([penalty]), start)[0]
+    found: Floats = fit_penalised(rows, weight[None], np.array([penalty]))[0]
     return found
 
 

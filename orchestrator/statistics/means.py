@@ -37,10 +37,8 @@ _ROUNDING: Final = 1e-12
 def scaled(values: Floats) -> tuple[Floats, int]:
     """Return values over a power of two that brings the largest to [0.5, 1), and its exponent.
 
-    Nothing is rounded, save values that are 1e300 times smaller than the largest.
-
-    Args:
-        values: Shape (n,), finite.
+    Nothing is rounded, save values that are 1e300 times smaller than the largest. `values` are
+    finite, shape (n,).
     """
     exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1])
     result: Floats = np.ldexp(values, -exponent)
@@ -51,14 +49,9 @@ def levelled(means: Floats, size: float) -> Floats:
     """Return means of which those that differ by rounding alone are equal.
 
     The means of z-scores within each model are 0 for every model but for the last digits of a sum,
-    which must not put the models in an order.
-
-    Args:
-        means: Shape (M,); nan where there is none.
-        size: Mean absolute value of what they are means of, by which rounding is measured.
-
-    Returns:
-        Shape (M,): each mean, or the next greater one where less than rounding lies between.
+    which must not put the models in an order. `means` have shape (M,), nan where there is none;
+    `size` is the mean absolute value of what they are means of, by which rounding is measured.
+    Returns shape (M,): each mean, or the next greater one where less than rounding lies between.
     """
     result = means.copy()
     descending = np.argsort(-means, kind="stable")
@@ -98,10 +91,7 @@ class Shares:
 def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> Shares:
     """Mean over judgments of values in [0, 1], with an interval over prompts (`bounded_mean`).
 
-    Args:
-        sums: Shape (n_prompts, P): sums of values per prompt.
-        counts: Shape (n_prompts, P): numbers of values; 0 where the prompt has none.
-        confidence_level: In (0, 1).
+    `sums` and `counts` of values per prompt have shape (n_prompts, P); 0 where the prompt has none.
     """
     level = checked_level(confidence_level)
     if sums.shape != counts.shape or sums.ndim != 2:
@@ -125,11 +115,8 @@ def unseen_variance(sums: Floats, counts: Floats) -> float:
 
     A sample cannot show the exceptions that it has missed: twenty prompts on which a judge is sure
     seem to say that it always is. So one prompt that says half 0, half 1 is added to the variance,
-    with the weight of `_unseen_weights`.
-
-    Args:
-        sums: Shape (n_prompts,): sums of values per prompt.
-        counts: Shape (n_prompts,): numbers of values, or their weight.
+    with the weight of `_unseen_weights`. `sums` and `counts` (numbers of values, or their weight)
+    per prompt have shape (n_prompts,).
     """
     n = np.maximum((counts > 0).sum(keepdims=True), 1)
     return float(_variance(sums[:, None], counts[:, None], n)[1][0])
@@ -210,12 +197,8 @@ def with_doubt(interval: Interval, totals: Floats, sizes: Floats) -> Interval:
     """Student's interval of a mean, saying so if the values are too skewed for it.
 
     That is Cochran's rule (1977, Sampling Techniques, section 2.15): the normal approximation needs
-    more than 25 G² prompts, where G is their skewness.
-
-    Args:
-        interval: Of the mean.
-        totals: Shape (P,): sum over each prompt, or cluster of them.
-        sizes: Shape (P,): points of each.
+    more than 25 G² prompts, where G is their skewness. `totals` and `sizes`, shape (P,), are the
+    sum over each prompt, or cluster of them, and its points.
     """
     apart = totals - totals.sum() / sizes.sum() * sizes
     # Cubes of the greatest numbers there are would be infinite, of the least ones 0.
@@ -234,16 +217,11 @@ def clustered_mean(
     """Mean over points, with an interval over prompts; what is missing is left out.
 
     Where the values have known ends, the interval is that of a bounded mean (`bounded_mean`).
-    Without, it is Student's, an approximation, which says so where the values are too skewed for
-    it (`with_doubt`): for a log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a
-    level of 95 %.
-
-    Args:
-        values: Shape (n,); nan where missing. An infinite value makes the mean infinite, without
-            an interval.
-        prompts: Shape (n,), any whole numbers.
-        confidence_level: In (0, 1).
-        ends: Least and greatest value there can be; None where that is not known.
+    Without, it is Student's, an approximation, which says so where the values are too skewed for it
+    (`with_doubt`): for a log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a
+    level of 95 %. `values` have shape (n,), nan where missing; an infinite one makes the mean
+    infinite, without an interval. `prompts`, shape (n,), are any whole numbers; `ends` the least
+    and greatest value there can be, None where not known.
 
     Raises:
         StatisticsError: If the shapes differ, or the level is not in (0, 1).
@@ -325,9 +303,6 @@ class PairedDifference:
         It is that of a bounded mean where the ends are known, else Student's, in doubt where the
         differences are too skewed for it.
 
-        Args:
-            confidence_level: In (0, 1).
-
         Raises:
             StatisticsError: If the level is not in (0, 1).
         """
@@ -373,11 +348,8 @@ def paired_difference(
 ) -> PairedDifference:
     """Return the difference of two means over the points that have both values.
 
-    Args:
-        first: Shape (n,); nan where missing.
-        second: Shape (n,), of the same points.
-        prompts: Shape (n,), cluster of prompts of each point, any whole numbers.
-        ends: Least and greatest difference there can be; None where that is not known.
+    All have shape (n,), nan where missing; `prompts` are the clusters of the points, any whole
+    numbers. `ends` are the least and greatest difference there can be, None where not known.
 
     Raises:
         StatisticsError: If the shapes differ.

@@ -38,11 +38,9 @@ class Adjusted:
 def adjusted(p_values: Floats, error: float, *, all_pairs_of: int = 0) -> Adjusted:
     """Decide tests together, so that any wrong one has at most the chance `error`.
 
-    Args:
-        p_values: Of any shape; nan are not part of the family.
-        error: One minus the confidence level.
-        all_pairs_of: Models, if the tests are of equal means of their pairs (some may be missing);
-            0 where nothing follows from one test for the others.
+    P-values have any shape; nan are not part of the family. `all_pairs_of` is the number of models,
+    if the tests are of equal means of their pairs (some may be missing); 0 where nothing follows
+    from one test for the others.
     """
     known = np.flatnonzero(~np.isnan(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -96,14 +94,9 @@ def shared_groups(
 
     A model may be in several: of three in a row only the ends of which can be told apart, the
     middle one shares a group with each. The groups are the largest ones of which no two members can
-    be told apart, by insertion and absorption (Piepho 2004, doi:10.1198/1061860043515).
-
-    Args:
-        models: Names, in the order in which the groups are numbered.
-        apart: Pairs that can be told apart.
-
-    Returns:
-        Numbers by model; empty where there are more groups than anybody can read.
+    be told apart, by insertion and absorption (Piepho 2004, doi:10.1198/1061860043515). Models are
+    numbered in their order; `apart` are the pairs that can be told apart. Empty where there are
+    more groups than anybody can read.
     """
     bits = {model: 1 << place for place, model in enumerate(models)}
     groups = [(1 << len(models)) - 1] if models else []
@@ -134,9 +127,7 @@ def connected(*partitions: NDArray[np.int32] | Places) -> Places:
     """Return the first member of each of n elements' component: shape (n,).
 
     Elements with the same code in any of the partitions are connected, directly or through others.
-
-    Args:
-        partitions: Codes from 0 on, shape (n,) each.
+    Codes count from 0 on, shape (n,) each.
     """
     found: Places = np.arange(len(partitions[0]), dtype=np.int64)
     while True:
@@ -145,5 +136,7 @@ def connected(*partitions: NDArray[np.int32] | Places) -> Places:
             least = np.full(int(codes.max(initial=-1)) + 1, len(found), np.int64)
             np.minimum.at(least, codes, found)
             found = least[codes]
+        # A member of a member is one, too: long chains take few rounds.
+        found = found[found]
         if np.array_equal(found, before):
             return found

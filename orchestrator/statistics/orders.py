@@ -65,13 +65,9 @@ def ordering(
 ) -> Ordering:
     """Compare the order of models by their mean score with the true order.
 
-    Args:
-        sums: Shape (P, M), sums of the score over a prompt's judgments; more is better.
-        counts: Shape (P, M), how many these were.
-        truth: Indices of the models, best first.
-        confidence_level: Of all pairs together, in (0, 1).
-        n_resamples: Of the prompts, each with all its judgments.
-        rng: Source of the resamples.
+    `sums` and `counts`, shape (P, M), are of the score over a prompt's judgments; more is better.
+    `truth` has indices of the models, best first; `confidence_level` is that of all pairs together.
+    Prompts are drawn with all their judgments.
 
     Raises:
         StatisticsError: If the shapes differ, or `truth` is no order of the models.

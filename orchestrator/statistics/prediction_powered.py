@@ -44,7 +44,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 METHOD: Final = "PPI++, variance over prompts, t quantile"
-METHOD_SHARE: Final = "PPI++, Wilson interval on the effective number of prompts, t quantile"
 
 _NO_SPREAD: Final = 1e-12
 
@@ -89,11 +88,6 @@ class Labelled:
         """Shape (n,): rows over which the mean of the judge's scores is taken."""
         scored = ~np.isnan(self.scores)
         return scored if self.probabilities is not None else scored & np.isnan(self.labels)
-
-    @property
-    def n_unscored(self) -> int:
-        """Labels of rows that the judge did not score: they can't be used."""
-        return int((np.isnan(self.scores) & ~np.isnan(self.labels)).sum())
 
     @property
     def weights(self) -> Floats:
@@ -256,11 +250,9 @@ def corrected_mean(
 ) -> Corrected:
     """Mean of the labels that all rows would have (see the module).
 
-    Args:
-        data: Labels and scores.
-        tuning: Lambda; 0 leaves the judge out, 1 is PPI without tuning. By `power_tuning` if None.
-        n_prompts: Length of the arrays of errors, so that means over the same prompts have a
-            difference; one more than the largest number of a prompt if None.
+    `tuning` is lambda: 0 leaves the judge out, 1 is PPI without tuning, None is by `power_tuning`.
+    `n_prompts` is the length of the arrays of errors, so that means over the same prompts have a
+    difference; None is one more than the largest number of a prompt.
     """
     chosen, other = data.is_labelled, data.is_other
     size = n_prompts or (int(data.prompts.max()) + 1 if data.prompts.size else 0)

@@ -66,12 +66,6 @@ class PromptSums:
         """Shape (n_prompts, M): comparisons that each model has on each prompt."""
         return self.by_model(self.counts, self.counts)
 
-    @cached_property
-    def prompts_of_pairs(self) -> Ints:
-        """Shape (P,): prompts on which the two were compared."""
-        result: Ints = np.bincount(self.pair, minlength=self.n_pairs)
-        return result
-
     def matrices(self, wins: Floats, counts: Floats) -> Floats:
         """Win matrices, shape (B, M, M), from B rows of pair sums, each of shape (B, P)."""
         result = np.zeros((len(wins), self.n_models, self.n_models))
@@ -123,12 +117,8 @@ def sum_by_prompt(
 ) -> PromptSums:
     """Sums judgments by prompt and pair.
 
-    Args:
-        prompts: Shape (n,), prompt of each judgment, in [0, shape[0]).
-        first: Shape (n,), model of each judgment, in [0, shape[1]).
-        second: Shape (n,), the model it is compared with.
-        preference: Shape (n,), P(first beats second) in [0, 1], a tie as 0.5.
-        shape: Numbers of prompts and of models.
+    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]), `preference`, P(first
+    beats second), in [0, 1], a tie as 0.5.
 
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.

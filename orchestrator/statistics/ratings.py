@@ -92,10 +92,7 @@ class Ratings:
     def difference(self, first: int, second: int, level: float | None = None) -> Difference:
         """Return `first` minus `second`.
 
-        Args:
-            first: Index of a model.
-            second: Index of another.
-            level: Of the interval; None for that at which it says what is decided on all pairs.
+        Without a level, at that at which it says what is decided on all pairs.
         """
         error = None if level is None else np.full(1, 1.0 - level)
         (found,) = self.differences(np.array([first]), np.array([second]), error)
@@ -106,11 +103,8 @@ class Ratings:
     ) -> list[Difference]:
         """Return the differences of P pairs of models, `first` minus `second`.
 
-        Args:
-            first: Shape (P,), indices of models.
-            second: Likewise.
-            errors: Shape (P,), one minus the level of each interval; None for that at which it says
-                what is decided on all pairs.
+        Indices of models have shape (P,); so have `errors`, one minus the level of each interval,
+        None for that at which it says what is decided on all pairs.
         """
         errors = self.errors[first, second] if errors is None else errors
         with np.errstate(invalid="ignore"):
@@ -133,10 +127,7 @@ class Ratings:
 def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) -> Ratings:
     """Ratings from judgments per prompt and pair.
 
-    Args:
-        sums: Judgments; M models, some of which may have none.
-        models: M names, for the notes.
-        confidence_level: In (0, 1).
+    Some models may have no judgments; their names are for the notes.
 
     Raises:
         StatisticsError: If the names do not fit, or the level is not in (0, 1).
@@ -285,10 +276,9 @@ class Forming:
     ) -> None:
         """All judgments of one prompt, each prompt once.
 
-        Args:
-            judgments: Indices of two models, and P(first beats second) in [0, 1].
-            cluster: Of the prompt; None where it stands alone.
-            is_new: Whether to count it: not where the same was asked before.
+        Each judgment has indices of two models, and P(first beats second) in [0, 1]; a prompt that
+        stands alone has no cluster. Where not `is_new`, the same was asked before, and it is not
+        counted.
         """
         cells: list[tuple[int, float]] = []
         met: set[int] = set()

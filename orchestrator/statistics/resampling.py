@@ -25,13 +25,8 @@ def folds_of(
     """Return the fold of each case, shape (n,), from 0 on; a prompt's cases share one.
 
     Cases of a prompt that has no known one are in fold -1: what is learned on all others may be
-    applied to them.
-
-    Args:
-        prompts: Shape (n,), any whole numbers.
-        known: Shape (n,), cases that can be learned from, at least one.
-        rng: Divides the prompts.
-        n_folds: At least 2; no more than there are prompts with known cases are made.
+    applied to them. `prompts`, any whole numbers, and `known`, cases that can be learned from, have
+    shape (n,). No more folds are made than there are prompts with known cases.
     """
     learned = np.unique(prompts[known])
     fold_of = rng.permutation(len(learned)) % min(n_folds, len(learned))
@@ -51,11 +46,8 @@ def prompt_weights(
 ) -> Iterator[Floats]:
     """Chunks of multinomial weights, shape (b, n_prompts), that add up to `n_resamples` rows.
 
-    Args:
-        n_prompts: Prompts to draw from, with replacement, as many as there are.
-        n_resamples: Rows in all.
-        rng: Source of the draws; the rows do not depend on the chunking.
-        row_bytes: What else the caller holds for each row; bounds the chunk.
+    Rows do not depend on the chunking. `row_bytes` is what else the caller holds for each row, and
+    bounds the chunk.
 
     Raises:
         StatisticsError: If there is no prompt.
@@ -168,9 +160,8 @@ def jackknifed(value: float, left_out: Floats) -> Jackknifed:
 def jackknife_sums(parts: Floats, statistic: Callable[[Floats], Floats]) -> Jackknifed:
     """A function of sums over prompts.
 
-    Args:
-        parts: Shape (P, K): each prompt's share of the K sums.
-        statistic: Takes sums of shape (B, K), gives shape (B,).
+    `parts`, shape (P, K), are each prompt's share of the K sums; `statistic` takes sums of shape
+    (B, K) and gives shape (B,).
     """
     total = parts.sum(axis=0, keepdims=True)
     return jackknifed(float(statistic(total)[0]), statistic(total - parts))
@@ -196,16 +187,10 @@ def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
     """Interval with Student's t for prompts minus strata degrees of freedom, or why there is none.
 
     Here a prompt is what is sampled as a whole: a cluster of prompts where these belong together.
-
-    Args:
-        value: The statistic.
-        standard_error: Of the statistic; nan where it can't be had.
-        n_prompts: Prompts it rests on.
-        confidence_level: In (0, 1).
-        scale: Where the statistic is symmetric.
-        n_strata: Groups of prompts that have a mean of their own.
-        sizes: Shape (n_prompts,), points of each, which lower the degrees of freedom where they
-            differ (`degrees_of_freedom`); None where that is left out of account.
+    The error is nan where it can't be had; `scale` is where the statistic is symmetric. Strata are
+    groups of prompts that have a mean of their own. `sizes`, shape (n_prompts,), are the points of
+    each, which lower the degrees of freedom where they differ (`degrees_of_freedom`); None leaves
+    that out of account.
     """
     level = checked_level(confidence_level)
     dof = float(n_prompts - n_strata)
@@ -255,9 +240,7 @@ def sign_flip_p_value(found: Jackknifed, resampling: Resampling) -> float:
 def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[Floats], int]:
     """Rows without nan: prompts as codes in [0, P), the columns, and how many rows were dropped.
 
-    Args:
-        prompts: Shape (n,), any whole numbers.
-        columns: Each of shape (n,).
+    All have shape (n,).
 
     Raises:
         StatisticsError: If the shapes differ.
@@ -289,12 +272,8 @@ def bootstrapped(
     """A statistic with its percentile interval; whole clusters of prompts are drawn.
 
     There is no interval for a single cluster, nor where the statistic of a resample is undefined.
-
-    Args:
-        values: Shape (n,), finite.
-        prompts: Shape (n,), the cluster of each value: 0, 1, ... without gaps.
-        statistic: Of values of shape (m,), m >= 1; nan where it is undefined.
-        resampling: Resamples, level and source of the draws.
+    `values` have shape (n,), finite; clusters (n,) count 0, 1, ... without gaps. `statistic` takes
+    values of shape (m,), m >= 1, and gives nan where it is undefined.
     """
     if not values.size:
         return Estimate(math.nan, None, 0, METHOD, "no values")

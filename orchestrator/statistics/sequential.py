@@ -94,16 +94,11 @@ class Capital:
     ) -> Floats:
         """Bet on more values.
 
-        Args:
-            values: Shape (n, n_series), in [-1, 1] or nan for missing, in the order of the draws.
-            which: Series to go on with, shape (n_series,); the others stay as they are.
-            sizes: Shape (n, n_series), of independent draws that are clusters: how many items each
-                has of the most that there can be, in [0, 1]; the value is in [-size, size]. None
-                where all are single items.
-
-        Returns:
-            Log capital after each value, shape (n, series gone on with); inf where the null has
-            become impossible.
+        `values` have shape (n, n_series), in [-1, 1] or nan for missing, in the order of the draws;
+        `which`, shape (n_series,), says which series go on. `sizes` have shape (n, n_series), of
+        independent draws that are clusters: how many items each has of the most that there can be,
+        in [0, 1]; the value is in [-size, size]. Returns the log capital after each value, shape
+        (n, series gone on with); inf where the null has become impossible.
 
         Raises:
             StatisticsError: If a value is outside [-1, 1], there are more than the population, or
@@ -159,14 +154,10 @@ def confidence_sequence(
 ) -> tuple[Floats, Floats]:
     """Bounds of the means after all values, which hold although one looked after each.
 
-    Args:
-        values: Shape (n, n_series), in [-1, 1] or nan, in the order of the draws.
-        error: Of each of the two sides, in (0, 1).
-        population: As for `Capital`; the mean is then over all of it, with 0 for missing values.
-        sizes: As for `Capital.add`; the mean is over items.
-
-    Returns:
-        Lower and upper bounds in [-1, 1], each of shape (n_series,).
+    `values` have shape (n, n_series), in [-1, 1] or nan, in the order of the draws; `error`, in (0,
+    1), is of each of the two sides. The mean is over all of a `population`, with 0 for missing
+    values; with `sizes`, as for `Capital.add`, it is over items. Returns lower and upper bounds in
+    [-1, 1], each of shape (n_series,).
     """
     low = _lower_bound(values, error, population, sizes)
     return low, -_lower_bound(-values, error, population, sizes)
@@ -243,8 +234,7 @@ class OrderTest:
     def is_open(self, block: int) -> Bools:
         """Pairs that are still asked in a block, shape (pairs,).
 
-        Args:
-            block: From 0, at most one more than `LAG` allows for.
+        `block` counts from 0, to at most one more than `LAG` allows for.
         """
         decided = max(0, block - LAG + 1)
         return ~self._closed[min(decided, len(self._closed) - 1)]
@@ -271,10 +261,9 @@ class OrderTest:
     def look(self, differences: Floats, sizes: Sequence[int] | None = None) -> None:
         """Take the next block.
 
-        Args:
-            differences: Shape (prompts, pairs), first model minus second, in the order of the
-                prompts, nan where there is none; pairs that are not open are not looked at.
-            sizes: Prompts of each cluster, in their order; None where each stands alone.
+        `differences` have shape (prompts, pairs), first model minus second, in the order of the
+        prompts, nan where there is none; pairs that are not open are not looked at. `sizes` are the
+        prompts of each cluster, in their order; None where each stands alone.
 
         Raises:
             StatisticsError: If the clusters are not exactly these prompts, or one is too large.
@@ -305,14 +294,10 @@ def cluster_totals(
 ) -> tuple[Floats, Floats | None]:
     """Differences as independent draws: totals and sizes of clusters, over the largest size.
 
-    Args:
-        differences: Shape (prompts, pairs), nan where there is none.
-        sizes: Prompts of each of C clusters, in their order; None where each stands alone.
-        largest: Prompts of the largest cluster there can be.
-
-    Returns:
-        Totals of the prompts with a difference, shape (C, pairs), nan where a cluster has none, and
-        how many these are, in [0, 1]; the differences and None without clusters.
+    `differences` have shape (prompts, pairs), nan where there is none; `sizes` are the prompts of
+    each of C clusters, in their order, `largest` those of the largest there can be. Returns totals
+    of the prompts with a difference, shape (C, pairs), nan where a cluster has none, and how many
+    these are, in [0, 1]; the differences and None without clusters.
 
     Raises:
         StatisticsError: If the clusters are not exactly these prompts, or one is too large.
@@ -372,13 +357,8 @@ def pair_orders(
 ) -> list[PairOrder]:
     """Return the result of a test for each pair, with a confidence sequence.
 
-    Args:
-        test: That has looked at all of `differences`.
-        differences: Shape (prompts, pairs), as they were looked at.
-        starts: The first prompt of each block.
-        error: As of the test.
-        population: As of the test.
-        sizes: Prompts of each cluster, in their order; None where each stands alone.
+    The test has looked at all of `differences`, shape (prompts, pairs); `starts` are the first
+    prompts of the blocks. The rest is as of the test.
     """
     n_pairs = len(test.pairs)
     p = test.adjusted_p().min(axis=0)

@@ -33,11 +33,8 @@ _LEAST: Final = 1e-300
 def degrees_of_freedom(sizes: Floats) -> Floats:
     """Satterthwaite's degrees of freedom of the variance of a mean over points in clusters.
 
-    Args:
-        sizes: Shape (n, K): points of each cluster, by quantity; 0 where it has none.
-
-    Returns:
-        Shape (K,); 0 for fewer than two clusters.
+    `sizes` have shape (n, K): points of each cluster, by quantity; 0 where it has none. Returns
+    shape (K,); 0 for fewer than two clusters.
     """
     n, even = _counted(sizes)
     most: Floats = np.maximum(n - 1.0, 0.0)
@@ -51,11 +48,8 @@ def degrees_of_freedom(sizes: Floats) -> Floats:
 def variance_factor(sizes: Floats) -> Floats:
     """Factor that makes the sum of squared residuals of a mean, by cluster, an unbiased variance.
 
-    Args:
-        sizes: As for `degrees_of_freedom`.
-
-    Returns:
-        Shape (K,); n / (n - 1) for n clusters of one size, else more; 1 for fewer than two.
+    Sizes are as for `degrees_of_freedom`. Returns shape (K,); n / (n - 1) for n clusters of one
+    size, else more; 1 for fewer than two.
     """
     n, even = _counted(sizes)
     least = np.where(n > 1, n / np.maximum(n - 1.0, 1.0), 1.0)

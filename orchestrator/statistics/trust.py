@@ -213,12 +213,6 @@ def assess(
     the order and to refuse a usable one, has at most the chance 1 - confidence level. Where
     neither can be shown there are too few pairs, and the verdict is that it cannot be said yet.
 
-    Args:
-        judge: Name.
-        judgments: Of this judge.
-        thresholds: Of the rule.
-        confidence_level: In (0, 1).
-
     Raises:
         StatisticsError: If the level is not in (0, 1).
     """
@@ -260,21 +254,14 @@ def assess(
 def followable(trust: Trust, settings: Collection[str]) -> Trust:
     """Return a verdict without the advice that a method has no setting for.
 
-    Args:
-        trust: From `assess`, which knows no method.
-        settings: Names of settings of the method that are not in use.
+    `settings` are those of the method that are not in use.
     """
     advice = tuple(line for line in trust.advice if SETTINGS.get(line, "") in ("", *settings))
     return replace(trust, advice=advice)
 
 
 def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
-    """Return the counts of some judgments; clusters without a decided pair are left out.
-
-    Args:
-        judgments: Of one judge.
-        thresholds: Of the rule.
-    """
+    """Return the counts of some judgments; clusters without a decided pair are left out."""
     masses = judgments.masses[~np.isnan(judgments.masses)]
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
@@ -295,11 +282,6 @@ def grounds(
     counts: Counts, thresholds: Thresholds = DEFAULTS, confidence_level: float = 0.95
 ) -> tuple[Ground, ...]:
     """Return the findings against a judge, by the rule of `assess`; empty where there are none.
-
-    Args:
-        counts: Of its judgments so far.
-        thresholds: Of the rule.
-        confidence_level: In (0, 1).
 
     Raises:
         StatisticsError: If the level is not in (0, 1).
@@ -407,11 +389,7 @@ def _more_words(counts: Counts, thresholds: Thresholds, level: float) -> list[st
 
 
 def no_ranking(trusts: Sequence[Trust]) -> str:
-    """Return the sentence that replaces the headline; empty where every judge can be used.
-
-    Args:
-        trusts: Of the judges that a ranking rests on.
-    """
+    """Return the sentence that replaces the headline; empty where every judge can be used."""
     bad = [trust for trust in trusts if trust.verdict == "not trusted"]
     if not bad:
         return ""
@@ -424,20 +402,12 @@ def no_ranking(trusts: Sequence[Trust]) -> str:
 
 
 def no_ranking_by_judge(trusts: Sequence[Trust]) -> dict[str, str]:
-    """Return the sentence of `no_ranking` for each judge, and under "" the one for all together.
-
-    Args:
-        trusts: Of the judges that tables rest on.
-    """
+    """Return the sentence of `no_ranking` for each judge, and under "" the one for all together."""
     return {"": no_ranking(trusts), **{trust.judge: no_ranking([trust]) for trust in trusts}}
 
 
 def not_known_yet(trusts: Sequence[Trust]) -> str:
-    """Return the sentence on judges of which too little is known; empty for none.
-
-    Args:
-        trusts: Of the judges that a ranking rests on.
-    """
+    """Return the sentence on judges of which too little is known; empty for none."""
     open_ = [trust for trust in trusts if trust.verdict == "cannot be said yet"]
     if not open_:
         return ""
@@ -450,11 +420,7 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
 
 
 def no_verdict(trusts: Sequence[Trust]) -> str:
-    """Return why nothing can be concluded by these judges; empty where every one can be trusted.
-
-    Args:
-        trusts: Of the judges that a result rests on.
-    """
+    """Return why nothing can be concluded by these judges; empty where every one can be trusted."""
     return no_ranking(trusts) or not_known_yet(trusts)
 
 

@@ -421,9 +421,8 @@ def compressible(packed: Packed) -> Content | None:
 def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[Packed]:
     """Outcomes as they are stored.
 
-    Args:
-        outcomes: What `codec.pack` gave, its `compressible` form, and the key. One that is
-            compressed already, with no such form, stays as it is.
+    Each outcome is what `codec.pack` gave, its `compressible` form, and the key. One that is
+    compressed already, with no such form, stays as it is.
     """
     given = list(outcomes)
     stored = [packed for packed, _, _ in given]

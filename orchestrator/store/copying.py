@@ -47,11 +47,8 @@ class MergedTokens:
     def take(self, servers: Mapping[int, int], after: int, last: int, generate: int | None) -> None:
         """Copy the texts of the attached store, after its outcomes.
 
-        Args:
-            servers: Numbers of servers there, and their numbers in the new store.
-            after: Number before the first of its outcomes in the new store.
-            last: Of the last.
-            generate: Number of the name of the asks that draw texts; None if there are none.
+        `servers` maps numbers there to those in the new store; `after` is the number before the
+        first of its outcomes in the new store, `generate` that of the asks that draw texts.
 
         Raises:
             StoreError: If a record is damaged.
@@ -134,11 +131,7 @@ class Copying:
         self.servers: dict[StoredServer, int] = {}
 
     def begin(self, work: str) -> None:
-        """Attach a file for what is known meanwhile; an empty store, or one that is continued.
-
-        Args:
-            work: Its address for SQLite.
-        """
+        """Attach a file for what is known meanwhile; an empty store, or one that is continued."""
         self._execute("ATTACH ? AS work", (work,))
         self._connection.create_function("whole_outcome", 3, self._outcome, deterministic=True)
         self._connection.create_function("whole_rows", 1, self._rows, deterministic=True)
@@ -155,10 +148,6 @@ class Copying:
     @contextlib.contextmanager
     def attached(self, path: Path, uri: str) -> Iterator[None]:
         """Read a store as `source`.
-
-        Args:
-            path: Of the store, for messages.
-            uri: Its address for SQLite.
 
         Raises:
             StoreError: If it is damaged.
@@ -211,9 +200,7 @@ class Copying:
     def tokens(self, after: int, last: int) -> None:
         """Copy the texts of tokens, after outcomes that hold their numbers.
 
-        Args:
-            after: Number before the first of these outcomes in the new store.
-            last: Of the last.
+        These are numbered from behind `after` up to `last` in the new store.
         """
         servers = dict(self._execute("SELECT old, new FROM work.server_of").fetchall())
         self._tokens.take(servers, after, last, self.names.get("generate"))

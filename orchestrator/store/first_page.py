@@ -23,8 +23,7 @@ _LEAST_SHARE: Final = 0.7
 def restore(path: Path) -> bool:
     """Write the first page of a store anew if it can't be read, and return whether it was.
 
-    Args:
-        path: A copy of the store. Nobody else has it open.
+    The path is a copy that nobody else has open.
 
     Raises:
         OSError: If the file can't be read or written.

@@ -78,10 +78,7 @@ def plan_hashes(path: Path) -> set[bytes]:
 def unplanned(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
     """Find what can be dropped, without changing anything.
 
-    Args:
-        path: The store.
-        keys: Of the outcomes that are asked for.
-        plans: Hashes of the plans to keep; the current one is kept in any case.
+    The current plan is kept in any case, beside `plans`.
 
     Raises:
         RunDirectoryError: If there is no store.

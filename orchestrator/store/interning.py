@@ -151,12 +151,7 @@ def unpacked(server: int, blob: bytes) -> _Tokens:
 
 
 def next_number(numbers: Iterable[int], *, is_whole: bool) -> int:
-    """The number of the next text that a run numbers.
-
-    Args:
-        numbers: Those that were given, as far as they are known.
-        is_whole: Whether all of them are known.
-    """
+    """The number of the next text that a run numbers."""
     lowest = min(numbers, default=None)
     if is_whole:
         return FIRST_NUMBER if lowest is None else lowest - 1

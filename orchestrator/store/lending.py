@@ -76,10 +76,8 @@ def check_ended(run: RunDirectory) -> None:
 def opened(run: Path, folder: Path) -> Iterator[EndedStore]:
     """Open the store of a run that has ended; nothing is written into the run.
 
-    Args:
-        run: The run directory.
-        folder: A new folder is made in it if the run was killed: SQLite reads the log that was
-            left behind by an index, which it would make beside it.
+    A new folder is made in `folder` if the run was killed: SQLite reads the log that was left
+    behind by an index, which it would make beside it.
 
     Raises:
         RunDirectoryError: If there is no store, or it is another version's.

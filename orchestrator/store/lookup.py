@@ -50,23 +50,14 @@ _TAKE_OUT: Final = f"DELETE {_SLICE}"
 
 
 def n_levels(n: float, n_batch: int) -> int:
-    """Return how many levels come before an index of n keys: none while it is small.
-
-    Args:
-        n: Keys.
-        n_batch: Keys that are sorted together.
-    """
+    """Return how many levels come before an index of n keys: none while it is small."""
     return sum(n >= n_batch * FAN_OUT**level for level in LEVELS)
 
 
 def sort_keys(connection: sqlite3.Connection, n: int, turns: range, n_batch: int) -> None:
     """Sort the newest keys in, within a transaction.
 
-    Args:
-        connection: The writer's.
-        n: Outcomes of the store.
-        turns: Numbers of the batches since the last call; each moves a slice of each level.
-        n_batch: Keys that are sorted together.
+    Each of the `turns` moves a slice of each level.
     """
     ((deepest,),) = connection.execute("SELECT ifnull(max(level), 0) FROM outcome_key_level")
     last = max(n_levels(n, n_batch), deepest)

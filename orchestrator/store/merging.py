@@ -116,12 +116,8 @@ def merge(
 
     Of two outcomes with one key, a good one is kept before a failure, otherwise that of the run
     that is named first. Of two units at one position, one that is done before one that failed.
-
-    Args:
-        sources: The stores, in the order of their precedence.
-        folder: The new store, `store.sqlite`, and what is known meanwhile are written there.
-        plan: Hash of the plan that is the current one then; None for none.
-        advance: Called with how many more outcomes were copied.
+    Sources stand in the order of their precedence; `advance` is called with how many more outcomes
+    were copied.
 
     Raises:
         StoreError: If a store is damaged, or the new one can't be written.

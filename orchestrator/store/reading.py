@@ -159,11 +159,8 @@ def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
 def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:
     """See that there is a unit wherever the plan says that one stands.
 
-    Args:
-        query: Of the file.
-        plan_id: The plan.
-        n_read: Units that the frames of the plan were found to have, all together, if that is to be
-            looked at: a bit in a unit's frame or in an index of the file hides a unit, or all.
+    `n_read` are the units that the frames of the plan were found to have, all together: a bit in a
+    unit's frame or in an index of the file hides a unit, or all.
 
     Raises:
         StoreError: If that is not so, as only damage makes it.
@@ -193,12 +190,6 @@ def check_frames(query: Query, frames: Collection[str]) -> None:
 
 def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:
     """The units of a frame in the order of the plan, read `batch` at a time.
-
-    Args:
-        query: Of the store.
-        plan_id: Of the plan.
-        frame: Its name.
-        batch: Units that are read at a time.
 
     Raises:
         StoreError: After the last, if a unit stands at two places, as only damage makes it.

@@ -111,10 +111,8 @@ class RunDirectory:
     def lock(cls, path: Path, *, fresh: bool = False) -> Iterator[Self]:
         """Hold a run for writing; made where there is none.
 
-        Args:
-            path: `runs/<recipe name>`. Where `--fresh` began `<path>.2` and so on, the newest of
-                them is held; a numbered path means that one.
-            fresh: Begin a new one.
+        The path is `runs/<recipe name>`. Where `--fresh` began `<path>.2` and so on, the newest of
+        them is held; a numbered path means that one.
 
         Raises:
             RunDirectoryError: If another process holds it, another user owns or may write it, or
@@ -225,9 +223,7 @@ class RunDirectory:
     def write_status(self, values: Mapping[str, object], *, last_outcome: int = 0) -> None:
         """Replace the status as a whole; not made durable, it comes again in a second.
 
-        Args:
-            values: What the run says about itself.
-            last_outcome: The number of the outcome that its store wrote to the disk last.
+        `last_outcome` is the number of the one that its store wrote to the disk last.
 
         Raises:
             RunDirectoryError: If the run was opened for reading.

@@ -96,9 +96,8 @@ class Salvaged(msgspec.Struct, frozen=True):
 def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
     """Replace a damaged store by one that holds what can be read of it; the old file is kept.
 
-    Args:
-        path: The store. Nobody else may write it meanwhile.
-        advance: Called with how many more outcomes were looked at.
+    Nobody else may write the store meanwhile. `advance` is called with how many more outcomes were
+    looked at.
 
     Raises:
         RunDirectoryError: If there is none, or it is another program's or another version's.

@@ -123,9 +123,8 @@ _FROM_1: Final = (
 def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
     """A connection that may write; makes the tables where the file is new.
 
-    Args:
-        path: The file; its folder exists.
-        exclusive: Keep the file locked and the WAL's index in memory, as network file systems need.
+    An `exclusive` one keeps the file locked and the WAL's index in memory, as network file systems
+    need.
 
     Raises:
         RunDirectoryError: If the file is not a store, or of a newer schema.
@@ -303,10 +302,7 @@ def connect_uri(uri: str) -> sqlite3.Connection:
 def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = True) -> None:
     """See that a connection is to a store of a version that can be read.
 
-    Args:
-        connection: To the file.
-        path: Of the file, for messages.
-        whole: See also that it has all tables of a store and nothing else.
+    Where `whole`, also that it has all tables of a store and nothing else.
 
     Raises:
         RunDirectoryError: If it is another program's, empty, or of another version.
@@ -327,8 +323,7 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
 def connect_damaged(path: Path) -> sqlite3.Connection:
     """A connection to what may be no whole store; fails as `connect_reader` does.
 
-    Args:
-        path: A copy, which SQLite may change.
+    The path is a copy, which SQLite may change.
     """
     try:
         return _open_reader(path, "ro", BUSY_S, whole=False)

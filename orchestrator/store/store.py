@@ -388,13 +388,7 @@ class Store:
         return reading.done_bitmap(self._flushed_query(), plan_id, n_units)
 
     def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
-        """The units of a frame in the order of the plan, read `batch` at a time.
-
-        Args:
-            plan_id: From `open_plan`.
-            frame: Name of the frame.
-            batch: Units that are read at a time.
-        """
+        """The units of a frame in the order of the plan, read `batch` at a time."""
         return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
 
     def check_places(self, plan_id: int, n_read: int | None = None) -> None:

@@ -151,10 +151,7 @@ def has_units(connection: sqlite3.Connection) -> bool:
 def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[int, bytes]]) -> None:
     """Give those of the units that are stored their positions in the plan.
 
-    Args:
-        connection: Within a transaction.
-        plan_id: Number of the plan.
-        units: Neighbours in the plan: position and hash, in order.
+    Units are neighbours in the plan: position and hash, in order.
     """
     span = units[0][0], units[-1][0]
     found = connection.execute(_BEFORE, (plan_id, *span)).fetchall()

@@ -145,13 +145,7 @@ _LEFT_OUT: Final = (
 
 
 def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> list[Table]:
-    """Bias, agreement and ratings without kin; [] where no two models are of one family.
-
-    Args:
-        context: Of the summary.
-        votes: Of all models.
-        named: Family of each model that is named.
-    """
+    """Bias, agreement and ratings without kin; [] where no two models are of one family."""
     families = [named.get(model, model) for model in votes.models]
     if len(set(families)) == len(families):
         return []

@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.methods.peer_elo import Config
@@ -26,8 +25,6 @@ from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._peer import Votes, family_tables, read_votes
 from orchestrator.tables import counted_words, measured, with_interval
-
-Floats = NDArray[np.float64]
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
 MOST_BATTLES: Final = 300_000

@@ -35,10 +35,7 @@ Data = dict[str, Any]
 def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
     """Return the common ground and the differences of two runs.
 
-    Args:
-        a: One run.
-        b: The other.
-        measure: Key of the measure by which items differ most; the first they share where unknown.
+    Of a `measure` that is unknown, the first that they share stands for it.
     """
     # Settings that differ: path, and what it is in each; a dash where it is not there
     left, right = dict(_leaves(a.result.settings)), dict(_leaves(b.result.settings))

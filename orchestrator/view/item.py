@@ -37,12 +37,7 @@ Row = Mapping[str, Any]
 
 
 def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
-    """Return the rows of all frames about an item.
-
-    Args:
-        frames: Of the run.
-        key: The item.
-    """
+    """Return the rows of all frames about an item."""
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     shown: dict[str, list[Row]] = {what: [] for what in _SECTIONS}
     others = []
@@ -216,12 +211,7 @@ Data = dict[str, Any]
 
 
 def traced(units: Sequence[Unit], speller: Speller) -> Data:
-    """Return the requests of an item's units; equal requests are listed once.
-
-    Args:
-        units: Replayed.
-        speller: Spells tokens.
-    """
+    """Return the requests of an item's units; equal requests are listed once."""
     numbers: dict[AnyAsk, int] = {}
     asks: list[Data] = []
     shown = []

@@ -81,13 +81,7 @@ class Texts:
 
 
 def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
-    """Gather the texts of the items; in a file where they are many.
-
-    Args:
-        frames: Of the run.
-        keys: The items, in the order of the rows.
-        path: The file.
-    """
+    """Gather the texts of the items; in a file where they are many."""
     parts = []
     for name in frames:
         scan = frames.scan(name)
@@ -187,9 +181,7 @@ class Items:
     def select(self, wanted: Wanted, found: NDArray[np.bool_] | None) -> Rows:
         """Numbers of the items that are wanted, in the order that is wanted.
 
-        Args:
-            wanted: What is asked for.
-            found: One truth value an item, from the search; None where nothing is searched.
+        `found` has a truth value an item, from the search; None where nothing is searched.
 
         Raises:
             UsageError: If a condition or an order can't be read.

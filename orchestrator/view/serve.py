@@ -233,12 +233,8 @@ def serve(
 ) -> None:
     """Serve the pages of runs until a signal comes.
 
-    Args:
-        paths: Folders of runs, and run directories.
-        port: To listen on; 0 takes any, None the usual one where it is free.
-        open_browser: Whether to open the first link.
-        allow_code: Import kinds from outside this project.
-        labels: A sheet of labels to fill in; the only file that is written.
+    Port 0 takes any, None the usual one where it is free. A sheet of `labels` is the only file that
+    is written.
 
     Raises:
         UsageError: If the port is taken.

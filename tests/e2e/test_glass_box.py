@@ -11,7 +11,7 @@ import pytest
 from orchestrator.judgment import glass_box
 from tests.conftest import BUNDLED, ROOT
 from tests.e2e.runs import frames, run
-from tests.oracles.glass_box import code_features
+from tests.oracles.glass_box import aligned_features, attention_entropy, code_features
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
 
@@ -49,12 +49,12 @@ def expected(model: Direct, row: dict[str, Any], item: dict[str, Any]) -> dict[s
     prompt = model.prompt([{"role": "user", "content": item["prompt"]}])
     n, answer = len(prompt), model.ids(row["answer"])
     logits, attentions = model.read([*prompt, *answer])
-    seen = glass_box.aligned_features(logits, [*prompt, *answer], n)
+    seen = aligned_features(logits, [*prompt, *answer], n)
     whole = [*prompt, *answer, model.tokenizer.eos_token_id]
     code = code_features(model.read(whole)[0], whole, n)
-    heads = np.array([glass_box.attention_entropy(one[:, n:, :n]) for one in attentions])
+    heads = np.array([attention_entropy(one[:, n:, :n]) for one in attentions])
     reference = [*prompt, *model.ids(item["reference"])]
-    right = glass_box.aligned_features(model.read(reference)[0], reference, n)
+    right = aligned_features(model.read(reference)[0], reference, n)
     return {
         "mean_logprob": glass_box.mean_logprob(seen.logprob),
         "token_logprob_var": glass_box.token_logprob_var(seen.logprob),

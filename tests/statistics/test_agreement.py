@@ -188,7 +188,7 @@ def test_many_models_draw_orderings():
 )
 def test_orderings_that_are_none_have_no_agreement(one, two, reason):
     found = rankings_compared(np.array(one, float), np.array(two, float), resampling())
-    assert found.tau_b is found.spearman_p is None
+    assert found.tau_b is found.spearman is None
     assert reason in found.undefined
 
 

@@ -14,14 +14,12 @@ from orchestrator.statistics.association import (
     leave_one_out,
     midranks,
     pair_sums,
-    reweighted,
 )
 from orchestrator.statistics.correlation import (
     correlate,
     correlate_within,
     partial_correlation,
 )
-from orchestrator.statistics.resampling import Resampling
 
 SCIPY = {
     "pearson": "pearsonr",
@@ -99,19 +97,6 @@ def test_without_a_cluster_is_the_value_of_the_others(kind, points, n_clusters):
     np.testing.assert_allclose(leave_one_out(x, y, clusters, kind), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(points=columns, seed=st.integers(0, 99))
-@settings(max_examples=30)
-def test_weights_repeat_clusters(kind, points, seed):
-    x, y = varied(points)
-    clusters = clusters_for(x.size, 4)
-    weights = np.random.default_rng(seed).multinomial(4, np.full(4, 0.25), size=5)
-    drawn = [np.repeat(np.arange(x.size), row[clusters]) for row in weights]
-    expected = [associated(x[i], y[i], kind) for i in drawn]
-    found = reweighted(x, y, clusters, kind, weights.astype(float))
-    np.testing.assert_allclose(found, expected, atol=1e-9)
-
-
 def test_spearman_of_many_clusters_uses_its_influence(rng, monkeypatch):
     x = rng.normal(size=900)
     y = np.round(x + rng.normal(size=900))
@@ -121,12 +106,6 @@ def test_spearman_of_many_clusters_uses_its_influence(rng, monkeypatch):
     near = leave_one_out(x, y, clusters, "spearman")
     assert near.std() == pytest.approx(exact.std(), rel=0.02)
     assert np.corrcoef(near, exact)[0, 1] > 0.999
-
-
-def test_tau_of_too_many_points_is_not_drawn():
-    x = np.arange(5000.0)
-    with pytest.raises(StatisticsError):
-        reweighted(x, x, np.arange(5000), "kendall", np.ones((1, 5000)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,27 +163,6 @@ def test_repeated_points_of_a_prompt_add_no_certainty(rng):
     tripled = correlated(*(np.repeat(v, 3) for v in (x, y, np.arange(50))), kind="pearson")
     assert tripled.interval.low == pytest.approx(once.interval.low, abs=1e-9)
     assert (tripled.n, tripled.n_points) == (50, 150)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bootstrap_and_jackknife_agree(kind, rng):
-    x = rng.normal(size=300)
-    y = x + rng.normal(size=300)
-    prompts = np.arange(300) // 2
-    plain = correlated(x, y, prompts, kind=kind)
-    drawn = correlated(x, y, prompts, kind=kind, resampling=Resampling(1000, rng))
-    assert drawn.value == plain.value
-    assert drawn.method != plain.method
-    width = plain.interval.high - plain.interval.low
-    assert drawn.interval.high - drawn.interval.low == pytest.approx(width, rel=0.12)
-
-
-def test_resamples_that_are_often_undefined_give_no_interval(rng):
-    gold = np.array([1.0] + [0.0] * 9)
-    found = correlated(rng.normal(size=10), gold, np.arange(10), resampling=Resampling(200, rng))
-    assert found.value is not None
-    assert found.interval is None
-    assert "undefined" in found.undefined
 
 
 def test_missing_points_are_counted_and_left_out(rng):
@@ -337,13 +295,8 @@ def test_no_correlation_changes_with_the_scale_of_scores(points, kind, one, two)
     assume(np.ptp(x) > 0 and np.ptp(y) > 0)
     clusters = np.arange(len(x)) // 2
     scaled = np.ldexp(x, one), np.ldexp(y, two)
-    weights = np.random.default_rng(0).integers(0, 3, (4, clusters.max() + 1)).astype(float)
     for whole, again in (
         (association(x, y, kind), association(*scaled, kind)),
         (leave_one_out(x, y, clusters, kind), leave_one_out(*scaled, clusters, kind)),
-        (
-            reweighted(x, y, clusters, kind, weights),
-            reweighted(*scaled, clusters, kind, weights),
-        ),
     ):
         np.testing.assert_array_equal(whole, again)

@@ -114,10 +114,7 @@ class Match(NamedTuple):
 def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
     """The verdict that all matches agree on.
 
-    Args:
-        text: What the judge wrote.
-        found: The matches, in the order of the text.
-        at: The match that counts as the place of the verdict, as an index.
+    Matches stand in the order of the text; that `at` an index counts as the place of the verdict.
     """
     if not found:
         return Reading()

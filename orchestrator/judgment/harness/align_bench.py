@@ -67,10 +67,8 @@ class Judgment(msgspec.Struct, frozen=True):
 def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Judgment:
     """The scores in a judge's text: its overall score, and the dimensions of its last dictionary.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_overall`, with no dimensions where that is ambiguous;
-            "align_bench" as the released code.
+    A convention of None reads as `read_overall`, with no dimensions where that is ambiguous;
+    "align_bench" as the released code.
     """
     if convention == "align_bench":
         published = _entries_as_published(text)

@@ -33,10 +33,8 @@ def parse_rating(
 ) -> float | None:
     """The rating in a critique.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_rating`. The others take the last "Rating: [[x]]" and check
-            no range; "auto_j" gives 0.0 and "selfeval" 5.0 for no rating.
+    A convention of None reads as `read_rating`. The others take the last "Rating: [[x]]" and check
+    no range; "auto_j" gives 0.0 and "selfeval" 5.0 for no rating.
     """
     if convention is None:
         value: float | None = read_rating(text).value
@@ -74,10 +72,8 @@ def rating_match(text: str) -> re.Match[str] | None:
 def parse_decision(text: str, *, convention: Literal["auto_j"] | None = None) -> int | None:
     """The verdict of a comparison: 0, 1, or 2 for a tie.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_decision`; "auto_j" takes what follows the last "final
-            decision is" and gives -1 for no decision.
+    A convention of None reads as `read_decision`; "auto_j" takes what follows the last "final
+    decision is" and gives -1 for no decision.
     """
     if convention is None:
         value: int | None = read_decision(text).value

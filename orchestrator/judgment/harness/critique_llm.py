@@ -13,12 +13,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, agreed, on_scale
-
-Floats = NDArray[np.float64]
 
 LOW: Final = 0.0
 HIGH: Final = 10.0
@@ -42,10 +38,8 @@ _SCORES_AS_PUBLISHED = tuple(
 def parse_score(text: str, *, convention: Literal["critique_llm"] | None = None) -> float | None:
     """The score in a critique, 0..10.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_score`; "critique_llm" takes the first and gives 5 for no
-            score.
+    A convention of None reads as `read_score`; "critique_llm" takes the first and gives 5 for no
+    score.
     """
     if convention is None:
         value: float | None = read_score(text).value
@@ -76,10 +70,8 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | No
 def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None) -> int | None:
     """The verdict of a comparison: 0 assistant 1, 1 assistant 2, 2 equal.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_label`; "critique_llm" takes the first label that is found,
-            in their order, and gives -1 for none.
+    A convention of None reads as `read_label`; "critique_llm" takes the first label that is found,
+    in their order, and gives -1 for none.
     """
     if convention is None:
         value: int | None = read_label(text).value
@@ -125,10 +117,8 @@ def pairwise_agreement(
 ) -> PairwiseAgreement:
     """Agreement with labels and consistency of verdicts in both orders (also Auto-J's).
 
-    Args:
-        first: n verdicts with the answers in order 1, 2.
-        second: n verdicts with the answers in order 2, 1, as the judge saw them.
-        labels: n labels in order 1, 2.
+    `first` and `labels` are in order 1, 2; `second` are verdicts with the answers in order 2, 1, as
+    the judge saw them.
     """
     n = consistent = right = 0
     for one, two, label in zip(first, second, labels, strict=True):

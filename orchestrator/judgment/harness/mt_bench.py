@@ -50,10 +50,8 @@ _VERDICT = re.compile(r"\[\[([ABC])\]\]")
 def parse_rating(text: str, *, convention: Literal["fastchat"] | None = None) -> float | None:
     """The rating in a judge's text.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_rating`; "fastchat" takes the first `[[x]]`, else the first
-            `[x]`, gives -1 for no rating and checks no range.
+    A convention of None reads as `read_rating`; "fastchat" takes the first `[[x]]`, else the first
+    `[x]`, gives -1 for no rating and checks no range.
     """
     if convention is None:
         value: float | None = read_rating(text).value
@@ -89,10 +87,8 @@ def parse_winner(
 ) -> Winner | Literal["error"] | None:
     """The verdict of one game.
 
-    Args:
-        text: What the judge wrote.
-        convention: None reads as `read_winner`; "fastchat" looks for "[[A]]" before "[[B]]" before
-            "[[C]]", wherever they stand, and gives "error" for no verdict.
+    A convention of None reads as `read_winner`; "fastchat" looks for "[[A]]" before "[[B]]" before
+    "[[C]]", wherever they stand, and gives "error" for no verdict.
     """
     if convention is None:
         value: Winner | None = read_winner(text).value
@@ -129,16 +125,14 @@ def swapped(winner: Winner | None) -> Winner | None:
 
 
 class WinRates(msgspec.Struct, frozen=True):
-    """A model's results; the rates are nan where there are none.
+    """A model's results; the rate is nan where there are none.
 
     Attributes:
         wins: W.
         losses: L.
         ties: T.
-        missing: Pairs without a verdict; they are in no rate.
+        missing: Pairs without a verdict; not in the rate.
         win_rate: W / (W + L + T).
-        loss_rate: L / (W + L + T).
-        win_rate_adjusted: (W + T/2) / (W + L + T).
     """
 
     wins: int
@@ -146,8 +140,6 @@ class WinRates(msgspec.Struct, frozen=True):
     ties: int
     missing: int
     win_rate: float
-    loss_rate: float
-    win_rate_adjusted: float
 
 
 def win_rates(results: Iterable[Winner | None]) -> WinRates:
@@ -157,7 +149,4 @@ def win_rates(results: Iterable[Winner | None]) -> WinRates:
         counts[result] += 1
     wins, losses, ties = counts["A"], counts["B"], counts["tie"]
     n = wins + losses + ties
-    if not n:
-        return WinRates(wins, losses, ties, counts[None], math.nan, math.nan, math.nan)
-    adjusted = (wins + 0.5 * ties) / n
-    return WinRates(wins, losses, ties, counts[None], wins / n, losses / n, adjusted)
+    return WinRates(wins, losses, ties, counts[None], wins / n if n else math.nan)

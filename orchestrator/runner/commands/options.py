@@ -12,9 +12,7 @@ def json_option(command: argparse.ArgumentParser) -> None:
 def quiet_option(command: argparse.ArgumentParser, *, nested: bool = False) -> None:
     """Add `--quiet`, which every command has.
 
-    Args:
-        command: The command, or an action of one.
-        nested: It is an action, whose default must not replace what its command was given.
+    Where `nested`, it is an action, whose default must not replace what its command was given.
     """
     default = argparse.SUPPRESS if nested else False
     command.add_argument(

@@ -205,8 +205,7 @@ def said_by_system(error: OSError) -> str:
 def end_at_once(codes: Sequence[int]) -> None:
     """End the process without freeing its objects, a quarter of a short command's processor time.
 
-    Args:
-        codes: The exit code; empty where the command did not return one, and then nothing is done.
+    Without an exit code the command did not return, and nothing is done.
     """
     if codes:
         for stream in (sys.stdout, sys.stderr):

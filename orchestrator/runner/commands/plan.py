@@ -68,9 +68,6 @@ def submit(options: argparse.Namespace, said: Said) -> int:
 def job_of(options: argparse.Namespace) -> Job:
     """Return the job that `run --submit` sends; nothing is sent or written.
 
-    Args:
-        options: Of `run` or `plan`.
-
     Raises:
         UsageError: If it can't be a job.
     """

@@ -41,11 +41,7 @@ def report(options: argparse.Namespace) -> int:
 def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
     """Print the results of a run.
 
-    Args:
-        result: Of the run.
-        form: "table", "markdown" or "json".
-        whole: All tables, not one screen of them.
-        taken: Lines of the screen that are written already.
+    `taken` are the lines of the screen that are written already.
     """
     found = result.findings
     if form == "table":

@@ -25,9 +25,6 @@ from orchestrator.tables import Column, Table, make_table
 By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
 
-_POINT: Final = ("item", *OVER, "turn", "model", "opponent", "judge")
-_EMPTY: Final = pl.lit("")
-
 
 class Difference(msgspec.Struct, frozen=True):
     """A paired difference between two runs, models, judges or methods.
@@ -109,12 +106,8 @@ def contrasts(
 ) -> list[Contrast]:
     """Return what is compared, in the order of scores, runs, models and pairs.
 
-    Args:
-        sides: The runs.
-        common: Their common items.
-        by: What is compared.
-        scores: Names to be kept, "method.column", "method" or "column"; all where empty.
-        baseline: Only pairs with this one, as the first; all pairs where empty.
+    Scores are "method.column", "method" or "column", all where empty; a `baseline` leaves only
+    pairs with it, as the first.
     """
     found = list(_all(sides, common, by, baseline))
     return [one for one in found if not scores or _is_named(one.score, scores)]
@@ -212,12 +205,7 @@ def _pairs(
 
 
 def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
-    """Return the differences, with Holm's adjustment over all of them.
-
-    Args:
-        found: What is compared.
-        confidence_level: Of all resolved differences together, in (0, 1).
-    """
+    """Return the differences, with Holm's adjustment over all of them."""
     estimates = [
         paired_difference(
             one.points["a"].to_numpy().astype(np.float64),
@@ -313,13 +301,7 @@ class Change(msgspec.Struct, frozen=True):
 def most_changed(
     found: Sequence[Contrast], prompts: Mapping[str, str], n_most: int
 ) -> list[Change]:
-    """Return the items that differ most by the first score that is compared, the largest first.
-
-    Args:
-        found: What is compared.
-        prompts: Beginning of each prompt by key of its item.
-        n_most: Number of items.
-    """
+    """Return the items that differ most by the first score that is compared, the largest first."""
     score = found[0].score if found else ""
     parts = [
         one.points.select("item", "turn", "a", "b").with_columns(contrast=pl.lit(place))

@@ -45,12 +45,8 @@ def decided(
 ) -> tuple[tuple[Checked, ...], float]:
     """Return the verdicts on requirements, and the level of each interval.
 
-    Counts are exact: they take no share of the error.
-
-    Args:
-        sides: The run, and the older one if there is one.
-        wanted: Their names are those of the runs.
-        confidence_level: Of all verdicts together, in (0, 1).
+    Counts are exact: they take no share of the error. Names of the requirements are those of the
+    runs.
     """
     n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
     each = 1.0 - (1.0 - confidence_level) / max(1, n_estimated)
@@ -418,11 +414,7 @@ def hold(result: Result, note: Callable[[str], None]) -> None:
     """Hold a run that has just ended against the gates of its recipe; keep the verdict in it.
 
     A run that was interrupted is not held against them. Requirements that name an older run are
-    left to `gate`.
-
-    Args:
-        result: The run; its `gate`, or `gate_fault`, is set.
-        note: Called with what to know besides, a sentence each.
+    left to `gate`. `note` is called with what to know besides, a sentence each.
 
     Raises:
         KeyboardInterrupt: If a signal came at the end of the run.

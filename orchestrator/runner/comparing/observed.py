@@ -218,10 +218,7 @@ _SHARES: Final = frozenset({"win_rate", "exact_match", "coverage", "flips", "agr
 def ends_of_values(side: Side, term: Term, rows: pl.DataFrame) -> tuple[float, float] | None:
     """Return the least and the greatest value that observations can have; None for not known.
 
-    Args:
-        side: The run that the term is about.
-        term: The term.
-        rows: Its observations; scores that come from comparisons have an opponent.
+    Scores that come from comparisons have an opponent.
     """
     if term.measure in _SHARES:
         return 0.0, 1.0
@@ -233,10 +230,8 @@ def ends_of_values(side: Side, term: Term, rows: pl.DataFrame) -> tuple[float, f
 def observations(side: Side, term: Term, clusters: Clusters | None = None) -> pl.DataFrame:
     """Return the observations of a term.
 
-    Args:
-        side: The run that it is about.
-        term: A measure other than rating, missing and failed.
-        clusters: Which items depend on each other; as this run has them where left out.
+    The term is a measure other than rating, missing and failed. Without `clusters`, as this run has
+    them.
 
     Raises:
         UsageError: If the run does not have what it names.

@@ -42,12 +42,7 @@ _OF_PAIRS: Final = (
 
 
 def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]:
-    """Return the name of each model's competitor by label of a run: "large", or "large · B".
-
-    Args:
-        sides: The runs.
-        method: Name of the ranked method in the first run.
-    """
+    """Return the name of each model's competitor by label of a run: "large", or "large · B"."""
     if len(sides) == 1:
         return {sides[0].label: {}}
     kinds: dict[str, dict[str, list[str]]] = {}
@@ -81,13 +76,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
-    """Return the judgments of a ranked method of all runs as one; None where none has any.
-
-    Args:
-        sides: The runs.
-        common: The items that are used.
-        method: Name of the method in the first run.
-    """
+    """Return the judgments of a ranked method of all runs as one; None where none has any."""
     names = competitors(sides, method)
     slices, n_most, modes = [], 0, True
     for side in sides:
@@ -143,13 +132,7 @@ def _ranked(side: Side) -> list[str]:
 def joint_rankings(
     sides: Sequence[Side], common: Common, confidence_level: float
 ) -> list[RankingAnalysis]:
-    """Return the ranking of each method over the pooled judgments of all runs and judges.
-
-    Args:
-        sides: The runs.
-        common: The items that are used.
-        confidence_level: In (0, 1).
-    """
+    """Return the ranking of each method over the pooled judgments of all runs and judges."""
     settings = sides[0].result.settings
     found = []
     for method in ranked_methods(sides):
@@ -275,13 +258,7 @@ def _ranks(rank: int | None, low: int | None, high: int | None) -> str:
 def verdicts(sides: Sequence[Side], common: Common, method: str) -> pl.DataFrame:
     """Return the verdicts of all judges of a method: one row a judge, item and pair of models.
 
-    Args:
-        sides: The runs.
-        common: The items that are used.
-        method: Its name in the first run.
-
-    Returns:
-        As `verdict_rows`; the judge is followed by the run where there are several.
+    As `verdict_rows`; the judge is followed by the run where there are several.
     """
     names = competitors(sides, method)
     several = len(sides) > 1
@@ -313,13 +290,7 @@ def _of_run(
 
 
 def agreement_tables(sides: Sequence[Side], common: Common, confidence_level: float) -> list[Table]:
-    """Return a table for each judging method with at least two judges, in one run or in several.
-
-    Args:
-        sides: The runs.
-        common: The items that are used.
-        confidence_level: In (0, 1).
-    """
+    """Return a table for each judging method with at least two judges, in one run or in several."""
     notes = []
     if len(sides) > 1:
         notes.append(

@@ -90,10 +90,7 @@ class Common:
 def opened(runs: Sequence[Result], match: Sequence[str], *, allow_code: bool) -> list[Side]:
     """Return the sides of a comparison, with their names matched.
 
-    Args:
-        runs: In order; the first is the one that names are taken from.
-        match: Pairs of names, such as "model=large:large_v2".
-        allow_code: Import kinds from outside this project, to read their scores.
+    Names are those of the first run; matches are such as "model=large:large_v2".
 
     Raises:
         UsageError: If a run has no items, or a name to be matched is unknown.
@@ -179,10 +176,6 @@ def renamed_points(side: Side, points: pl.DataFrame) -> pl.DataFrame:
     """Return points of a run under the names of the first run.
 
     Those about models, opponents and judges without a counterpart there are left out.
-
-    Args:
-        side: The run.
-        points: With the columns model, opponent and judge, or some of them.
     """
     for column, kind in _COLUMNS.items():
         if column not in points.columns:

@@ -61,11 +61,8 @@ def load(
 def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> Result:
     """As `load`, of this very folder, also where a newer run stands beside it.
 
-    Args:
-        path: The folder.
-        allow_code: Import kinds from outside this project.
-        apart: Folder for the frames where nothing may be written into the run's; those that are
-            there and up to date are read all the same.
+    `apart` is a folder for the frames where nothing may be written into the run's; those that are
+    there and up to date are read all the same.
 
     Raises:
         RunDirectoryError: If there is no run.
@@ -117,17 +114,8 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
 ) -> Result:
     """Return the result of a call, and write its frames if anything will read them.
 
-    Args:
-        prepared: The run.
-        opened: Its plan.
-        directory: Held for writing.
-        store: Open for writing.
-        shown: Gets the notes on the sources of the numbers.
-        ended: How the call ended.
-        late: Interrupts of the call.
-        is_read: Whether anything reads the frames of this call.
-        notes: Notes that were shown already.
-        before: Status of the run before this call.
+    `before` is the status of the run before this call, and `is_read` says whether anything reads
+    the frames.
     """
     if not is_read:
         done = counted(store, opened.n_not_needed)

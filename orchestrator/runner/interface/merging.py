@@ -139,11 +139,7 @@ def merge_into(
 ) -> Merged:
     """As `merge`, into a run directory that is held for writing.
 
-    Args:
-        directory: Of the result.
-        paths: Runs that nobody writes.
-        accept_change: Merge also what different servers answered for one model.
-        advance: As in `merge`.
+    `paths` are runs that nobody writes.
 
     Raises:
         OrchestratorError: As `merge`.

@@ -32,14 +32,7 @@ _MAX_TEXT: Final = 1000
 def hooked(hook: OnEnd | None, name: str, where: Path, shown: Display) -> "Iterator[list[Result]]":
     """Run the command when the block ends, also by an error; it never changes how the block ends.
 
-    Args:
-        hook: The command; None for none.
-        name: Of the recipe.
-        where: The run directory, where there is no result.
-        shown: Gets a note if the command fails.
-
-    Yields:
-        A list that the block puts its result in.
+    Yields a list that the block puts its result in.
     """
     ended: list[Result] = []
     error: BaseException | None = None
@@ -124,11 +117,6 @@ def call(hook: OnEnd, path: Path, told: Mapping[str, str]) -> str:
     """Run the command to its end; return why it failed, empty if it did not.
 
     Its output goes to `on_end.log` in the run directory. What it leaves running is ended with it.
-
-    Args:
-        hook: The command.
-        path: The run directory.
-        told: Variables with the result.
     """
     environment = {
         name: value

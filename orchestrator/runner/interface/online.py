@@ -22,8 +22,7 @@ from orchestrator.store import Store
 def look_at_servers(prepared: Prepared) -> tuple[str, ...]:
     """Ask each server that somebody else has started for what the run needs of it.
 
-    Returns:
-        A sentence on each model whose server was not asked, or can't tell for the moment.
+    Returns a sentence on each model whose server was not asked, or can't tell for the moment.
 
     Raises:
         UsageError: With all servers that are out of reach, refuse the key, lack the model or can't

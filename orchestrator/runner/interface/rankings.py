@@ -28,13 +28,7 @@ def rankings_of(
     confidence_level: float,
     thresholds: Thresholds = DEFAULTS,
 ) -> list[RankingAnalysis]:
-    """Return what `analyse` returns, computed only where no earlier call has kept it.
-
-    Args:
-        frames: Of a run.
-        confidence_level: In (0, 1).
-        thresholds: From which on a ranking is no result.
-    """
+    """Return what `analyse` returns, computed only where no earlier call has kept it."""
     settings = repr((confidence_level, thresholds))
     key = _key(frames, settings)
     if key is None:

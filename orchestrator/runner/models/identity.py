@@ -173,12 +173,6 @@ def local_models(
 ) -> dict[str, LocalModel]:
     """The back-ends that the methods of a recipe name by `comparers`, by their names.
 
-    Args:
-        parts: The methods with their settings.
-        recipe: Its models must not have these names.
-        base: Folder that relative paths of the recipe start from.
-        allow_code: Import kinds from outside this project.
-
     Raises:
         UsageError: If what one needs is not installed, or two things have one name.
     """

@@ -191,9 +191,7 @@ class Budget:
     def admit(self, request: Request, elapsed_s: float) -> Admission:
         """Count a request and reserve what it may take at most, if it may be sent.
 
-        Args:
-            request: To be sent now; `release` ends what is reserved for it.
-            elapsed_s: Seconds since this call began.
+        `release` ends what is reserved; `elapsed_s` are seconds since this call began.
         """
         self.run_for(elapsed_s)
         self._stopped_by = self._reached()
@@ -220,8 +218,7 @@ class Budget:
     def pledge(self, *, is_ending: bool = False) -> None:
         """Set what may be spent until the next time: what is in flight and a little more.
 
-        Args:
-            is_ending: Nothing more is sent in this call.
+        Where `is_ending`, nothing more is sent in this call.
         """
         bounds, share = self._bounds, 0.0 if is_ending else _AHEAD
         now = self._most_by_now

@@ -67,14 +67,8 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
 ) -> planned.Plan:
     """Count by driving units against the store without sending anything.
 
-    Args:
-        plan: The units.
-        lookup: The store.
-        systems: System prompts by model.
-        prices: By model.
-        blocks: What of the plan is needed, where it has a stopping rule.
-        sample: Which units to drive of a large plan; None for all of any plan.
-        advance: Called with the number of items that are counted now.
+    `sample` says which units of a large plan to drive, None for all; `advance` is called with the
+    number of items that are counted now.
     """
     n_sure, is_part = 0, False
     if blocks is not None:
@@ -144,12 +138,7 @@ def count_prepared(
 ) -> planned.Plan:
     """`count_plan` of a run that is prepared, with or without a store.
 
-    Args:
-        prepared: The run.
-        store: Its store; None where there is none yet.
-        blocks: From `blocks_of`.
-        exact: Drive every unit, also of a large plan.
-        advance: As of `count_plan`.
+    Where `exact`, every unit is driven, also of a large plan.
     """
     specs = [prepared.models[name] for name in prepared.identities]
     counted = count_plan(
@@ -343,9 +332,8 @@ class Pace(msgspec.Struct, frozen=True):
 def earlier_paces(prepared: Prepared, where: Path) -> list[Pace]:
     """Return the paces of this run and of its neighbours, the newest first.
 
-    Args:
-        prepared: The plan; its models count as the same where identity, server and address are.
-        where: The run directory; the others in its folder are read too.
+    The other runs in the folder of `where` are read too; models count as the same where identity,
+    server and address are.
     """
     found = []
     for run in _newest(where.parent):
@@ -405,12 +393,7 @@ def _same(prepared: Prepared, revision: Mapping[str, Any]) -> dict[str, str]:
 
 
 def duration_of(stages: Sequence[StageCount], paces: Iterable[Pace]) -> Duration:
-    """Return the time that the requests of a plan take.
-
-    Args:
-        stages: What is left to request.
-        paces: Of earlier runs.
-    """
+    """Return the time that the requests of a plan take."""
     left: dict[str, int] = {}
     for stage in stages:
         if stage.left:

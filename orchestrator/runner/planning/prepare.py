@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = False) -> Dataset:
     """Open the dataset of a recipe and check every item.
 
-    Args:
-        dataset: Kind and settings.
-        base: Folder that a relative `path` starts from.
-        allow_code: Import a kind from outside this project.
-
     Raises:
         DatasetError: If it is missing or malformed, with everything that is wrong.
         PluginError: If there is no such kind, or one that gives no dataset.
@@ -103,11 +98,6 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
     """Open the dataset, read the identities and make the plan.
-
-    Args:
-        recipe: A loaded recipe.
-        base: Folder that relative paths of the recipe start from.
-        allow_code: Import kinds from outside this project.
 
     Raises:
         DatasetError: If the dataset is missing or malformed.
@@ -213,10 +203,7 @@ def describe_change(
 ) -> list[str]:
     """Describe the changes since the revision before, each in a short phrase.
 
-    Args:
-        before: The `orchestrator` part of the last revision file, None for the first call.
-        identities: Of the models now.
-        recipe: The recipe now.
+    `before` is the `orchestrator` part of the last revision file, None for the first call.
     """
     if before is None:
         return []

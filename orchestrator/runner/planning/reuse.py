@@ -67,9 +67,7 @@ class Lenders:
 def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lenders]:
     """Open the runs of a recipe.
 
-    Args:
-        runs: As the recipe has them.
-        own: Directory of the run that reuses them, which need not be there; None for none.
+    `own` is the directory of the run that reuses them, which need not be there.
 
     Raises:
         RecipeError: If one is no run, can't be read, or is the run itself.

@@ -33,10 +33,6 @@ def shown_of(recipe: Recipe, given: Mapping[str, Given]) -> Callable[[Item], obj
 
     These are the answers that exist already, and the columns that a setting names. Other columns
     are never asked about, so that rows which differ only there are copies.
-
-    Args:
-        recipe: Of the run.
-        given: Finds the answers of models whose answers exist already.
     """
     named = set(_texts([one.method.config.model_dump() for one in recipe.methods]))
 
@@ -169,8 +165,7 @@ def text_of(item: Item) -> str:
 def near_copies(texts: Iterable[tuple[str, str]]) -> NearCopies | None:
     """The items that are nearly the same as others, where these are many; None where few.
 
-    Args:
-        texts: Key and text of each item; the first 5,000 are looked at.
+    Texts come by key; the first 5,000 are looked at.
     """
     looked_at = list(islice(texts, MOST_ITEMS))
     if len(looked_at) < _LEAST_ITEMS:
@@ -229,27 +224,10 @@ def _by_passage(texts: Sequence[Text]) -> NDArray[np.int64]:
     chosen = [_least_of_neighbours(_windows(text, _LONG)) for text in texts]
     hashes = np.concatenate(chosen)
     owners = np.repeat(np.arange(len(texts)), [len(one) for one in chosen])
-    order = np.argsort(hashes, kind="stable")
-    owners = owners[order]
-    is_new = np.r_[True, np.diff(hashes[order]) != 0] if hashes.size else np.zeros(0, np.bool_)
-    parts = np.split(owners, np.flatnonzero(is_new)[1:])
-    return _linked(len(texts), (part for part in parts if part.size > 1))
-
-
-def _linked(n: int, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return a code for each of n elements, shape (n,): the same for elements of one part."""
-    parents = list(range(n))
-
-    def root(of: int) -> int:
-        while parents[of] != of:
-            parents[of] = of = parents[parents[of]]
-        return of
-
-    for part in parts:
-        first = root(int(part[0]))
-        for other in part[1:].tolist():
-            parents[root(other)] = first
-    return np.array([root(one) for one in range(len(parents))], np.int64)
+    passages = np.unique(hashes, return_inverse=True)[1].reshape(-1)
+    codes = len(hashes) + np.arange(len(texts))
+    codes[owners] = connected(owners, passages)
+    return codes
 
 
 def _by_words(texts: Sequence[Text]) -> NDArray[np.int64]:
@@ -338,9 +316,7 @@ def notes_on_items(prepared: "Prepared") -> list[str]:
 def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[str]:
     """The same of the items that a run has kept.
 
-    Args:
-        items: Their frame, of which only the texts that are looked at are read.
-        settings: The resolved recipe.
+    Only the texts that are looked at are read.
     """
     # Older versions wrote fewer columns.
     if set(_COLUMNS) - set(items.collect_schema()):

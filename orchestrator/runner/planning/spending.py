@@ -15,13 +15,7 @@ SPENT = "spent"
 
 
 def keep_spent(store: Store, budget: Budget, *, is_ending: bool = False) -> None:
-    """Write down what is spent, and what may be until the next time.
-
-    Args:
-        store: Of the run.
-        budget: Its account.
-        is_ending: Nothing more is sent in this call.
-    """
+    """Write down what is spent, and what may be until the next time."""
     budget.pledge(is_ending=is_ending)
     _keep(store, budget.spent)
 
@@ -92,9 +86,6 @@ def spent_by(store: Store) -> Spent | None:
 
 def add_spent(texts: Mapping[Path, str | None]) -> str | None:
     """Return what several runs spent together, as a store keeps it; None where none kept it.
-
-    Args:
-        texts: What each kept, by its store.
 
     Raises:
         StoreError: If that can't be read.

@@ -1,6 +1,5 @@
 """Sequential stopping: the rule of a recipe, its expected requests, and what the rows led to."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -39,12 +38,7 @@ def expected_requests(
 ) -> tuple[Expected, ...]:
     """Return how many of a plan's requests are expected, for each of `SPREADS`.
 
-    Args:
-        plan: All units.
-        stages: Counted as if no order were ever settled, before the first block was looked at.
-        rule: With `adaptive`.
-        adaptive: The one of the rule.
-        at_least: Requests that are sent in any case.
+    `stages` are counted as if no order were ever settled; `at_least` are sent in any case.
     """
     found = []
     for spread in SPREADS:
@@ -97,8 +91,6 @@ _CHOSEN = (
     "rates, ranks and their intervals rest on more comparisons of some models than of others, and "
     "the intervals do not account for the choice; rely on the places declared by the adaptive test"
 )
-
-_log = logging.getLogger(__name__)
 
 
 def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
@@ -197,12 +189,7 @@ def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _rankings(plan: Plan, *, only_pairs: bool = False) -> tuple[list[Ranking], list[Slot | None]]:
-    """Return the rankings, and the place of each combination's value in them.
-
-    Args:
-        plan: All units.
-        only_pairs: Leave out methods that judge each model by itself.
-    """
+    """Return the rankings, and the place of each combination's value in them."""
     rankings: list[Ranking] = []
     numbers: dict[tuple[str, str], int] = {}
     slots: list[Slot | None] = []
@@ -258,11 +245,8 @@ def new_blocks(rule: StoppingRule) -> Blocks:
 def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:
     """Return the blocks as the rows in the store leave them.
 
-    Args:
-        rule: When to stop.
-        store: It is read once, as far as the rows compare models.
-        plan_id: Of the plan that the rule was made for.
-        done: One byte a position; units that are not needed are marked too.
+    The store is read once, as far as the rows compare models. `done` has one byte a position; units
+    that are not needed are marked too.
     """
     blocks = make_blocks(rule, done)
     for frame in sorted({ranking.frame for ranking in rule.rankings}):

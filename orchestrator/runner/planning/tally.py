@@ -93,11 +93,7 @@ class Group(msgspec.Struct, frozen=True):
 def drawn(items: Ints, n_units: int, n_per_item: int, rng: np.random.Generator) -> Group:
     """Draw items to drive.
 
-    Args:
-        items: Indexes, shape (items,).
-        n_units: Most units to drive, but of one item at least.
-        n_per_item: Units of an item.
-        rng: Of the draw.
+    `n_units` is the most to drive, but of one item at least.
     """
     n_items = min(len(items), max(1, n_units // n_per_item))
     driven = np.sort(rng.choice(items, n_items, replace=False)) if n_items else items
@@ -107,13 +103,8 @@ def drawn(items: Ints, n_units: int, n_per_item: int, rng: np.random.Generator) 
 def drawn_units(plan: Plan, n_units: int, rng: np.random.Generator) -> dict[int, float]:
     """Draw units to drive of each item: those that feed others, and some of each method's others.
 
-    Args:
-        plan: With more units of an item than are driven.
-        n_units: Most units to drive of a method that feeds no others.
-        rng: Of the draw.
-
-    Returns:
-        The units in their order, each with how many it stands for.
+    `n_units` is the most to drive of a method that feeds no others. Returns the units in their
+    order, each with how many it stands for.
     """
     by_method: dict[str, list[int]] = {}
     times: dict[int, float] = {}
@@ -131,9 +122,7 @@ def drawn_units(plan: Plan, n_units: int, rng: np.random.Generator) -> dict[int,
 def by_end(done: bytearray, n_per_item: int) -> tuple[Ints, Ints]:
     """Return indexes of the items whose units have all ended, and of the others.
 
-    Args:
-        done: One byte a position, 1 where the unit has ended.
-        n_per_item: Units of an item.
+    `done` has one byte a position, 1 where the unit has ended.
     """
     if not done:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -151,13 +140,7 @@ def count(
 ) -> Tally:
     """Count the requests of a group of items by driving those that were drawn.
 
-    Args:
-        plan: The units.
-        group: The items.
-        lookup: The store.
-        systems: System prompts by model.
-        blocks: What of the plan is needed, where it has a stopping rule.
-        advance: Called with the number of items that are counted now.
+    `advance` is called with the number of items that are counted now.
     """
     tally = Tally()
     stages = _Stages(plan)
@@ -216,13 +199,6 @@ class _Stages:
 
         Another method's where the unit has none, as answers are a stage of the method that draws
         them alone; None where no stage lacks one.
-
-        Args:
-            which: The unit that asks, among those of its item.
-            kind: Of the request.
-            model: Asked.
-            n_turns: Of the item.
-            taken: Requests of the item that have their stage.
         """
         for mark in chain(self.of_unit(which), self._planned):
             stage = self._planned[mark]

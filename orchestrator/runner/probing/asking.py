@@ -151,12 +151,8 @@ class Found(msgspec.Struct, frozen=True):
 async def scan(urls: Sequence[str], api_key: str = "") -> list[Found]:
     """Ask servers which models they have, all at the same time.
 
-    Args:
-        urls: Addresses; a trailing `/v1` may be there.
-        api_key: Sent to each of them; "" for none.
-
-    Returns:
-        One entry for each address, in the order given. Nothing is raised for a server's fault.
+    Addresses may end in `/v1`; the key "" is none. Returns one entry for each address, in the order
+    given. Nothing is raised for a server's fault.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [

@@ -39,14 +39,7 @@ _MAY_MIX: Final = frozenset({"vllm"})
 T = TypeVar("T")
 
 
-def today() -> dt.date:
-    """By this machine's clock."""
-    return dt.datetime.now(tz=dt.UTC).date()
-
-
-async def probe_model(
-    target: Target, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
-) -> ProbeRecord:
+async def probe_model(target: Target, *, quick: bool = False, noise: bool = True) -> ProbeRecord:
     """Ask a server what it really does; see `Probe.rest`.
 
     Raises:
@@ -54,7 +47,7 @@ async def probe_model(
     """
     probe = Probe(target)
     await probe.first_contact()
-    return await probe.rest(quick=quick, noise=noise, now=now)
+    return await probe.rest(quick=quick, noise=noise)
 
 
 def _joined(findings: list[list[Finding]]) -> list[Finding]:
@@ -111,21 +104,18 @@ class Probe:
                 break
         return found
 
-    async def rest(
-        self, *, quick: bool = False, noise: bool = True, now: Callable[[], dt.date] = today
-    ) -> ProbeRecord:
+    async def rest(self, *, quick: bool = False, noise: bool = True) -> ProbeRecord:
         """Ask a server what it really does, after the first contact.
 
         Args:
             quick: Ask only whether it is the same model with as many alternatives, and whether
                 scores are those of generation, as for a server that was probed before.
             noise: Measure how much its log-probabilities vary.
-            now: The day, for templates that write it.
 
         Raises:
             UsageError: If its replies can't be read, which is a fault of this program.
         """
-        found = await self._readable(self._whole(quick=quick, now=now))
+        found = await self._readable(self._whole(quick=quick))
         rated = self._t.only_rates
         seen, measured = ((), None) if rated else await self._readable(self._all_seen(noise=noise))
         if measured is not None:
@@ -138,7 +128,7 @@ class Probe:
             raise UsageError(f"{self._t.model!r} cannot be probed: {found.message}")
         return found
 
-    async def _whole(self, *, quick: bool, now: Callable[[], dt.date]) -> list[Finding]:
+    async def _whole(self, *, quick: bool) -> list[Finding]:
         # What was asked first is not asked again.
         first = {finding.name: finding for finding in self._first}
         if self._t.only_rates:
@@ -153,7 +143,10 @@ class Probe:
             # What follows needs the first reply.
             chat_findings = await self.chat()
             scoring, sampling, choosing, tokens = await _at_once(
-                self.scoring(), self.sampling(), self.choosing(), self.tokens(now())
+                self.scoring(),
+                self.sampling(),
+                self.choosing(),
+                self.tokens(),
             )
             # By themselves: a draw may depend on what else a server computes, and what is asked
             # last spoils it.
@@ -321,7 +314,7 @@ class Probe:
             return abilities.tried_rating(ask, await self._asks.rated(ask))
         return abilities.tried_choice(ask, await self._asks.chosen(ask))
 
-    async def tokens(self, day: dt.date) -> list[Finding]:
+    async def tokens(self) -> list[Finding]:
         """Check the template, and that texts come back from ids."""
         routes = requests.TOKENISING.get(self._t.kind)
         if routes is None:
@@ -346,7 +339,7 @@ class Probe:
         else:
             found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
         if rendered is not None:
-            found += checks.template(rendered, day)
+            found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
         return [*found, await self._round_trip(routes)]
 
     async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:

@@ -336,8 +336,7 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
 def nominal_needs(settings: Mapping[str, object]) -> dict[str, list[Need]]:
     """Return the needs of each method of this project on a model that it judges or evaluates.
 
-    Args:
-        settings: Values for what a method's settings can't do without.
+    `settings` has values for what a method's settings can't do without.
     """
     found: dict[str, list[Need]] = {}
     for kind in plugins.kinds(plugins.METHODS):

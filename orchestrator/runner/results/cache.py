@@ -56,10 +56,7 @@ class Keeping:
     def once(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
         """The value of a key, computed where it is not known.
 
-        Args:
-            key: A digest of everything that the value comes from.
-            kind: A msgspec struct.
-            compute: Gives the value.
+        The key is a digest of everything that the value comes from; `kind` a msgspec struct.
         """
         name = key.hex()
         with suppress(KeyError, msgspec.ValidationError):

@@ -83,8 +83,7 @@ _SHOWN: Final = 3
 def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
     """Return a line for each kind: cut, of unknown ends, of no text, and with thinking.
 
-    Args:
-        frames: Of the run; answers that failed are no answers.
+    Answers that failed are no answers.
     """
     answered: Counter[str] = Counter()
     thinking: Counter[str] = Counter()
@@ -143,11 +142,8 @@ ITEM_COLUMNS = dict.fromkeys(
 def completeness(store: Store, frames: FrameFiles, n_not_needed: int | None = None) -> Completeness:
     """Return how far the run of the current plan is.
 
-    Args:
-        store: Of the run.
-        frames: Its frames, up to date.
-        n_not_needed: Units that a stopping rule found to be not needed; where None, as its last
-            call knew.
+    Without `n_not_needed`, units that a stopping rule found to be not needed are those that its
+    last call knew.
     """
     return msgspec.structs.replace(counted(store, n_not_needed), failed=failed_units(frames))
 
@@ -173,10 +169,7 @@ def failed_units(frames: FrameFiles) -> int:
 def export(store: Store, folder: Path, late: DeferredInterrupts | None = None) -> dict[str, Path]:
     """Write each frame of the current plan to `<frame>.parquet`, unless it is up to date.
 
-    Args:
-        store: Of the run.
-        folder: Made if need be; that of the run is `RunDirectory.results`.
-        late: Looked at between units: a Ctrl-C leaves the frame that was there before.
+    `late` is looked at between units: a Ctrl-C leaves the frame that was there before.
 
     Raises:
         StoreError: If a file can't be written.
@@ -221,11 +214,6 @@ def export_items(
     dataset: Dataset, run_dir: RunDirectory, late: DeferredInterrupts | None = None
 ) -> Path:
     """Write the items with all columns of the dataset to `results/items.parquet`, once.
-
-    Args:
-        dataset: Of the run.
-        run_dir: Held for writing.
-        late: As in `export`.
 
     Raises:
         StoreError: If the file can't be written.

@@ -52,11 +52,8 @@ def frames_of(
 ) -> FrameFiles:
     """Return the frames of a run, exported if that was not done.
 
-    Args:
-        store: Of the run, open at one moment or for writing.
-        directory: Of the run.
-        apart: Folder for them, if nothing may be written into the run.
-        late: Looked at between units: a Ctrl-C leaves the frames that were there before.
+    They go to `apart` if nothing may be written into the run. `late` is looked at between units: a
+    Ctrl-C leaves the frames that were there before.
 
     Raises:
         StoreError: If the run is damaged, or a file can't be written.
@@ -184,9 +181,7 @@ def _items(directory: RunDirectory, own: Path) -> Path:
 def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
     """See that the file of items is what was written, as far as a mark says what that was.
 
-    Args:
-        run_dir: Of the run, which may be writing the file anew.
-        taken: Where the file that was looked at gets a second name.
+    `taken` is where the file that was looked at gets a second name; the run may be writing it anew.
 
     Raises:
         StoreError: If it is damaged.

@@ -69,15 +69,7 @@ class Record(msgspec.Struct, frozen=True):
         return {model: identity_key(identity) for model, identity in self.identities.items()}
 
     def metadata(self, path: Path, completeness: Completeness) -> dict[str, Any]:
-        """Return the identity and progress of the run for machine-readable results.
-
-        Args:
-            path: The run directory.
-            completeness: How far the run is.
-
-        Returns:
-            JSON values.
-        """
+        """Return the identity and progress of the run for machine-readable results."""
         settings, status = self.recipe, self.status
         return {
             "run": str(path),
@@ -103,10 +95,7 @@ class Record(msgspec.Struct, frozen=True):
 def record_of(store: Store, run_dir: RunDirectory, status: RunStatus | None) -> Record:
     """Read the record of a run.
 
-    Args:
-        store: Of the run, open at one moment.
-        run_dir: Of the run.
-        status: Read before the store was opened, so that the store is not behind it.
+    The status was read before the store was opened, so that the store is not behind it.
 
     Raises:
         StoreError: If a part of it is damaged.
@@ -242,11 +231,8 @@ def _left_by_clients(path: Path) -> str:
 def missing_notes(store: Store, run_dir: RunDirectory, said: int) -> list[str]:
     """Return a line if the store lacks outcomes that the run said were recorded.
 
-    Args:
-        store: Of the run.
-        run_dir: Of the run.
-        said: Number of the last outcome, by `RunDirectory.last_outcome` before the store was opened
-            to read: a run that goes on meanwhile is ahead of what it said before.
+    `said` is the number of the last outcome, read before the store was opened: a run that goes on
+    meanwhile is ahead of what it said before.
     """
     if (run_dir.path / _CLIENTS).is_dir():
         return [_left_by_clients(run_dir.path)]
@@ -264,11 +250,7 @@ def missing_notes(store: Store, run_dir: RunDirectory, said: int) -> list[str]:
 
 
 def server_notes(servers: Mapping[str, Sequence[ServerUse]]) -> list[str]:
-    """Return notes on outcomes copied from other runs, and on models with several servers.
-
-    Args:
-        servers: Those that answered for each model, with counts of outcomes.
-    """
+    """Return notes on outcomes copied from other runs, and on models with several servers."""
     notes = []
     copied: dict[str, dict[str, int]] = {}
     for model, used in servers.items():

@@ -50,13 +50,8 @@ def summarise(
 ) -> list[Table]:
     """The tables, in the recipe's order.
 
-    Args:
-        frames: All frames of the run by name.
-        settings: The resolved recipe.
-        allow_code: Import kinds from outside this project.
-        keeping: Numbers of earlier calls; all are computed where it is left out.
-        run: Folder of the run, to tell how its code is allowed.
-        trust: The verdicts on the judges; computed where left out.
+    Without `keeping` and `trust`, all is computed. `run` is the run's folder, to tell how its code
+    is allowed.
     """
     clusters = clusters_of(frames)
     if trust is None:
@@ -169,15 +164,7 @@ def _kept(
     compute: Callable[[], list[Table]],
     others: Sequence[str] = (),
 ) -> list[Table]:
-    """Return tables of the rows of a method, and of other frames; compute them where none has.
-
-    Args:
-        context: Of the summaries.
-        source: The method.
-        keeping: Numbers of earlier calls.
-        compute: Makes the tables.
-        others: Names of the other frames.
-    """
+    """Return tables of the rows of a method, and of other frames; compute them where none has."""
     frames = context.frames
     if keeping is None or not isinstance(frames, FrameFiles):
         return compute()
@@ -210,11 +197,7 @@ def all_sources(
 ) -> Context:
     """A context with all methods of the recipe, to read their scores.
 
-    Args:
-        frames: All frames of the run by name.
-        settings: The resolved recipe.
-        allow_code: Import kinds from outside this project.
-        run: Folder of the run, to tell how its code is allowed.
+    `run` is the run's folder, to tell how its code is allowed.
     """
     context = _context("report", settings, frames, clusters_of(frames))
     sources, _ = _sources(settings, allow_code=allow_code, run=run)
@@ -226,10 +209,7 @@ def followable_of(
 ) -> dict[str, tuple[Trust, ...]]:
     """Return verdicts without the advice that their method has no setting for, or follows already.
 
-    Args:
-        trust: By the method's name.
-        settings: The resolved recipe.
-        allow_code: Import kinds from outside this project; of others the advice stays as it is.
+    Of methods that may not be imported the advice stays as it is.
     """
     unused = {}
     for entry in settings.get("methods", ()):

@@ -39,11 +39,8 @@ def pieces(tokens: Sequence[bytes | None], text: str) -> list[str]:
     """Return the piece of a text that each token adds.
 
     A character that several tokens make belongs to the one that completes it; the others add "". A
-    special token, which is no part of the text, is its own piece.
-
-    Args:
-        tokens: Their bytes; None where unknown, and U+FFFD where it is part of a character.
-        text: What they spell, "" if nobody knows.
+    special token, which is no part of the text, is its own piece. Tokens are bytes: None where
+    unknown, and U+FFFD where part of a character. A text that nobody knows is "".
     """
     whole = text.encode("utf-8", "surrogatepass")
     if not text:
@@ -197,11 +194,7 @@ def unobserved(
 ) -> list[str]:
     """Return one sentence for each thing that is missing.
 
-    Args:
-        spec: The model, if the recipe still has it.
-        ask: The request.
-        made: The outcome.
-        is_spelled: Whether the tokens' texts are known.
+    `spec` is None if the recipe has the model no more.
     """
     kind = "" if spec is None else spec.backend
     if isinstance(made, Generation):
@@ -271,9 +264,7 @@ class Speller:
     def one(self, model: str, number: int) -> str | None:
         """A token as it stands alone; None where it can't be spelled.
 
-        Args:
-            model: Whose token it is.
-            number: Its id, or the number that the run gave to its text.
+        The number is the token's id, or the one that the run gave to its text.
         """
         written = self._texts.get(model, {}).get(number)
         if written is not None:
@@ -289,11 +280,7 @@ class Speller:
     ) -> list[str] | None:
         """Return the piece of a text that each token adds; None if it is unknown.
 
-        Args:
-            model: Whose tokens they are.
-            numbers: The tokens, as for `one`.
-            text: What they spell together.
-            offsets: The place in the text at which each token begins, where known.
+        Offsets are the places in the text at which tokens begin, where known.
         """
         if offsets is not None:
             starts = offsets.tolist()

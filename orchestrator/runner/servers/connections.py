@@ -43,13 +43,7 @@ def create_backend(
 def backend_config(
     spec: ModelSpec, config: type[Settings], *, allow_code: bool = False
 ) -> Settings:
-    """Settings of the back-end: the recipe's, then those of a launched server, then the defaults.
-
-    Args:
-        spec: The model.
-        config: The back-end's `Config`.
-        allow_code: Load kinds from outside this project.
-    """
+    """Settings of a back-end: the recipe's, then those of a launched server, then defaults."""
     known: Mapping[str, object] = {}
     if spec.server is not None:
         known = launch_of(spec, allow_code=allow_code).backend_settings(spec.name)
@@ -149,10 +143,7 @@ class Kinds:
     async def kind(self, spec: ModelSpec, label: str, endpoint: Endpoint) -> str | Failure:
         """Kind of the back-end for a model; a failure where its server does not answer.
 
-        Args:
-            spec: The model.
-            label: What the store remembers its server by.
-            endpoint: Where it is reached.
+        `label` is what the store remembers its server by.
         """
         if not (spec.finds_backend and self._enabled):
             return spec.backend
@@ -173,11 +164,7 @@ class Kinds:
         """True where a server lacks what its kind needs, and is taken for a plain one from now on.
 
         As a vLLM of an older version. Nothing of that is done where the recipe names the kind.
-
-        Args:
-            spec: The model.
-            kind: By which its server was asked for its version.
-            failure: What came of that.
+        `failure` came of asking its server for its version.
         """
         is_found = spec.finds_backend and self._enabled and kind != PLAIN
         if not is_found or failure.cause != "unsupported":

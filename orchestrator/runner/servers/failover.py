@@ -115,9 +115,7 @@ class Failover:
     async def send(self, call: Call[T], request: Request | None = None) -> T | Failure:
         """Return the outcome from one of the servers; who can't be reached or fails is passed over.
 
-        Args:
-            call: Asks a server.
-            request: Of the run; None for other questions.
+        Questions that are not the run's have no request.
         """
         tried: Tried = {} if request is None else request.tried
         self.copies.begin(tried)

@@ -292,9 +292,7 @@ class Fleet:
     def doubt(self, model: str, hold: Hold) -> None:
         """Note that a connection to a model broke: is what answers there still the same server?
 
-        Args:
-            model: Whose.
-            hold: Keeps requests from a model that has one server, until that is known.
+        `hold` keeps requests from a model that has one server, until that is known.
         """
         broken = self._specs[model]
         if broken.server is not None:
@@ -327,12 +325,8 @@ class Fleet:
     ) -> None:
         """Hold a server to what it was.
 
-        Args:
-            spec: The model.
-            number: Of its server.
-            several: The servers of the model, if it has several.
-            is_broken: Whether a connection to the server broke: then no answer means that it is
-                gone. Else it may only be busy, and requests tell whether it is reached.
+        Where not `is_broken`, a server that gives no answer may only be busy, and requests tell
+        whether it is reached; else it is gone.
 
         Raises:
             ServerChangedError: If another one answers, or one without the model.
@@ -399,8 +393,7 @@ class Fleet:
     async def mend(self, fail: Callable[[OrchestratorError], None]) -> None:
         """Bring back and look at servers, as far as is asked for, until cancelled.
 
-        Args:
-            fail: Is given what makes it impossible to go on.
+        `fail` is given what makes it impossible to go on.
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compare_now_and_then())

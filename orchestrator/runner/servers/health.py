@@ -65,10 +65,8 @@ class End(msgspec.Struct, frozen=True):
 def ended(name: str, code: int | None, error: str) -> End:
     """Return the end of a server that had been ready.
 
-    Args:
-        name: Of the server.
-        code: As `subprocess` counts (negative: a signal); None where it is not known.
-        error: The first that it wrote; empty for none.
+    `code` is as `subprocess` counts (negative: a signal), None where not known; `error` the first
+    that it wrote.
     """
     match code:
         case None:
@@ -121,10 +119,8 @@ async def look_after(
 ) -> None:
     """End a server each time that it hangs, until cancelled.
 
-    Args:
-        end: Ends it; whoever asks for it next starts it again.
-        is_quiet: Whether it has requests and has ended none for long.
-        answers: Asks it what it is.
+    `end` ends it: whoever asks for it next starts it again. `is_quiet` tells whether it has
+    requests and has ended none for long; `answers` asks it what it is.
     """
     n_missed = 0
     while True:

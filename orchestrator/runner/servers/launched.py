@@ -155,9 +155,7 @@ class Launched:
     def move(self, share: Share, lost: str) -> None:
         """Plan it on another node of a cluster, or on none: then it is not started again.
 
-        Args:
-            share: Its new place.
-            lost: The node that is out of reach.
+        `lost` is the node that is out of reach.
         """
         self.node = share.node
         if not share.node:
@@ -206,9 +204,7 @@ class Launched:
     def known_by(self, keep: Keep, number: int) -> Keeping:
         """Return the record for finding it again: a hash of everything it was started with.
 
-        Args:
-            keep: Of the run.
-            number: Among the servers of its models, from 1.
+        `number` counts the servers of its models from 1.
         """
         names = tuple(model.name for model in self.models)
         served = [(name, keep.identities[name]) for name in sorted(names)]
@@ -395,10 +391,7 @@ def grouped(
 ) -> list[tuple[str, ...]]:
     """Names of the models of each server; several where a kind can and their settings are equal.
 
-    Args:
-        specs: All models of a run; those that are not launched are passed over.
-        apart: Models that have a server of their own all the same.
-        allow_code: Load kinds from outside this project.
+    Models that are `apart` have a server of their own all the same.
     """
     found: dict[tuple[str, ...], list[str]] = {}
     for spec in specs:
@@ -421,12 +414,7 @@ def launched_servers(
 ) -> Mapping[str, tuple[Launched, ...]]:
     """The servers of each model that is launched; several where it has replicas.
 
-    Args:
-        specs: All models of a run.
-        log_of: Path of the log of a server, by the model it is named after.
-        places: On which GPUs they run; None where that is left to them.
-        keep: How servers are found again and kept; None where they are not.
-        allow_code: Load kinds from outside this project.
+    Without `places`, GPUs are left to them; without `keep`, servers are not found again.
     """
     places = places or Places()
     by_name = {spec.name: spec for spec in specs}

@@ -37,11 +37,7 @@ def raise_file_limit() -> None:
 
 
 def inventory(resources: Resources) -> Inventory:
-    """The GPUs of this machine, or those that the recipe says.
-
-    Args:
-        resources: Of the recipe.
-    """
+    """The GPUs of this machine, or those that the recipe says."""
     if resources.gpus is not None:
         sizes = [int(size * GIB) for size in resources.gpus]
         made = tuple(Gpu(str(n), "as the recipe says", size, size) for n, size in enumerate(sizes))
@@ -53,10 +49,8 @@ def inventory(resources: Resources) -> Inventory:
 def visible(gpus: Iterable[tuple[str, Gpu]], names: str | None) -> tuple[Gpu, ...]:
     """Those that CUDA would show.
 
-    Args:
-        gpus: With the unique identifier of each.
-        names: `CUDA_VISIBLE_DEVICES`: numbers or identifiers, of which all after an unknown one
-            count for nothing; None for all.
+    `names` is `CUDA_VISIBLE_DEVICES`: numbers or identifiers, of which all after an unknown one
+    count for nothing; None for all.
     """
     found = list(gpus)
     if names is None:
@@ -132,10 +126,7 @@ async def wait_until_given_back(
 ) -> None:
     """Until free memory no longer rises, or `most_s` have passed; at once without a GPU.
 
-    Args:
-        free: Bytes that are free now; may take a while, and is called in a thread.
-        look_s: Between two looks.
-        most_s: To wait at most.
+    `free` may take a while, and is called in a thread; every `look_s` seconds.
     """
     before = await asyncio.to_thread(free)
     if before is None:
