@@ -17,6 +17,7 @@ from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
+    at_least_one,
     charts_option,
     cite_options,
     compare_options,
@@ -423,12 +424,6 @@ def _form_option(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
-
-
 def _port(text: str) -> int:
     if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
         return int(text)
@@ -454,7 +449,9 @@ def _recipe_options(command: argparse.ArgumentParser, permitted: str) -> None:
         "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
     )
     command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
-    command.add_argument("--limit", type=_positive, metavar="N", help="use only the first N items")
+    command.add_argument(
+        "--limit", type=at_least_one, metavar="N", help="use only the first N items"
+    )
     subset_option(command)
     _override_options(command, permitted)
 
@@ -485,7 +482,7 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
         "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"
     )
     command.add_argument(
-        "--threads", type=_positive, help="number of CPU threads of the embedded server"
+        "--threads", type=at_least_one, help="number of CPU threads of the embedded server"
     )
     command.add_argument("--device", default="cpu", help="device of the model: cpu, cuda or cuda:1")
     command.add_argument(

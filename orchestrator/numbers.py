@@ -31,6 +31,11 @@ _NOTHING: Final = 1e-12
 _SMALL_MONEY: Final = 0.01
 
 
+def finite(value: float) -> float | None:
+    """The number; None where it is infinite or nan."""
+    return float(value) if math.isfinite(value) else None
+
+
 def count(value: int) -> str:
     """A whole number with thousands separators: `12,345`."""
     return f"{value:,}"

@@ -132,12 +132,7 @@ class JudgeAuditAnalysis(Analysis[Config]):
     cites = ("kendall1940paired", "li2024style", *CITES)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate cycles, scores against comparisons, verbosity and intervals of ratings.
-
-        Raises:
-            UsageError: If no judge has judged two different answers, or there is no gold for
-                intervals.
-        """
+        """Tabulate cycles, scores against comparisons, verbosity and intervals of ratings."""
         sources = judging_sources(context, self.config.methods)
         found = {source.name: _judged(context, source) for source in sources}
         if not any(found.values()):
@@ -159,7 +154,6 @@ class JudgeAuditAnalysis(Analysis[Config]):
 
 
 def _judged(context: Context, source: Source) -> dict[str, Preferences]:
-    """Return the pairs of different answers by judge."""
     rows = judged_rows(context, source)
     if rows.is_empty():
         return {}

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Table, make_table
+from orchestrator.plugin import Analysis, Cell, Column, Context, Table, make_table
 from orchestrator.ranking.calibration import (
     CITES,
     KEY,
@@ -24,7 +24,7 @@ from orchestrator.ranking.calibration import (
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import SOFT
 from orchestrator.ranking.winners import JudgedWinner, judging_sources
-from orchestrator.statistics.calibration import Change, Kind, changes
+from orchestrator.statistics.calibration import Kind, changes
 from orchestrator.tables import measured
 
 _KINDS: Final[tuple[Kind, ...]] = ("temperature", "platt", "isotonic")
@@ -44,11 +44,7 @@ class JudgeRecalibrationAnalysis(Analysis[Config]):
     cites = CITES
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate measures before and after with paired intervals, ratings and win rates.
-
-        Raises:
-            UsageError: If no judge can be calibrated, such as with too few known winners.
-        """
+        """Tabulate measures before and after with paired intervals, ratings and win rates."""
         sources = judging_sources(context, self.config.methods)
         judges = calibrated_judges(context, sources, self.config.by, self.config.winner)
         return [_measures(context, judges), *rating_tables(context, judges)]
@@ -75,7 +71,8 @@ def _measures(context: Context, judges: Sequence[CalibratedJudge]) -> Table:
                 ("log loss", found.log_loss),
                 ("ECE", found.expected_error),
             ):
-                lines.append([judge.name, kind, name, *_cells(change), int(known.sum())])
+                found = (change.before, change.after, without_n(measured(change.difference)))
+                lines.append([judge.name, kind, name, *found, int(known.sum())])
     columns = (
         Column("judge"),
         Column("calibration"),
@@ -96,7 +93,3 @@ def _measures(context: Context, judges: Sequence[CalibratedJudge]) -> Table:
     title = "Calibration of the judges, applied"
     basis = f"{prompt_words(judges[0].own.rows)} · pairs whose better answer is known"
     return make_table(KEY, title, columns, lines, basis=basis, notes=notes)
-
-
-def _cells(change: Change) -> tuple[float, float, Measured]:
-    return change.before, change.after, without_n(measured(change.difference))

@@ -49,7 +49,6 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
@@ -237,8 +236,9 @@ def _agreement(jury: _Jury, context: Context) -> Table:
 def _ratings(jury: _Jury, context: Context) -> Table:
     """Bradley-Terry ratings by the jury, and by each judge alone."""
     models = jury.pairs.models()
-    together = _rated(jury, jury.together, context)
-    alone = [_rated(jury, jury.soft[:, at], context) for at in range(len(jury.judges))]
+    together = jury.pairs.rated(jury.together, context.confidence_level)
+    level = context.confidence_level
+    alone = [jury.pairs.rated(jury.soft[:, at], level) for at in range(len(jury.judges))]
     columns = [Column("model"), Column("jury", "rating"), Column("rank")]
     columns += [Column(judge, "rating") for judge in jury.judges]
     order = np.argsort(-np.nan_to_num(together.values, nan=-np.inf), kind="stable")
@@ -266,14 +266,6 @@ def _ratings(jury: _Jury, context: Context) -> Table:
     ]
     title = "Ratings by the jury"
     return make_table("jury.ratings", title, columns, lines, basis=basis, notes=notes)
-
-
-def _rated(jury: _Jury, soft: Floats, context: Context) -> Ratings:
-    return rate(
-        jury.pairs.sides().sums(soft),
-        jury.pairs.models(),
-        confidence_level=context.confidence_level,
-    )
 
 
 _MEMBERS: Final = (

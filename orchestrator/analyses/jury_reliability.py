@@ -51,7 +51,7 @@ from orchestrator.statistics.dawid_skene import (
     uncertainty,
 )
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.ratings import Ratings, rate
+from orchestrator.statistics.ratings import Ratings
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
@@ -138,11 +138,7 @@ class JuryReliabilityAnalysis(Analysis[Config]):
     cites = ("dawid1979maximum",)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate judges, their dependence, ratings, and accuracies where gold is known.
-
-        Raises:
-            UsageError: If there are fewer than two judges, or no pair that all of them judged.
-        """
+        """Tabulate judges, their dependence, ratings, and accuracies where gold is known."""
         source = source_of_judges(context, self.config.method)
         study = _studied(context, source, self.config)
         gold = None
@@ -271,7 +267,6 @@ def _cautions(study: _Study) -> list[str]:
 
 
 def _by_gold(study: _Study, gold: Floats, at: int, level: float) -> Measured:
-    """Return the judge's mean probability of the better answer where it is known."""
     known = np.abs(gold) == 1.0
     share = np.where(
         gold > 0, study.votes.shares[:, at, _FIRST], study.votes.shares[:, at, _SECOND]
@@ -313,7 +308,8 @@ def _dependence(study: _Study, context: Context) -> Table:
 def _ratings(study: _Study, context: Context) -> Table:
     """Tabulate Bradley-Terry ratings by the consensus and by the mean vote."""
     models = study.pairs.models()
-    learned, equal = (_rated(study, soft, context) for soft in (study.learned, study.equal))
+    level = context.confidence_level
+    learned, equal = (study.pairs.rated(soft, level) for soft in (study.learned, study.equal))
     order = np.argsort(-np.nan_to_num(learned.values, nan=-np.inf), kind="stable")
     lines: list[list[Cell]] = [
         [models[at], _rating(learned, int(at)), _rating(equal, int(at))] for at in order
@@ -368,14 +364,6 @@ def _preference(shares: Floats) -> Floats:
     """Return the preference for A, a tie as half, of shares (n, K)."""
     result: Floats = 0.5 + 0.5 * (shares[:, _FIRST] - shares[:, _SECOND])
     return result
-
-
-def _rated(study: _Study, soft: Floats, context: Context) -> Ratings:
-    return rate(
-        study.pairs.sides().sums(soft),
-        study.pairs.models(),
-        confidence_level=context.confidence_level,
-    )
 
 
 def _rating(found: Ratings, at: int) -> Measured:

@@ -66,11 +66,7 @@ class LeaderboardAnalysis(Analysis[Config]):
     """Scores of models beside official ones, and whether both give one order."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate the scores of each model, then the orders.
-
-        Raises:
-            UsageError: If no model of the run is on a leaderboard.
-        """
+        """Tabulate the scores of each model, then the orders."""
         official = self.config.official
         scores = evaluators(context, self.config.scores)
         models = list(

@@ -125,11 +125,7 @@ class RewardBenchTiesAnalysis(Analysis[Config]):
     cites = ("malik2025rewardbench2",)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate the parts of the score in one row, with intervals over prompts.
-
-        Raises:
-            UsageError: If no method rates single answers, or no prompt has all its ratings.
-        """
+        """Tabulate the parts of the score in one row, with intervals over prompts."""
         source, column = _rating(context, self.config)
         found = score(context, source, column)
         of_item = {

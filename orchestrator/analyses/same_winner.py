@@ -87,11 +87,7 @@ class SameWinnerAnalysis(Analysis[Config]):
     """Agreement of evaluators on the better of two models, by category."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate the agreement, then each category, then the scores.
-
-        Raises:
-            UsageError: If the scores are of fewer than two models.
-        """
+        """Tabulate the agreement, then each category, then the scores."""
         scores = evaluators(context, self.config.scores)
         models = list(
             dict.fromkeys(name for one in scores for name in one.points["model"].drop_nulls())

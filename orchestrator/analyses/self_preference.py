@@ -87,11 +87,7 @@ class SelfPreferenceAnalysis(Analysis[Config]):
     cites = ("panickssery2024selfpreference", "xu2026judgeaware")
 
     def summarise(self, context: Context) -> list[Table]:
-        """The favours, then how sharply each judge tells models apart, then ratings without favour.
-
-        Raises:
-            UsageError: If no judge of a method with several judges is a candidate or of a family.
-        """
+        """The favours, how sharply each judge tells models apart, and ratings without favour."""
         source = _source(context, self.config)
         judged = _judged(context, source, self.config)
         fit = fit_judge_aware(judged.pairs)
@@ -144,7 +140,6 @@ def _judged(context: Context, source: Source, config: Config) -> _Judged:
 
 
 def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
-    """The favour of each judge for itself and for its family."""
     level, pairs = context.confidence_level, judged.pairs
     known = [(j, k) for j, k in np.argwhere(np.isfinite(fit.favours)).tolist()]
     adjusted = holm(np.array([fit.p_value(j, k) for j, k in known]))

@@ -232,10 +232,8 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
         "prompts",
         "sharper: judgments whose entropy is lower with reasoning",
     ]
-    if many := [one.name for _, one, *_ in found if _traces(one) > 1]:
+    if many := [
+        one.name for _, one, *_ in found if int(getattr(one.source.method.config, "traces", 1)) > 1
+    ]:
         notes.append(f"{', '.join(many)}: of the average over several traces, which is less sharp")
     return [make_table("sharpening", "Sharpening by reasoning", _COMPARED, lines, notes=notes)]
-
-
-def _traces(setting: _Setting) -> int:
-    return int(getattr(setting.source.method.config, "traces", 1))

@@ -54,12 +54,7 @@ class StyleControlAnalysis(Analysis[Config]):
     cites = ("li2024style",)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Ratings side by side, then the effect of each feature.
-
-        Raises:
-            UsageError: If no pair of answers was judged, none of their texts is in the run, or a
-                judge can't be calibrated.
-        """
+        """Ratings side by side, then the effect of each feature."""
         config = self.config
         source, *_ = judging_sources(context, () if config.method is None else (config.method,))
 

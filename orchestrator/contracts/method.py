@@ -287,16 +287,14 @@ def naming_models(settings: type[BaseModel]) -> list[str]:
     """Return the fields of settings that name models of the recipe."""
 
     def names(annotation: object) -> bool:
-        return isinstance(annotation, NamesModel) or any(map(names, _parts(annotation)))
+        return isinstance(annotation, NamesModel) or any(
+            map(names, (*get_args(annotation), *getattr(annotation, "__metadata__", ())))
+        )
 
     fields = settings.model_fields.items()
     return [
         name for name, field in fields if names(field.annotation) or any(map(names, field.metadata))
     ]
-
-
-def _parts(annotation: object) -> tuple[object, ...]:
-    return (*get_args(annotation), *getattr(annotation, "__metadata__", ()))
 
 
 def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:

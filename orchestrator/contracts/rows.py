@@ -60,7 +60,6 @@ def about(unit: Unit) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return the text of an error, whatever its class makes of it."""
     try:
         text = str(error)
     except BaseException as unreadable:  # noqa: BLE001 (its own code)

@@ -319,7 +319,6 @@ def _conversation(value: object, column: str) -> Messages:
 
 
 def _said(content: object, what: str) -> str:
-    """A turn's text."""
     if not isinstance(content, str) or not content.strip():
         wrong = "is empty" if content is None or isinstance(content, str) else "must be text"
         raise RowError(f"{what} {wrong}")

@@ -21,10 +21,7 @@ _SEPARATORS: Final = (",", ";", "\t", "|")
 class CsvRows:
     """Rows of a file with a header line.
 
-    Args:
-        path: The file.
-        shown: Its name for messages.
-        separator: Delimiter; None: found by the suffix and the header.
+    Without a separator, that is found by the suffix and the header.
     """
 
     def __init__(self, path: Path, shown: str, separator: str | None = None) -> None:
@@ -260,11 +257,6 @@ class JsonLines:
 
 
 def _object(line: bytes) -> dict[str, object]:
-    """The object of a line.
-
-    Raises:
-        ValueError: If it is none.
-    """
     try:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

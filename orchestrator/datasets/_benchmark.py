@@ -84,13 +84,7 @@ def _advice(kind: str, file: File, why: str) -> str:
 
 
 class MappedRows:
-    """Rows of a file made into others, one by one, when they are read.
-
-    Args:
-        rows: Of the file.
-        make: Gives the columns of an item for a row.
-        columns: That `make` gives.
-    """
+    """Rows of a file made into others, one by one, when they are read."""
 
     def __init__(
         self,
@@ -164,11 +158,7 @@ def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> lis
 class PickedRows:
     """Some rows of a file, each made into the columns of an item when it is read.
 
-    Args:
-        rows: Of the file.
-        picks: Index of each row in the file, and what `make` is told besides.
-        make: Gives the columns.
-        columns: That `make` gives.
+    Picks are the index of each row in the file, and what `make` is told besides.
     """
 
     def __init__(
@@ -211,9 +201,7 @@ class SubsetSettings(Settings):
 class KeptRows:
     """Some of the rows of a file.
 
-    Args:
-        rows: Of the file.
-        kept: Their places, ascending.
+    Their places are ascending.
     """
 
     def __init__(self, rows: Rows, kept: Sequence[int]) -> None:

@@ -140,11 +140,7 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
 
 
 def verified(path: Path, sha256: str = "") -> Path:
-    """The path, if the file is what it should be, or what it was when it was fetched.
-
-    Raises:
-        DatasetError: If it is not.
-    """
+    """The path, if the file is what it should be, or what it was when it was fetched."""
     origin = origin_of(path)
     expected = sha256 or (origin.sha256 if origin else "")
     if expected and (found := sha256_of(path)) != expected:
@@ -173,11 +169,6 @@ def shown_size(n_bytes: int) -> str:
 
 
 def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
-    """Fetch what is missing of `part`; the headers of the reply.
-
-    Raises:
-        _PassingError: If the connection broke, stalled, or the server is busy.
-    """
     have = part.stat().st_size if part.exists() else 0
     try:
         etag = _etag_path(part).read_text(encoding="utf-8")
@@ -206,11 +197,7 @@ def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
 
 
 def _check_size(remote: Remote, part: Path, n_bytes: int) -> None:
-    """Drop the part of a file that is longer than allowed.
-
-    Raises:
-        DatasetError: If it is.
-    """
+    """Drop the part of a file that is longer than allowed."""
     if n_bytes > remote.most_bytes:
         _drop(part)
         most = shown_size(remote.most_bytes)
@@ -221,12 +208,7 @@ def _check_size(remote: Remote, part: Path, n_bytes: int) -> None:
 def _opened(
     remote: Remote, headers: Mapping[str, str], patience: Patience
 ) -> Iterator[http.client.HTTPResponse]:
-    """A reply with a status that is good; what is wrong is sorted into passing and not.
-
-    Raises:
-        _PassingError: Of the moment.
-        DatasetError: Of the address.
-    """
+    """A reply with a status that is good; what is wrong is sorted into passing and not."""
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
         remote.url,
         headers={
@@ -255,11 +237,6 @@ def _opened(
 
 
 def _again(call: Callable[[], T], url: str, patience: Patience) -> T:
-    """Return the result of `call`, after a few attempts.
-
-    Raises:
-        DatasetError: If every attempt failed.
-    """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return call()

@@ -84,9 +84,5 @@ class CnnDailymailKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The documents; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it.
-        """
+        """The documents; fetched at first use."""
         return sampled_documents(self.config, "cnn_dailymail", FILE, "article", "highlights")

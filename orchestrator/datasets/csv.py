@@ -30,10 +30,6 @@ class CsvKind(DatasetKind[Config]):
     suffixes = SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every row.
-
-        Raises:
-            DatasetError: With every row that is not right.
-        """
+        """Open the file and check every row."""
         file, shown = located(self.config.path, base)
         return from_rows(CsvRows(file, shown, self.config.separator), self.config.fields)

@@ -119,7 +119,6 @@ def _counts(info: object) -> dict[str, dict[str, int]]:
 
 
 def _splits_of(folder: Path, entry: Mapping[str, Any], shown: str) -> dict[str, list[Path]]:
-    """The splits of one of the README's configs."""
     within = entry.get("data_dir")
     base = PurePosixPath(_inside(within, shown) if isinstance(within, str) else "")
     wanted = entry.get("data_files")
@@ -154,11 +153,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _inside(pattern: str, shown: str) -> str:
-    """A pattern of paths in the folder.
-
-    Raises:
-        DatasetError: If it leads out of it.
-    """
+    """A pattern of paths in the folder."""
     if "://" in pattern or pattern.startswith("/") or ".." in PurePosixPath(pattern).parts:
         raise DatasetError(f"{shown}/{_README}: {pattern!r} is outside of the folder")
     return pattern
@@ -251,11 +246,7 @@ class FolderKind(DatasetKind[Config]):
     """A folder with data files and perhaps a README.md, as the Hugging Face hub has them."""
 
     def open(self, base: Path) -> Dataset:
-        """Open the files of the split and check every row.
-
-        Raises:
-            DatasetError: If there is no such config or split, or with every row that is not right.
-        """
+        """Open the files of the split and check every row."""
         folder, shown = base / expanded(self.config.path), self.config.path
         if not answers(folder, Path.is_dir):
             raise DatasetError(f"{shown}: there is no such folder")

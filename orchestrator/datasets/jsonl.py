@@ -18,10 +18,6 @@ class JsonlKind(DatasetKind[Config]):
     suffixes = LINES_SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every line.
-
-        Raises:
-            DatasetError: With every line that is not right.
-        """
+        """Open the file and check every line."""
         file, shown = located(self.config.path, base)
         return from_rows(JsonLines(file, shown), self.config.fields)

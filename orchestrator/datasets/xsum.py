@@ -35,9 +35,5 @@ class XsumKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The documents; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it.
-        """
+        """The documents; fetched at first use."""
         return sampled_documents(self.config, "xsum", FILE, "document", "summary")

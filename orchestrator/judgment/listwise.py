@@ -108,7 +108,6 @@ def judge_list(choices: Sequence[Sequence[float]]) -> ListJudgment:
 
 
 def _before(choices: Sequence[Sequence[float]], a: int, b: int) -> float:
-    """Return P(a before b), if the list names one of them at the last of these places."""
     waiting, named = 1.0, 0.0
     for choice in choices:
         named += waiting * choice[a]

@@ -90,9 +90,6 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
 
     `probabilities` have shape (n, K), rows that sum to 1; one with nan gives nan. `scores` are
     ascending, shape (K,).
-
-    Raises:
-        StatisticsError: If the shapes do not fit.
     """
     p, values = np.asarray(probabilities, np.float64), np.asarray(scores, np.float64)
     if p.ndim != 2 or values.shape != p.shape[1:] or not values.size:
@@ -117,9 +114,6 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> ScoreDescripti
     """`summarise_scores` of one distribution, in plain Python: numpy costs ten times as much.
 
     Takes K probabilities that sum to 1, and K whole numbers, one after the other.
-
-    Raises:
-        StatisticsError: If the lengths differ or there are none.
     """
     if not scores or len(p) != len(scores):
         raise StatisticsError(f"{len(p)} probabilities for {len(scores)} scores")
@@ -149,9 +143,6 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
     """Compares two answers' score distributions as independent draws.
 
     Both have shape (n, K), scores ascending.
-
-    Raises:
-        StatisticsError: If the shapes differ, are not two-dimensional or have fewer than 2 scores.
     """
     one, two = np.asarray(p_1, np.float64), np.asarray(p_2, np.float64)
     if one.ndim != 2 or one.shape != two.shape or one.shape[1] < 2:

@@ -100,9 +100,6 @@ def peer_votes(scores: Floats, can_judge: Sequence[bool], ties_within: float) ->
     `scores` have shape (N, N): in row k, column i how much answer i is like answer k. Votes of
     those that can't judge are undefined (an empty answer is like none). Scores that differ by
     `ties_within` or less are a tie: what float32 can't tell apart is no preference.
-
-    Raises:
-        StatisticsError: If the shapes do not fit.
     """
     n = len(can_judge)
     if scores.shape != (n, n):

@@ -188,7 +188,6 @@ async def converse_where_answered(
 
 
 def _further(item: Item, turn: Turn) -> Messages:
-    """The conversation with the next question, where there is one."""
     answered = (*turn.messages, Message("assistant", turn.answer.text))
     if turn.number > len(item.followups):
         return answered

@@ -130,8 +130,6 @@ _DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
 
 
 def _winner_of(read: Callable[[str], Reading]) -> Callable[[str], Reading]:
-    """A reading of 0, 1 or 2 as one of a winner."""
-
     def reading(text: str) -> Reading:
         found = read(text)
         return found if found.value is None else found._replace(value=_DECISIONS[found.value])

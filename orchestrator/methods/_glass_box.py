@@ -3,7 +3,6 @@
 A value that is undefined is None, never 0.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -13,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
 from orchestrator.methods._drawing import Drawing
+from orchestrator.numbers import finite
 from orchestrator.plugin import Generation, MethodSettings, ModelName, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import FloatArray, TopLogprobs
@@ -72,11 +72,11 @@ def token_values(seen: Observed) -> Values:
         return dict.fromkeys(OF_TOKENS)
     lp = seen.logprobs.astype(np.float64)
     return {
-        "mean_logprob": known(features.mean_logprob(lp)),
-        "sum_logprob": known(features.sum_logprob(lp)),
-        "sentence_prob": known(features.sentence_prob(lp)),
-        "token_logprob_var": known(features.token_logprob_var(lp)),
-        "token_prob_var": known(features.token_prob_var(lp)),
+        "mean_logprob": finite(features.mean_logprob(lp)),
+        "sum_logprob": finite(features.sum_logprob(lp)),
+        "sentence_prob": finite(features.sentence_prob(lp)),
+        "token_logprob_var": finite(features.token_logprob_var(lp)),
+        "token_prob_var": finite(features.token_prob_var(lp)),
     }
 
 
@@ -86,9 +86,9 @@ def vocabulary_values(seen: Observed) -> Values:
     if not set(VOCABULARY) <= given.keys():
         return dict.fromkeys(OF_VOCABULARY)
     return {
-        "softmax_entropy": known(features.softmax_entropy(given["entropy"])),
-        "vocab_logprob_var": known(features.vocab_logprob_var(given["vocab_logprob_var"])),
-        "vocab_mean_logp_logit": known(
+        "softmax_entropy": finite(features.softmax_entropy(given["entropy"])),
+        "vocab_logprob_var": finite(features.vocab_logprob_var(given["vocab_logprob_var"])),
+        "vocab_mean_logp_logit": finite(
             features.vocab_mean_logp_logit(given["vocab_mean_logp_logit"])
         ),
     }
@@ -99,9 +99,9 @@ def bound_values(seen: Observed, vocabulary: int | None) -> Values:
     if seen.top is None or not seen.top.logprobs.size:
         return dict.fromkeys(OF_BOUNDS)
     bounds = entropy_bounds(seen.top.logprobs, vocabulary)
-    upper = None if bounds.upper is None else known(features.softmax_entropy(bounds.upper))
+    upper = None if bounds.upper is None else finite(features.softmax_entropy(bounds.upper))
     return {
-        "softmax_entropy_low": known(features.softmax_entropy(bounds.lower)),
+        "softmax_entropy_low": finite(features.softmax_entropy(bounds.lower)),
         "softmax_entropy_high": upper,
     }
 
@@ -112,8 +112,8 @@ def attention_values(seen: Observed) -> Values:
     if by_head is None:
         return dict.fromkeys(OF_ATTENTION)
     return {
-        "attention_entropy_min": known(features.attention_entropy_min(by_head)),
-        "attention_entropy_avg": known(features.attention_entropy_avg(by_head)),
+        "attention_entropy_min": finite(features.attention_entropy_min(by_head)),
+        "attention_entropy_avg": finite(features.attention_entropy_avg(by_head)),
     }
 
 
@@ -121,11 +121,11 @@ def code_values(scored: Scored) -> Values:
     """The released code's three numbers, from a score that includes the end of the turn."""
     given = scored.features or {}
     return {
-        "code_logprobs": known(features.code_logprobs(given["compat_logprob"])),
-        "code_logprobs_entropy": known(
+        "code_logprobs": finite(features.code_logprobs(given["compat_logprob"])),
+        "code_logprobs_entropy": finite(
             features.code_logprobs_entropy(given["compat_vocab_mean_logp_logit"])
         ),
-        "code_logprobs_variance": known(
+        "code_logprobs_variance": finite(
             features.code_logprobs_variance(given["compat_vocab_logprob_var"])
         ),
     }
@@ -145,7 +145,7 @@ def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
     found: Values = {}
     for form, scores in (("", means), ("_prob", np.exp(means)), ("_product", products)):
         one = features.ensemble(scores)
-        found[f"{kind}_exp{form}"], found[f"{kind}_var{form}"] = known(one.exp), known(one.var)
+        found[f"{kind}_exp{form}"], found[f"{kind}_var{form}"] = finite(one.exp), finite(one.var)
     return {**found, f"{kind}_passes": len(means)}
 
 
@@ -161,12 +161,7 @@ def calibrated_values(answer: Values, reference: Values, sent_prob_ref: float | 
 
 def sent_prob_ref(seen: Observed) -> float | None:
     """SentProb-Ref as printed."""
-    return None if seen.logprobs is None else known(features.sent_prob_ref(seen.logprobs))
-
-
-def known(value: float) -> float | None:
-    """A number, or None where it is not finite."""
-    return float(value) if math.isfinite(value) else None
+    return None if seen.logprobs is None else finite(features.sent_prob_ref(seen.logprobs))
 
 
 def _less(feature: float | None, of_reference: float | None) -> float | None:

@@ -116,9 +116,6 @@ class LedSettings(MethodSettings):
         """Check that labels go on from the prefix, and that the examples fit the prompt.
 
         Where `reasoned`, the judge gives reasons before the prefix.
-
-        Raises:
-            ValueError: If they don't.
         """
         labels = self.verdicts()
         continued(labels, self.prefix)

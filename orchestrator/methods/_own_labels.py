@@ -162,11 +162,7 @@ class Grades(NamedTuple):
         return tuple(found)
 
     def check(self) -> None:
-        """Check the labels.
-
-        Raises:
-            ValueError: If they are not ordered, do not span the scale, or can't be told apart.
-        """
+        """Check the labels."""
         if self.labels is None:
             return
         values = list(self.values())

@@ -36,7 +36,8 @@ from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import Drawing, Turn, blank_row, converse, questions
 from orchestrator.methods._examples import FIELDS, drawn_example
-from orchestrator.methods._glass_box import Observed, Values, known
+from orchestrator.methods._glass_box import Observed, Values
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Ask,
     ChooseAsk,
@@ -283,24 +284,24 @@ def of_tokens(seen: Observed, config: Config) -> dict[str, float | int | None]:
     confidence = formulas.token_confidence(top)
     group = formulas.group_confidence(confidence.values, config.window, config.tail, config.bottom)
     found: dict[str, float | int | None] = {
-        name: known(value) for name, value in zip(_OF_TOKENS, group, strict=True)
+        name: finite(value) for name, value in zip(_OF_TOKENS, group, strict=True)
     }
     found["n_short"] = confidence.n_short
     if config.vocabulary_size is not None:
         bound = formulas.self_certainty_low(top, config.vocabulary_size)
-        found["self_certainty_low"] = known(float(bound.mean()))
+        found["self_certainty_low"] = finite(float(bound.mean()))
     return found
 
 
 def of_truth(said: LabelDistribution) -> Values:
     """P(True): the probability of the first of two labels, with its bounds."""
     if said.probabilities is None or said.low is None or said.high is None:
-        return {"p_true_coverage": known(said.coverage)}
+        return {"p_true_coverage": finite(said.coverage)}
     return {
         "p_true": said.probabilities[0],
         "p_true_low": said.low[0],
         "p_true_high": said.high[0],
-        "p_true_coverage": known(said.coverage),
+        "p_true_coverage": finite(said.coverage),
     }
 
 
@@ -311,15 +312,15 @@ def of_samples(
     raw = [values.of_draw(one).logprobs for one in drawn]
     means = [math.nan if one is None or not one.size else float(np.mean(one)) for one in raw]
     found: dict[str, float | int | None] = {
-        "predictive_entropy": known(formulas.predictive_entropy(means)),
+        "predictive_entropy": finite(formulas.predictive_entropy(means)),
         "n_samples": len(drawn),
     }
     if meanings is None:
         return found
     return {
         **found,
-        "semantic_entropy": known(formulas.semantic_entropy(means, meanings)),
-        "discrete_semantic_entropy": known(formulas.discrete_semantic_entropy(meanings)),
+        "semantic_entropy": finite(formulas.semantic_entropy(means, meanings)),
+        "discrete_semantic_entropy": finite(formulas.discrete_semantic_entropy(meanings)),
         "n_meanings": len(set(meanings)),
     }
 

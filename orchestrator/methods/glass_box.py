@@ -347,9 +347,6 @@ def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
 
     The item's own questions with their references, up to this turn (section 3.1 of the paper, which
     has one turn); nothing where a turn has none. Or another item's.
-
-    Raises:
-        AskFailed: If another item is wanted and there is none with a reference.
     """
     if not config.illustration:
         return None

@@ -189,9 +189,6 @@ class Config(JudgeSettings):
         """Check that letters go on from the prefix, and that the examples fit the prompt.
 
         Where `reasoned`, the judge gives reasons before the prefix.
-
-        Raises:
-            ValueError: If they don't.
         """
         apart = {"answers"}
         super().check_examples(
@@ -282,11 +279,7 @@ class Listwise(JudgeMethod[Config]):
     )
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """Return all candidates at once, with every judge.
-
-        Raises:
-            UsageError: If there is nothing to rank, or there are more candidates than letters.
-        """
+        """Return all candidates at once, with every judge."""
         if not FEWEST <= len(candidates) <= MOST:
             raise UsageError(
                 f"listwise: {len(candidates)} candidates; a list has {FEWEST} to {MOST}, one a "

@@ -299,11 +299,7 @@ class PaddedAnswers(ChangedAnswers[Config]):
 async def _padded(
     unit: Unit, ask: Ask, turns: Sequence[Turn], config: Config
 ) -> list[str | Failure]:
-    """Return the padded copy of each turn's answer, or the failure of its rephrasing.
-
-    Raises:
-        AskFailed: If a request fails, or a template can't be rendered.
-    """
+    """Return the padded copy of each turn's answer, or the failure of its rephrasing."""
     rephraser = config.rephrased_by
     if rephraser is None:
         return [pad(turn, config.padding) for turn in turns]

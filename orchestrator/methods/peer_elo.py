@@ -126,11 +126,7 @@ class PeerElo(Method[Config]):
         return named_comparers(self.config.similarity)
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """One unit an item: all candidates, and what compares them.
-
-        Raises:
-            UsageError: If there are fewer than three candidates: nobody would vote.
-        """
+        """One unit an item: all candidates, and what compares them."""
         if len(candidates) < FEWEST:
             raise UsageError(
                 f"peer_elo: {len(candidates)} candidates; at least {FEWEST} are needed, so "

@@ -464,7 +464,6 @@ def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: 
 def _averaged(
     seen: Sequence[LabelDistribution | None], criterion: AskedCriterion
 ) -> CriterionReading | None:
-    """Return a criterion averaged over the replies that have it; None if none has."""
     known = [one for one in seen if one is not None]
     return _reading(mixture(known), criterion) if known else None
 

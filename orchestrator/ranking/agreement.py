@@ -114,11 +114,7 @@ def agreement_table(
 
 
 class JudgesAgreement:
-    """The table of the agreement of the judges of one method.
-
-    Args:
-        source: A method with several judges.
-    """
+    """The table of the agreement of the judges of one method."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

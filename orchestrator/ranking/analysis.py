@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.numbers import finite
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.ranking.trust import of_table
 from orchestrator.statistics.association import association
@@ -163,10 +164,6 @@ def _ranked_by(pairs: Iterable[Pair], models: Sequence[ModelRating]) -> tuple[Mo
     )
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[ModelRating, ...]:
     """Best first; models that cannot be ranked last."""
     preferences = mean_preferences(sums, rated.confidence_level)
@@ -179,9 +176,9 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
         found.append(
             ModelRating(
                 model=model,
-                rating=_number(rated.values[i]),
-                low=_number(rated.low[i]),
-                high=_number(rated.high[i]),
+                rating=finite(rated.values[i]),
+                low=finite(rated.low[i]),
+                high=finite(rated.high[i]),
                 low_open=bool(rated.low[i] == -np.inf or rated.values[i] == -np.inf),
                 high_open=bool(rated.high[i] == np.inf or rated.values[i] == np.inf),
                 rank=rank or None,
@@ -191,7 +188,7 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
                 n_items=int(n_items[i]),
                 n_clusters=int(rated.n_prompts[i]),
                 n_missing=n_missing.get(model, 0),
-                mean_preference=_number(preferences.values[i]),
+                mean_preference=finite(preferences.values[i]),
             )
         )
     return tuple(sorted(found, key=lambda model: (model.rank is None, model.rank, model.model)))
@@ -209,12 +206,12 @@ def _pairs(rated: Ratings, order: Sequence[str], table: Table) -> tuple[Pair, ..
         Pair(
             better=table.models[a],
             worse=table.models[b],
-            difference=_number(gap.value),
-            low=_number(gap.interval.low) if gap.interval else None,
-            high=_number(gap.interval.high) if gap.interval else None,
-            p_value=_number(gap.p_value),
-            adjusted_p=_number(p),
-            level=_number(level),
+            difference=finite(gap.value),
+            low=finite(gap.interval.low) if gap.interval else None,
+            high=finite(gap.interval.high) if gap.interval else None,
+            p_value=finite(gap.p_value),
+            adjusted_p=finite(p),
+            level=finite(level),
             resolvable=bool(rated.better[a, b]),
         )
         for (a, b), gap, p, level in zip(
@@ -228,7 +225,7 @@ def _win_matrix(rates: WinRates, order: Sequence[str], table: Table) -> WinMatri
     grid = np.ix_(at, at)
 
     def cells(values: Floats) -> tuple[tuple[float | None, ...], ...]:
-        return tuple(tuple(_number(value) for value in row) for row in values[grid])
+        return tuple(tuple(finite(value) for value in row) for row in values[grid])
 
     counts = tuple(tuple(int(value) for value in row) for row in table.items_of_pairs()[grid])
     return WinMatrix(tuple(order), cells(rates.values), cells(rates.low), cells(rates.high), counts)
@@ -270,7 +267,7 @@ def _agreement(
     return Agreement(
         float((decisions[:, 0] == decisions[:, 1]).mean()),
         float((decisions[:, 1] == 0).mean()),
-        _number(tau),
+        finite(tau),
     )
 
 

@@ -29,7 +29,6 @@ from orchestrator.ranking.preferences import (
 from orchestrator.ranking.winners import truths
 from orchestrator.statistics.calibration import Calibration, Kind, calibration, cross_fitted
 from orchestrator.statistics.prompt_sums import mean_preferences
-from orchestrator.statistics.ratings import rate
 from orchestrator.tables import Cell, Column, Form, Measured, Table, make_table, measured
 
 Floats = NDArray[np.float64]
@@ -308,11 +307,7 @@ def rating_tables(context: Context, judges: Sequence[CalibratedJudge]) -> list[T
     """Tabulate ratings, then win rates, by each judge's own and by calibrated preferences."""
 
     def ratings(found: Preferences) -> list[Measured]:
-        rated = rate(
-            found.sides().sums(found.values(SOFT)),
-            found.models(),
-            confidence_level=context.confidence_level,
-        )
+        rated = found.rated(found.values(SOFT), context.confidence_level)
         return [between(*of) for of in zip(rated.values, rated.low, rated.high, strict=True)]
 
     def win_rates(found: Preferences) -> list[Measured]:

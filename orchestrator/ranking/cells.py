@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
+from orchestrator.numbers import finite
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
     PairedDifference,
@@ -103,7 +104,6 @@ def mean_of(
 
 
 def _counted(cell: Measured, rows: pl.DataFrame) -> Measured:
-    """The cell with the prompts that it rests on, and their clusters."""
     n_items, n_clusters = counted(rows)
     return msgspec.structs.replace(cell, n=n_items, n_clusters=n_clusters)
 
@@ -172,11 +172,11 @@ def _pairs(
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=with_interval(_number(one.value), interval, one.n),
-            p_value=_number(p_values[at]),
-            adjusted_p=_number(together.p_values[at]),
+            difference=with_interval(finite(one.value), interval, one.n),
+            p_value=finite(p_values[at]),
+            adjusted_p=finite(together.p_values[at]),
             resolvable=bool(together.is_resolved[at]),
-            level=_number(1.0 - error),
+            level=finite(1.0 - error),
         )
 
 
@@ -203,7 +203,3 @@ def _codes(column: pl.Series) -> Ints:
         column = column.cast(pl.Categorical).to_physical()
     ranks: Ints = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
     return ranks
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -244,7 +244,6 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
 def _numbers(
     rows: pl.DataFrame, is_given: pl.Series, names: Mapping[str, "_Names"]
 ) -> dict[str, NDArray[Any]]:
-    """The columns of the rows with a judgment, but items."""
     chosen = is_given.to_numpy()
     found: dict[str, NDArray[Any]] = {
         # Also models and judges of rows without a judgment are known by this.

@@ -20,7 +20,7 @@ from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.prompt_sums import PromptSums, mean_preferences, sum_by_prompt
-from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 Floats = NDArray[np.float64]
@@ -131,6 +131,11 @@ class Preferences:
         """Names, sorted."""
         both = pl.concat([self.rows["model_a"], self.rows["model_b"]])
         return tuple(sorted(both.unique().to_list()))
+
+    def rated(self, preference: Floats, confidence_level: float) -> Ratings:
+        """Ratings of the models by preferences for A in [0, 1], shape (n,), as those of `SOFT`."""
+        sums = self.sides().sums(preference)
+        return rate(sums, self.models(), confidence_level=confidence_level)
 
     def sides(self) -> "Sides":
         """The models of each pair and its cluster, as numbers."""
@@ -296,7 +301,6 @@ def _matrix(lists: pl.Series) -> Floats:
 
 
 def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
-    """Pairs that there would be without a failure."""
     n_items = rows.select("item", "judge").n_unique()
     return n_items * len(models) * (len(models) - 1) // 2
 

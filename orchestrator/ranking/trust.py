@@ -150,12 +150,7 @@ def of_rows(
 
 
 class Tally:
-    """Counts of a judge's judgments while they come in, in memory that does not grow with them.
-
-    Args:
-        n_clusters: Of prompts, in the whole run.
-        thresholds: Of the rule.
-    """
+    """Counts of a judge's judgments while they come in, in memory that does not grow with them."""
 
     def __init__(self, n_clusters: int, thresholds: Thresholds) -> None:
         self._thresholds = thresholds

@@ -189,10 +189,8 @@ class Layout(NamedTuple):
 class Blocks:
     """The units of a plan that are still needed.
 
-    Args:
-        rule: When to stop.
-        ended: One byte a position, 1 where its unit is done; units that are not needed are marked
-            too as soon as that is known.
+    `ended` has one byte a position, 1 where its unit is done; units that are not needed are marked
+    too as soon as that is known.
 
     Attributes:
         tests: One a ranking.
@@ -324,7 +322,6 @@ class Blocks:
         """Mark what is not needed of a block that is about to begin, as far as it is not yet."""
 
     def _look(self, block: int) -> None:
-        """Decide by a block that has ended."""
         before = self.needed(self.n_open)
         first, last = self._first(block), self._first(block + 1)
         sizes = self.layout.sizes_of(block, block + 1)

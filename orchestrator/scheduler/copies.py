@@ -83,9 +83,7 @@ class Copy(msgspec.Struct, eq=False):
 class Copies:
     """The servers of one model.
 
-    Args:
-        n: How many.
-        silent_after_s: How long a server that has requests may end none, while others answer.
+    `silent_after_s` is how long a server that has requests may end none, while others answer.
 
     Attributes:
         all: By number.

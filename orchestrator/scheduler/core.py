@@ -143,10 +143,6 @@ class ModelState(msgspec.Struct):
 class Core:
     """The queues of all models.
 
-    Args:
-        limits: By model.
-        retry: Policy for failures of the moment.
-
     Attributes:
         paused: Nothing is sent; what is in flight ends as ever.
         is_full: Nothing is sent before a request in flight has ended.
@@ -239,7 +235,6 @@ class Core:
         return [self._delay(state, request, outcome, now + wait)]
 
     def _is_refused(self, state: ModelState, failure: Failure) -> bool:
-        """Return whether a failure shows that a model answers nobody."""
         # Where others were answered, an account's state may be this request's: too dear a one.
         if failure.scope != UNCLEAR and not (failure.scope == ACCOUNT and state.n_done):
             return failure.scope != REQUEST
@@ -249,7 +244,6 @@ class Core:
 
     @staticmethod
     def _is_refusal(failure: Failure) -> bool:
-        """Return whether a failure says that the server takes no requests for now."""
         is_away = failure.cause in UNREACHED or failure.status in _AWAY
         return is_away or failure.cause == "rate_limited"
 
@@ -271,7 +265,6 @@ class Core:
             _log.warning("%s is back", model, extra={"model": model})
 
     def _learn(self, model: str, *, was_trial: bool) -> None:
-        """Learn from an answer how many requests the server takes at a time."""
         state = self.models[model]
         n_refused, state.n_refused = state.n_refused, 0
         if n_refused >= max(_MANY, state.n_left) and state.n_left and not was_trial:

@@ -294,11 +294,6 @@ class Change(msgspec.Struct, frozen=True):
 class Controller:
     """Finds the limit of one model and follows it.
 
-    Args:
-        start: First limit.
-        floor: Lowest limit.
-        ceiling: Highest limit.
-
     Attributes:
         limit: Requests at a time, now.
         signal: "queue", "throughput", or "" before it is known which there is.

@@ -113,13 +113,9 @@ class Ends(Protocol):
 class Scheduler:
     """Sends requests to models.
 
-    Args:
-        core: Queues and limits.
-        connect: Gives the back-end of a model, launching its server where needed; called at the
-            first request, and again for each trial of a server that is out of reach.
-        ends: Told about every end.
-        per_minute: Bound on requests a minute, for the models that have one.
-        leave: Awaited with a model and its connection before that is closed, except after an error.
+    `connect` launches a model's server where needed; it is called at the first request, and again
+    for each trial of a server that is out of reach. `leave` is awaited with a model and its
+    connection before that is closed, except after an error.
     """
 
     def __init__(
@@ -343,7 +339,6 @@ class Scheduler:
         link.n_workers -= 1
 
     async def _serve(self, link: Link, request: Request) -> None:
-        """One attempt and what follows from it."""
         latency_s = 0.0
         failure = await self._link_up(link)
         if failure is None and link.throttle is not None:

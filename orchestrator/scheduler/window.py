@@ -26,15 +26,10 @@ _UNIT_BYTES = 2_000
 class Window:
     """Chooses the next unit to open.
 
-    Args:
-        plan: Gives gates and dependencies of each position.
-        positions: Positions still to be done, those of an item in order and together; None where
-            none may be begun for now.
-        max_open: Units that may be open at a time, whatever `limit` says.
-        max_bytes: Memory of open units above which no more are opened, but always one.
-        ended: One byte a position, 1 where an earlier call ended it; kept up to date by `end`.
-        limit: Requests that a model's servers may have at a time just now; the window grows with
-            them. None to leave it as it is.
+    Positions of an item come in order and together; None where none may be begun for now. Above
+    `max_bytes` of open units no more are opened, but always one. `ended` is kept up to date by
+    `end`. The window grows with `limit`, the requests that a model's servers may have at a time
+    just now.
 
     Attributes:
         n_aside: Units set aside.
@@ -112,7 +107,6 @@ class Window:
         return self.exhausted and self.n_aside == 0
 
     def _room(self, model: str) -> int:
-        """Units that may wait for a model."""
         if self._limit is None:
             return self._share
         return max(self._share, _PER_REQUEST * self._limit(model))

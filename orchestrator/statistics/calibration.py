@@ -77,10 +77,6 @@ def calibration(
     All have shape (n,): probabilities in [0, 1], nan where not judged, which is left out;
     `first_is_right` 1 or 0; `prompts` any whole numbers, cases of one prompt depending on each
     other.
-
-    Raises:
-        StatisticsError: If the shapes differ, a probability is outside [0, 1], or a truth is
-            neither 0 nor 1.
     """
     if not (probabilities.shape == first_is_right.shape == prompts.shape):
         raise StatisticsError("probabilities, truths and prompts need one shape (n,)")
@@ -198,8 +194,8 @@ def cross_fitted(
     divides the prompts into `n_folds`, at least 2.
 
     Raises:
-        StatisticsError: If there are too few prompts whose winner is known, the map can't be fitted
-            without some fold, or the shapes differ.
+        StatisticsError: If there are too few prompts whose winner is known, or the map can't be
+            fitted without some fold.
     """
     if not (p.shape == truth.shape == prompts.shape) or not np.all((p >= 0.0) & (p <= 1.0)):
         raise StatisticsError("calibration needs probabilities in [0, 1], truths and prompts (n,)")

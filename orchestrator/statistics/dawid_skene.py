@@ -387,13 +387,11 @@ def _shares(votes: Votes, weights: Floats, posterior: Floats) -> Floats:
 
 
 def _accuracy(prior: Floats, shares: Floats) -> Floats:
-    """Return the accuracy of each judge, shape (B, J)."""
     result: Floats = np.einsum("bk,bjkk->bj", prior, shares)
     return result
 
 
 def _dependence(votes: Votes, weights: Floats, posterior: Floats) -> Floats:
-    """Return the dependence of each two judges, shape (B, J, J)."""
     shares = votes.shares
     products = shares @ np.swapaxes(shares, 1, 2)
     n, n_judges, _ = shares.shape

@@ -259,7 +259,6 @@ def _resampled_prompts(codes: Ints, n_resamples: int, rng: np.random.Generator) 
 
 
 def _counts(battles: Battles) -> tuple[Ints, Ints, Ints]:
-    """Wins, ties and battles of each model."""
     m = battles.n_models
     wins = np.bincount(battles.first[battles.score > 0.5], minlength=m)
     wins += np.bincount(battles.second[battles.score < 0.5], minlength=m)

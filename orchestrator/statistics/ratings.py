@@ -109,7 +109,9 @@ class Ratings:
         errors = self.errors[first, second] if errors is None else errors
         with np.errstate(invalid="ignore"):
             gaps = self.values[first] - self.values[second]
-        few = np.minimum(self.n_prompts[first], self.n_prompts[second]) < _least(self)
+        few = np.minimum(self.n_prompts[first], self.n_prompts[second]) < least_units(
+            1.0 - self.confidence_level
+        )
         p_values = self.p_values[first, second]
         known = np.flatnonzero(~np.isnan(p_values) & ~np.isnan(errors) & ~few)
         low, high = np.full(gaps.shape, np.nan), np.full(gaps.shape, np.nan)
@@ -199,10 +201,6 @@ def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats
     return to_elo(low), to_elo(high)
 
 
-def _least(rated: Ratings) -> int:
-    return least_units(1.0 - rated.confidence_level)
-
-
 # Ratings while judgments still come: the sums that they need, in memory that does not grow.
 #
 # The sandwich covariance of Bradley-Terry strengths is linear in the second moments of each
@@ -237,9 +235,6 @@ class Standing:
 
 class Forming:
     """Sums of judgments of M models.
-
-    Args:
-        models: Their names.
 
     Attributes:
         n_prompts: Prompts added so far that have a judgment.
@@ -338,11 +333,7 @@ class Forming:
         self._of_all += _powers(counts.sum(axis=1))
 
     def standings(self, confidence_level: float) -> list[Standing]:
-        """The models, best first; those that can't be placed last.
-
-        Raises:
-            StatisticsError: If the level is not in (0, 1).
-        """
+        """The models, best first; those that can't be placed last."""
         level = checked_level(confidence_level)
         self._add_up()
         if not self._open:

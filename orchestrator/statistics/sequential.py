@@ -65,12 +65,7 @@ class Capital:
     With a `population` the question is the mean of so many values, of which those seen are drawn
     without replacement; a missing one then counts as 0 in their sum, which leaves the sign of the
     sum as it is. Without it the values are independent draws, and a missing one is no draw; they
-    may be totals of clusters (see above).
-
-    Args:
-        n_series: Series.
-        null: Shape () or (n_series,), in [-1, 1].
-        population: Values there are in all, missing ones included; None for independent draws.
+    may be totals of clusters (see above). `null` has shape () or (n_series,), in [-1, 1].
 
     Attributes:
         n: Values each series has had, missing ones included; shape (n_series,).
@@ -188,13 +183,9 @@ so that the blocks between keep the servers busy while a block ends."""
 class OrderTest:
     """The orders of all pairs of models, tested block by block.
 
-    Args:
-        n_models: At least 2; pairs are (0, 1), (0, 2), …, (1, 2), ….
-        error: Chance of any wrong order, in (0, 1).
-        population: Prompts there are, where the question is the order on exactly these; None
-            where they are a sample.
-        top: Only who is among the best so many is asked for; None for every order.
-        largest: Prompts of the largest cluster; 1 where each prompt stands alone.
+    Pairs are (0, 1), (0, 2), …, (1, 2), …; `error` is the chance of any wrong order, in (0, 1).
+    With a `population` the order is that on exactly these prompts, with `top` only who is among the
+    best so many. `largest` is the number of prompts of the largest cluster.
 
     Attributes:
         pairs: Indices of the models of each pair.

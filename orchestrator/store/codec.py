@@ -150,7 +150,6 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
 
 
 def _alternatives(head: _Head) -> Layout | None:
-    """Return the position of the alternatives; None if there are none."""
     if not isinstance(head, _Generation | _Scored) or head.top is None:
         return None
     return Layout((head.n_ids or 0) + (head.n_logprobs or 0), head.top)

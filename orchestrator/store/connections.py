@@ -40,11 +40,8 @@ _KEYS_TOGETHER: Final = 16_384
 class Tables:
     """The writing connection of a store, used by the writer's thread.
 
-    Args:
-        path: The file.
-        exclusive: Whether this connection is the only one there can be; others then share it.
-        recent: Told which outcomes were committed, and when the index knows them.
-        check_owned: Called before anything is written; raises `StoreError` to prevent it.
+    An `exclusive` connection is the only one there can be; others then share it. `check_owned` is
+    called before anything is written, and raises `StoreError` to prevent it.
     """
 
     def __init__(
@@ -120,11 +117,7 @@ class Tables:
         return StoreError(f"{self._path}: writing failed: {error!r}")
 
     def publish(self, target: Path) -> None:
-        """Copy the store into one file that others can read; it is replaced as a whole.
-
-        Raises:
-            StoreError: If it can't be written.
-        """
+        """Copy the store into one file that others can read; it is replaced as a whole."""
         temporary = target.with_suffix(".part")
         try:
             temporary.unlink(missing_ok=True)
@@ -224,11 +217,9 @@ def _abandon(connection: sqlite3.Connection) -> None:
 class Reader:
     """Answers statements on the caller's thread.
 
-    Args:
-        path: The file.
-        shared: Whose connection to read over; None to open one for each thread.
-        at_once: Read all of one moment, whatever is written meanwhile, over one connection. SQLite
-            keeps what was overwritten since in the write-ahead log until this closes.
+    Where `shared`, over that connection, else over one for each thread. `at_once` reads all of one
+    moment, whatever is written meanwhile: SQLite keeps what was overwritten since in the
+    write-ahead log until this closes.
     """
 
     def __init__(self, path: Path, shared: Tables | None, *, at_once: bool = False) -> None:
@@ -246,7 +237,6 @@ class Reader:
 
         Raises:
             RunDirectoryError: If the file is not a store, or of a newer schema.
-            StoreError: If it can't be read.
         """
         if self._is_closed:
             raise StoreError(f"{self._path} is closed")

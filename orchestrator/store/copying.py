@@ -35,8 +35,7 @@ _DRAWN: Final = """SELECT id, key, head, arrays FROM main.outcome
 class MergedTokens:
     """The token texts of a new store.
 
-    Args:
-        connection: To the new store; stores to be copied are attached as `source`.
+    Stores to be copied are attached as `source`.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -147,11 +146,7 @@ class Copying:
 
     @contextlib.contextmanager
     def attached(self, path: Path, uri: str) -> Iterator[None]:
-        """Read a store as `source`.
-
-        Raises:
-            StoreError: If it is damaged.
-        """
+        """Read a store as `source`."""
         with explained(path):
             self._execute("ATTACH ? AS source", (uri,))
             try:

@@ -119,7 +119,6 @@ def _is_network_type(kind: str) -> bool:
 
 
 def _type_of(path: Path, mounts: str) -> str | None:
-    """Type of the file system of a path, by the lines of mountinfo; None if they have none."""
     found, depth = None, -1
     for line in mounts.split("\n"):
         # 36 35 98:0 /root /mount/point options [optional fields] - type source options

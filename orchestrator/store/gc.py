@@ -82,7 +82,6 @@ def unplanned(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
 
     Raises:
         RunDirectoryError: If there is no store.
-        StoreError: If it can't be read.
     """
     with contextlib.closing(schema.connect_reader(path)) as connection, _explained(path):
         return _find(connection, keys, plans).said
@@ -132,9 +131,6 @@ def drop_outcomes(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     """Take outcomes out of their table, of the index of keys, and of what is summed.
 
     A key that the index gives to another row stays.
-
-    Raises:
-        StoreError: If one is damaged.
     """
     sums: defaultdict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
     failures: Counter[tuple[int, int, int]] = Counter()

@@ -184,9 +184,7 @@ def is_numbered(outcome: object) -> bool:
 class Vocabulary:
     """The texts that a run has written down, for the one who writes.
 
-    Args:
-        query: Reads what is committed.
-        submit: Queues new texts.
+    `query` reads what is committed, `submit` queues new texts.
     """
 
     def __init__(self, query: Query, submit: Callable[[TokensEntry], None]) -> None:

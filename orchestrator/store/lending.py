@@ -81,7 +81,6 @@ def opened(run: Path, folder: Path) -> Iterator[EndedStore]:
 
     Raises:
         RunDirectoryError: If there is no store, or it is another version's.
-        StoreError: If it is damaged.
     """
     path = RunDirectory.open(run).store_path
     schema.check_files(path)
@@ -164,8 +163,7 @@ class Lent(NamedTuple):
 class Lender:
     """The store of another run.
 
-    Args:
-        run: Its directory; nothing is written there.
+    Nothing is written there.
 
     Raises:
         RunDirectoryError: If it is no run, or its store is of another schema.
@@ -190,11 +188,7 @@ class Lender:
         self._reader.close()
 
     def find(self, key: bytes) -> Lent | None:
-        """Its outcome of a key; None where there is none, or a failure.
-
-        Raises:
-            StoreError: If it can't be read.
-        """
+        """Its outcome of a key; None where there is none, or a failure."""
         if key not in (self._known or self._read()):
             return None
         row = self._unsorted.get(key)
@@ -222,11 +216,7 @@ class Lender:
         return self.servers().get(number)
 
     def servers(self) -> Mapping[int, StoredServer]:
-        """All servers by number, in the order they were met.
-
-        Raises:
-            StoreError: If they can't be read.
-        """
+        """All servers by number, in the order they were met."""
         if self._known is None:
             self._read()
         return self._servers

@@ -253,12 +253,7 @@ class Recent:
 
 
 class Held:
-    """The outcomes of a store that this process alone writes to.
-
-    Args:
-        query: Reads the file.
-        recent: Shared with the writer.
-    """
+    """The outcomes of a store that this process alone writes to."""
 
     def __init__(self, query: reading.Query, recent: Recent) -> None:
         self._query = query

@@ -219,7 +219,6 @@ class _Merge:
         self._execute(_FAILURES, (1,))
 
     def _resolve(self) -> None:
-        """Keep one outcome of each key."""
         ((n, n_keys),) = self._execute(
             "SELECT (SELECT count(*) FROM work.entry), (SELECT count(*) FROM main.outcome_key)"
         ).fetchall()

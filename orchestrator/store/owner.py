@@ -206,11 +206,6 @@ def _beat(path: Path, owner: Owner, ended: threading.Event) -> None:
 
 
 def _check(path: Path, owner: Owner) -> None:
-    """See that a file still names its owner.
-
-    Raises:
-        StoreError: If it does not.
-    """
     found = read_owner(path)
     if found == owner:
         return

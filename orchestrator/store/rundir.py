@@ -43,11 +43,7 @@ def make_private(path: Path) -> str:
 
 
 def check_entry(path: Path) -> None:
-    """Refuse a link, or what another user put there.
-
-    Raises:
-        RunDirectoryError: If it is one.
-    """
+    """Refuse a link, or what another user put there."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_symlink():
             raise RunDirectoryError(
@@ -147,7 +143,6 @@ class RunDirectory:
 
         Raises:
             RunDirectoryError: If there is no run.
-            StoreError: If it can't be written.
         """
         if _mark(path) is not None or not (path / STORE_NAME).exists():
             return []
@@ -201,11 +196,7 @@ class RunDirectory:
     # -- revisions ---------------------------------------------------------------------------------
 
     def write_revision(self, text: str) -> int:
-        """Keep a resolved recipe under the next number, which is returned.
-
-        Raises:
-            StoreError: If it can't be written.
-        """
+        """Keep a resolved recipe under the next number, which is returned."""
         number = max(self._revision_numbers(), default=0) + 1
         _replace(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
@@ -251,11 +242,7 @@ class RunDirectory:
         return said if isinstance(said, int) else 0
 
     def forget_outcomes(self) -> None:
-        """Forget which outcome was the last, as the store was written anew.
-
-        Raises:
-            StoreError: If that can't be written.
-        """
+        """Forget which outcome was the last, as the store was written anew."""
         status = self._status()
         if status.pop(_LAST_OUTCOME, None) is not None:
             _replace(self.status_path, json.dumps(status).encode(), durable=True)
@@ -315,9 +302,6 @@ class RunDirectory:
         """Refuse a run that holds links, or what another user put there.
 
         What is written or cleared through a link would be elsewhere.
-
-        Raises:
-            RunDirectoryError: If it does.
         """
         # The run directory itself may stand elsewhere, by a link of its user.
         for folder in (self.path, *self._folders):
@@ -429,7 +413,6 @@ def _read_mark(path: Path) -> _Mark:
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
-    """Write a file as a whole: whoever reads it sees the old or the new content."""
     try:
         files.write(path, content, durable=durable, own=True)
     except OSError as error:

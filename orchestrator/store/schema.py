@@ -128,7 +128,6 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
 
     Raises:
         RunDirectoryError: If the file is not a store, or of a newer schema.
-        StoreError: If it can't be opened.
     """
     try:
         connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
@@ -175,7 +174,6 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
     Raises:
         RunDirectoryError: If there is no such file, it is not a store, or of a newer schema.
-        StoreError: If it can't be opened.
     """
     if not path.exists():
         raise RunDirectoryError(f"{path} does not exist: no run has been started there")
@@ -204,11 +202,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def _open_foreign(path: Path) -> sqlite3.Connection:
-    """A connection to the store of a foreign run, which leaves its folder as it is.
-
-    Raises:
-        StoreError: If it can't be opened, or copied where that is needed.
-    """
+    """A connection to the store of a foreign run, which leaves its folder as it is."""
     mode = "ro&immutable=1"
     try:
         if snapshot_path(path).exists() and wal_path(path).exists() and _is_held(path):
@@ -381,9 +375,6 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
     """See that a store holds the tables of a store and nothing else.
 
     A view that takes a table's place may be read for ever, and a trigger may change what is kept.
-
-    Raises:
-        StoreError: If it does not.
     """
     missing = set(_TABLE)
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
@@ -403,9 +394,6 @@ def check_values(connection: sqlite3.Connection, path: Path) -> None:
     """See that the short tables hold values of their columns' types, and one plan is the last.
 
     SQLite takes any type in any column, and what has no checksum is not looked at again.
-
-    Raises:
-        StoreError: If they do not.
     """
     for table in _SHORT:
         ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()
@@ -465,7 +453,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _change(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
-    """Bring the tables to the current schema in one transaction."""
     with transaction(connection):
         for statement in statements:
             connection.execute(statement)

@@ -94,7 +94,6 @@ class Store:
 
         Raises:
             RunDirectoryError: If the file is not a store, or of a newer schema.
-            StoreError: If it can't be opened.
         """
         recent = Recent()
         if read_only:
@@ -139,11 +138,7 @@ class Store:
     # -- outcomes ----------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Outcome | Failure | None:
-        """The outcome of a key, also one that is not committed yet; None where there is none.
-
-        Raises:
-            StoreError: If the store can't be read.
-        """
+        """The outcome of a key, also one that is not committed yet; None where there is none."""
         found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
 
@@ -219,11 +214,7 @@ class Store:
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
-        """Count an attempt that failed for the moment.
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
+        """Count an attempt that failed for the moment."""
         self._submit(failure_entry(self._names.number, key, model, failure))
 
     def counts(self) -> list[OutcomeCount]:
@@ -237,11 +228,7 @@ class Store:
     # -- servers -----------------------------------------------------------------------------------
 
     def server_id(self, model: str, provenance: Provenance, *, run: str = "") -> int:
-        """Number of the server that answers for a model from now on, or that answered `run`.
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
+        """Number of the server that answers for a model from now on, or that answered `run`."""
         server = StoredServer(model, provenance, run)
         return self._servers.number(server, self._names.number(model))
 
@@ -270,11 +257,7 @@ class Store:
     # -- tokens ------------------------------------------------------------------------------------
 
     def put_tokens(self, server: int, texts: Mapping[int, bytes]) -> None:
-        """Keep the texts of a server's tokens by id; those that are kept stay as they are.
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
+        """Keep the texts of a server's tokens by id; those that are kept stay as they are."""
         self._vocabulary.put(server, texts)
 
     def keep_out(self, secret: str) -> None:
@@ -294,11 +277,7 @@ class Store:
     # -- values ------------------------------------------------------------------------------------
 
     def set_meta(self, key: str, value: str) -> None:
-        """Keep a value of the run (seed, versions, …).
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
+        """Keep a value of the run (seed, versions, …)."""
         if self._meta.get(key) != value:
             self._submit(MetaEntry(key, value))
             self._meta[key] = value
@@ -327,9 +306,6 @@ class Store:
             plan_hash: Of the plan.
             n_units: Of the plan.
             values: Values of the run that belong to the plan: no reader sees one without the other.
-
-        Raises:
-            StoreError: If it can't be written.
         """
         number = self._writing().call(lambda c: open_plan(c, plan_hash, n_units, values))
         self._meta |= values
@@ -344,9 +320,6 @@ class Store:
 
         Returns:
             How many units of the plan are done or failed for good.
-
-        Raises:
-            StoreError: If it can't be written.
         """
         writer = self._writing()
         if writer.call(has_units):

@@ -62,10 +62,8 @@ _WEIGHTS: Final = ("not_gamed_baseline.astype(float)", "instruction_difficulty")
 class Difficulties:
     """Difficulties by item.
 
-    Args:
-        settings: Where they come from.
-        items: Columns item, prompt and place (in the dataset, from 0) of the run's items; a run of
-            an older version has no places, so that no difficulty is found by `index`.
+    Items have the columns item, prompt and place (in the dataset, from 0); a run of an older
+    version has no places, so that no difficulty is found by `index`.
 
     Attributes:
         gamed: Rows of the gamed baselines; None without their file.
@@ -162,11 +160,6 @@ def _number(row: Mapping[str, Any], names: Sequence[str]) -> float:
 
 
 def _rows(path: str) -> Rows:
-    """The rows of a file.
-
-    Raises:
-        StatisticsError: If it can't be read or holds no rows.
-    """
     file = Path(path)
     try:
         text = _text(file)

@@ -285,7 +285,6 @@ def _signs(gaps: Floats) -> Floats:
 
 
 def _order(means: Floats, models: Sequence[str]) -> str:
-    """Return the models as `a > b = c`."""
     ranked = sorted(zip(means.tolist(), models, strict=True), key=lambda one: (-one[0], one[1]))
     words = [ranked[0][1]]
     for (before, _), (after, model) in pairwise(ranked):

@@ -143,7 +143,6 @@ def _name(row: list[Data], names: list[int]) -> tuple[str, ...]:
 
 
 def _difference(a: Data, b: Data) -> Data:
-    """The difference of two cells, written as they are."""
     empty = {"text": numbers.UNDEFINED, "aside": "", "number": True, "order": "", "interval": None}
     if not a["order"] or not b["order"]:
         return empty

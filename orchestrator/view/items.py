@@ -46,8 +46,7 @@ _NAMES: Final = frozenset({
 class Texts:
     """The texts, one row an item.
 
-    Args:
-        texts: One column in small letters; the text of an item is in one row.
+    Each is one column in small letters; the text of an item is in one row.
     """
 
     def __init__(self, texts: pl.LazyFrame) -> None:
@@ -159,9 +158,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class Items:
     """The table.
 
-    Args:
-        table: One row an item in the order of the dataset: item, category, preview, measures.
-        measures: What the columns after these are.
+    It has one row an item in the order of the dataset: item, category, preview, measures.
     """
 
     def __init__(self, table: pl.DataFrame, measures: Sequence[Measure]) -> None:

@@ -24,8 +24,7 @@ _TEXTS: Final = ("answer", "answer_1", "answer_2")
 class Desk:
     """A sheet that one person labels.
 
-    Args:
-        path: The sheet, with its key file beside it.
+    The key file lies beside it.
 
     Raises:
         DatasetError: If a row of the sheet or of the key file is wrong.

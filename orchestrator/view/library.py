@@ -107,13 +107,7 @@ _MOST_RUNS: Final = 4
 
 
 class Run:
-    """One run directory.
-
-    Args:
-        path: The directory.
-        folder: Private to this run, for what is made from it.
-        allow_code: Import kinds from outside this project.
-    """
+    """One run directory."""
 
     def __init__(self, path: Path, folder: Path, *, allow_code: bool) -> None:
         self.path = path
@@ -176,13 +170,7 @@ class Run:
 
 
 class Library:
-    """Runs of folders, and single runs.
-
-    Args:
-        paths: Folders of runs, and run directories.
-        folder: Private, for what is made from runs.
-        allow_code: Import kinds from outside this project.
-    """
+    """Runs of folders, and single runs."""
 
     def __init__(self, paths: Sequence[Path], folder: Path, *, allow_code: bool = False) -> None:
         self._places = tuple(paths)
@@ -251,7 +239,6 @@ class Library:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """Return the description of a run in the list, apart from its state."""
     try:
         settings = api.Result(path).settings
     except (OrchestratorError, OSError, ValueError):

@@ -82,11 +82,7 @@ _ENTER: Final = (
 
 
 class Door:
-    """Tokens that are good once, and the session they are exchanged for.
-
-    Args:
-        announce: Called with each new token.
-    """
+    """Tokens that are good once, and the session they are exchanged for."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
@@ -111,13 +107,7 @@ class Door:
 
 
 class Guard:
-    """Middleware that lets only requests of this machine's own page through.
-
-    Args:
-        app: What answers them.
-        door: Tokens and session.
-        writes: Whether labels may be posted.
-    """
+    """Middleware that lets only requests of this machine's own page through."""
 
     def __init__(self, app: ASGIApp, door: Door, *, writes: bool = False) -> None:
         self._app = app
@@ -300,11 +290,7 @@ def _listen(port: int | None) -> socket.socket:
 
 @contextlib.contextmanager
 def _side_folder() -> Iterator[Path]:
-    """A private folder for what is made from runs; gone with this process.
-
-    Raises:
-        UsageError: If it can't be made.
-    """
+    """A private folder for what is made from runs; gone with this process."""
     above = state_folder().parent / "view"
     try:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -54,11 +54,7 @@ def _check_each(options: argparse.Namespace) -> int:
 
 
 def allow(options: argparse.Namespace) -> int:
-    """Allow a folder, take that back, or list the allowed folders.
-
-    Raises:
-        UsageError: If the folder can't be allowed, or is not.
-    """
+    """Allow a folder, take that back, or list the allowed folders."""
     if options.list:
         if options.revoke or options.folder is not None:
             raise UsageError("--list takes neither a folder nor --revoke")

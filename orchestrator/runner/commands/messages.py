@@ -99,11 +99,7 @@ _RUNS: Final = Path(paths.RUNS)
 
 
 def run_path(name: str) -> Path:
-    """A run by its folder, or by its name in runs/.
-
-    Raises:
-        RunDirectoryError: If there is neither, with the nearest name.
-    """
+    """A run by its folder, or by its name in runs/."""
     path = Path(name)
     meant = (path, _RUNS / name)
     # A folder of the same name that holds no run hides none.

@@ -62,11 +62,6 @@ def _part(text: str) -> str:
 
 
 def _level(text: str) -> float:
-    """Return a confidence level.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is no number between 0 and 1.
-    """
     try:
         level = float(text)
     except ValueError:
@@ -238,7 +233,7 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator labels`, but for the run."""
     command.add_argument("--to", metavar="FILE.csv", required=True, help="sheet to write")
     command.add_argument(
-        "--n", type=_count, default=100, metavar="N", help="rows to label (default: 100)"
+        "--n", type=at_least_one, default=100, metavar="N", help="rows to label (default: 100)"
     )
     command.add_argument(
         "--method", metavar="NAME", help="method whose judgments are labelled (default: the first)"
@@ -257,7 +252,8 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
+def at_least_one(text: str) -> int:
+    """Return a whole number of at least 1."""
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")

@@ -141,12 +141,7 @@ _COMPLETED: Final = frozenset({"RECIPE", "RUN", "OTHER", "RUNS"})
 
 
 class _Names:
-    """Completes names of recipes or of runs, and paths.
-
-    Args:
-        files: Completes paths.
-        runs: Names of runs instead of recipes.
-    """
+    """Completes names of recipes or of runs, and paths."""
 
     def __init__(self, files: Any, *, runs: bool) -> None:  # noqa: ANN401 (of argcomplete)
         self._files = files

@@ -45,11 +45,7 @@ class Job(NamedTuple):
 
 
 def submit(options: argparse.Namespace, said: Said) -> int:
-    """Write the job of a run into its folder, and submit it.
-
-    Raises:
-        UsageError: If it can't be a job, or Slurm refuses it.
-    """
+    """Write the job of a run into its folder, and submit it."""
     planned = job_of(options)
     run = planned.run
     file = slurm_chain.file_of(run)
@@ -66,11 +62,7 @@ def submit(options: argparse.Namespace, said: Said) -> int:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """Return the job that `run --submit` sends; nothing is sent or written.
-
-    Raises:
-        UsageError: If it can't be a job.
-    """
+    """Return the job that `run --submit` sends; nothing is sent or written."""
     if options.on != "slurm":
         raise UsageError("--submit makes the client a job of Slurm: add --on slurm")
     for name in _REFUSED:
@@ -95,7 +87,6 @@ def job_of(options: argparse.Namespace) -> Job:
 
 
 def _words(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of the client's own command."""
     gone = ("--submit", *(_OF_PLAN if words[0] == "plan" else ()))
     yield "run"
     for word in words[1:]:

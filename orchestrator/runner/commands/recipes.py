@@ -52,12 +52,7 @@ def _description(path: Path) -> str:
 
 
 def copy(options: argparse.Namespace) -> int:
-    """Copy a recipe to a file of the user's, under the name of that file, with its questions.
-
-    Raises:
-        UsageError: If there is no such recipe, the file can't be written or, without `--force`, it
-            exists.
-    """
+    """Copy a recipe to a file of the user's, under the name of that file, with its questions."""
     known = {path.stem: path for path in available()}
     name = options.name
     if name not in known and Path(name).suffix in RECIPE_SUFFIXES:
@@ -100,11 +95,7 @@ def _destination(given: str | None, name: str) -> Path:
 
 
 def check_name(file: Path) -> None:
-    """Refuse a file whose name can't be that of a recipe.
-
-    Raises:
-        UsageError: If its suffix or its stem is wrong.
-    """
+    """Refuse a file whose name can't be that of a recipe."""
     if file.suffix not in RECIPE_SUFFIXES:
         raise UsageError(f"{file}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
     if not re.match(NAME_PATTERN, file.stem):
@@ -112,21 +103,13 @@ def check_name(file: Path) -> None:
 
 
 def check_free(file: Path, *, force: bool) -> None:
-    """Refuse a file that exists, unless with `force`.
-
-    Raises:
-        UsageError: If it does.
-    """
+    """Refuse a file that exists, unless with `force`."""
     if (file.exists() or file.is_symlink()) and not force:
         raise UsageError(f"{file} already exists; overwrite it with --force")
 
 
 def write_new(file: Path, text: str, *, force: bool) -> None:
-    """Write a file that does not exist; with `force` also one that does.
-
-    Raises:
-        UsageError: If it can't be written.
-    """
+    """Write a file that does not exist; with `force` also one that does."""
     if not file.parent.is_dir():
         raise UsageError(f"{file.parent}: there is no such folder")
     try:
@@ -148,12 +131,7 @@ _HOST: Final = "http://127.0.0.1"
 
 
 def init(options: argparse.Namespace) -> int:
-    """Search for servers, ask what to evaluate, and write a recipe that has no faults.
-
-    Raises:
-        UsageError: If an option is wrong, the file exists, or nobody answers.
-        RecipeError: With the faults that the recipe would have; it is not written.
-    """
+    """Search for servers, ask what to evaluate, and write a recipe that has no faults."""
     to = _new_file(options.to)
     check_free(to, force=options.force)
     asks = sys.stdin.isatty() and not options.yes
@@ -290,11 +268,6 @@ def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> 
 
 
 def _ask(question: str, default: str) -> str:
-    """Ask on the terminal.
-
-    Raises:
-        UsageError: If the input ends.
-    """
     try:
         return input(f"{question} [{safe_line(default)}]: ").strip() or default
     except EOFError:
@@ -313,11 +286,6 @@ def _dataset(given: str, to: Path) -> tuple[str, bool]:
 
 
 def _check(text: str, to: Path) -> None:
-    """Refuse to write a recipe that `orchestrator check` would refuse.
-
-    Raises:
-        OrchestratorError: With the faults.
-    """
     recipe = loads(text.encode(), to)
     try:
         prepare(recipe, to.parent)
@@ -334,11 +302,7 @@ _TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 
 
 def new(options: argparse.Namespace) -> int:
-    """Write a plug-in, its test and a recipe into a folder.
-
-    Raises:
-        UsageError: If the name can't be that of a module, or one of the files is there.
-    """
+    """Write a plug-in, its test and a recipe into a folder."""
     name, folder = options.name, expanded(options.folder)
     if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
         raise UsageError(

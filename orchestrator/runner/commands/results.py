@@ -57,7 +57,6 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
 
 
 def _elsewhere(result: api.Result) -> list[str]:
-    """Say where the rest of the results is."""
     run = paths.shown(result.path)
     n_tables = len(result.tables) + len(result.rankings)
     full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
@@ -104,11 +103,6 @@ def _wrote(path: Path, n_rows: int | None = None) -> None:
 
 
 def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
-    """Print what was asked for by name.
-
-    Raises:
-        UsageError: If it does not fit on stdout.
-    """
     if not wanted:
         raise UsageError(
             "give a folder to write to: --to DIR; or print a table with: --table NAME --format "
@@ -151,7 +145,6 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
 
 
 def _list(result: api.Result, *, as_json: bool) -> None:
-    """List what there is to export."""
     tables = exporting.report_tables(result)
     frames = {name: result.frames.names(name) for name in result.frames}
     if as_json:
@@ -253,11 +246,7 @@ def gate(options: argparse.Namespace) -> int:
 
 
 def _append(path: Path, text: str) -> None:
-    """Append to a file to which other steps of the job write too.
-
-    Raises:
-        UsageError: If it can't be written.
-    """
+    """Append to a file to which other steps of the job write too."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)

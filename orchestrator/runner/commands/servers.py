@@ -92,22 +92,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def probe_all(
     what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
-    """Probe the server at an address, or those of a recipe.
-
-    Raises:
-        OrchestratorError: See `probe_url` and `probe_recipe`.
-    """
+    """Probe the server at an address, or those of a recipe."""
     if what.lower().startswith(("http://", "https://")):
         return probe_url(what, wanted)
     return probe_recipe(what, overrides=overrides, allow_code=allow_code)
 
 
 def probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    """Probe a running server.
-
-    Raises:
-        UsageError: If it is no address, does not answer, or it is not clear which models are meant.
-    """
+    """Probe a running server."""
     if fault := base_url_fault(url):
         raise UsageError(f"the URL {fault}")
     return run_to_end(lambda _: _probe_url(url.rstrip("/").removesuffix("/v1"), wanted))
@@ -116,11 +108,7 @@ def probe_url(url: str, wanted: Wanted) -> list[Probed]:
 def probe_recipe(
     recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
-    """Probe the servers of a recipe, launching those that it launches, and end them again.
-
-    Raises:
-        OrchestratorError: If the recipe is wrong, or a server does not start or answer.
-    """
+    """Probe the servers of a recipe, launching those that it launches, and end them again."""
     path = find(recipe)
     loaded = load_recipe(path, overrides=overrides, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
@@ -240,7 +228,6 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
 
 
 async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
-    """Connect to one model after the other, which probes it."""
     for name in models:
         backend = await fleet.connect(name)
         if isinstance(backend, Failure):
@@ -275,11 +262,7 @@ def probe(options: argparse.Namespace) -> int:
 
 
 def servers(options: argparse.Namespace) -> int:
-    """List the servers that runs have kept, or end some.
-
-    Raises:
-        UsageError: If a name is none of theirs, or it is not clear which are to be stopped.
-    """
+    """List the servers that runs have kept, or end some."""
     shelf = ServerRegistry()
     found = {kept.name: kept for kept in shelf.all()}
     if options.action == "stop":
@@ -309,11 +292,7 @@ def servers(options: argparse.Namespace) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve models; the server takes this process's place.
-
-    Raises:
-        UsageError: If the weights are wrong, or another program has the port.
-    """
+    """Serve models; the server takes this process's place."""
     _check_free(options.host, options.port)
     kind = "fake" if options.fake else "embedded"
     launch = contracts.load(plugins.LAUNCH, kind)
@@ -335,11 +314,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _check_free(host: str, port: int) -> None:
-    """See that the address can be listened on, before models load.
-
-    Raises:
-        UsageError: If it can't.
-    """
+    """See that the address can be listened on, before models load."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM

@@ -45,12 +45,7 @@ from orchestrator.store import (
 
 
 def merge(options: argparse.Namespace) -> int:
-    """Put runs together.
-
-    Raises:
-        UsageError: If the runs are of different recipes, or one is in use.
-        StoreError: If a run is damaged, or the merged one can't be written.
-    """
+    """Put runs together."""
     with progress("copying outcomes", None) as advance:
         merged = api.merge(
             *(run_path(run) for run in options.runs),
@@ -64,14 +59,7 @@ def merge(options: argparse.Namespace) -> int:
 
 
 def gc(options: argparse.Namespace) -> int:
-    """Count or drop what no kept recipe asks for.
-
-    Raises:
-        UsageError: If an option is wrong.
-        RunDirectoryError: If there is no run, another process writes it, or what its recipes ask
-            for can't be told any more.
-        StoreError: If it can't be read or written.
-    """
+    """Count or drop what no kept recipe asks for."""
     if options.keep < 1:
         raise UsageError(f"--keep must be at least 1, got {options.keep}")
     path = newest(run_path(options.run))
@@ -125,7 +113,6 @@ def _planned(
 
 
 def _prepared(file: Path, *, allow_code: bool) -> Prepared:
-    """The plan of a recipe as it was run."""
     recipe = read_revision(file).get("recipe", {})
     try:
         content = yaml.safe_dump(recipe, sort_keys=False).encode()
@@ -176,12 +163,7 @@ def _unplanned(found: Unplanned) -> str:
 
 
 def repair(options: argparse.Namespace) -> int:
-    """Keep what can be read of a damaged run.
-
-    Raises:
-        RunDirectoryError: If there is no run, another process writes it, or it is another user's.
-        StoreError: If nothing of it can be read.
-    """
+    """Keep what can be read of a damaged run."""
     path = newest(run_path(options.run))
     if is_foreign(path):
         raise RunDirectoryError(f"{path} belongs to another user; copy it and repair the copy")

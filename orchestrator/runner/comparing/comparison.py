@@ -204,7 +204,6 @@ class Comparison(msgspec.Struct, frozen=True):
         return write_page(Path(path), title, self.headline, self.notes, self.tables)
 
     def _repr_html_(self) -> str:
-        """Return the headline and the tables as HTML, for a notebook."""
         parts = [f"<p><b>{escape(line)}</b></p>" for line in self.headline]
         parts += [f"<p>{escape(note)}</p>" for note in self.notes]
         for table in self.tables:

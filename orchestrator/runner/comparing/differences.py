@@ -13,7 +13,7 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.clusters import counted as counted_in
 from orchestrator.columns import ITEMS
-from orchestrator.numbers import UNDEFINED, counted
+from orchestrator.numbers import UNDEFINED, counted, finite
 from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
 from orchestrator.runner.comparing.sides import Common, Side, points_of
@@ -237,25 +237,21 @@ def _difference(
         model=contrast.model,
         first=contrast.first,
         second=contrast.second,
-        a=_number(found.first),
-        b=_number(found.second),
-        difference=_number(found.value),
+        a=finite(found.first),
+        b=finite(found.second),
+        difference=finite(found.value),
         low=low,
         high=high,
-        p_value=_number(found.p_value()),
-        adjusted_p=_number(together.p_values[at]),
+        p_value=finite(found.p_value()),
+        adjusted_p=finite(together.p_values[at]),
         resolved=bool(together.is_resolved[at]),
         n=n_items,
         n_clusters=n_clusters,
         orientation=contrast.orientation,
         why=interval if isinstance(interval, str) else interval.doubt,
-        level=_number(level),
+        level=finite(level),
         method=found.method,
     )
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 _ABSENT: Final = object()

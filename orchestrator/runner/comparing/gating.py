@@ -313,7 +313,6 @@ def _nothing() -> _Found:
 
 
 def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
-    """The verdict by the interval."""
     interval = found.interval
     if isinstance(interval, str):
         return "not known yet", interval + _advice(one, found)
@@ -439,11 +438,7 @@ def hold(result: Result, note: Callable[[str], None]) -> None:
 
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:
-    """A requirement whose names the runs have.
-
-    Raises:
-        UsageError: If it can't be read, with a mark under the place.
-    """
+    """A requirement whose names the runs have."""
     first = sides[0]
     names = Names(first.names["model"], first.names["judge"], first.names["method"])
     try:

@@ -63,16 +63,13 @@ def _how_it_answers(side: Side, model: str, method: str) -> str:
     settings = side.result.settings
     entry = settings.get("models", {}).get(model) or {}
     used: Mapping[str, Any] = next(
-        (one for one in settings.get("methods", ()) if _name(one) == method), {}
+        (m for m in settings.get("methods", ()) if str(m.get("name") or m.get("kind")) == method),
+        {},
     )
     identity = side.result.record.identities.get(model) or {}
     parts = [identity_key(identity).hex(), used.get("answer")]
     parts += [entry.get(name) for name in _ANSWERING]
     return json.dumps(parts, sort_keys=True, default=str)
-
-
-def _name(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("name") or entry.get("kind"))
 
 
 def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
@@ -180,12 +177,11 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
             make_table("compare.rating_differences", "Differences of ratings",
                        _OF_PAIRS, pairs, basis=f"{basis} · all pairs together (Holm)")
         )  # fmt: skip
-        tables[-2:] = [_warned(table, one) for table in tables[-2:]]
+        tables[-2:] = [
+            msgspec.structs.replace(table, source=one.source, warning=one.warning)
+            for table in tables[-2:]
+        ]
     return tables
-
-
-def _warned(table: Table, ranking: RankingAnalysis) -> Table:
-    return msgspec.structs.replace(table, source=ranking.source, warning=ranking.warning)
 
 
 def _of_met(found: RankingAnalysis) -> RankingAnalysis:

@@ -226,11 +226,7 @@ def _words(kind: str, names: Sequence[str]) -> str:
 def _given(
     sides: Sequence[Side], match: Iterable[str]
 ) -> dict[tuple[str, Matched], dict[str, str]]:
-    """The names that are to be matched: by label and kind, own name -> name in the first run.
-
-    Raises:
-        UsageError: If it is malformed, or a name is unknown.
-    """
+    """The names that are to be matched: by label and kind, own name -> name in the first run."""
     found: dict[tuple[str, Matched], dict[str, str]] = {}
     for text in match:
         word, _, names = text.partition("=")
@@ -250,11 +246,7 @@ def _kinds(word: str) -> str:
 
 
 def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, str]]:
-    """The name in the first run and the own one, for each further run; names may hold colons.
-
-    Raises:
-        UsageError: If a name is unknown.
-    """
+    """The name in the first run and the own one, for each further run; names may hold colons."""
     parts = text.split(":")
     for cut in _cuts(parts, len(sides)):
         if all(name in side.names[kind] for name, side in zip(cut, sides, strict=True)):

@@ -74,11 +74,6 @@ def check(
 
 
 def _check_extras(loaded: schema.Recipe, *, allow_code: bool) -> None:
-    """See that the optional packages that a run of the recipe needs are installed.
-
-    Raises:
-        UsageError: If one is not.
-    """
     if trackers := loaded.settings.log_to:
         importlib.import_module("orchestrator.runner.interface.tracking").needed(trackers)
     # Elsewhere another Python may run the servers.

@@ -226,7 +226,6 @@ def _server_cites(kind: str, *, allow_code: bool) -> tuple[str, ...]:
 
 
 def _cites(family: str, kind: str, allow_code: bool) -> tuple[str, ...]:  # noqa: FBT001
-    """Return what a kind cites; nothing where it can't be loaded here."""
     try:
         return contracts.load(family, kind, allow_code=allow_code).cites if kind else ()
     except PluginError:

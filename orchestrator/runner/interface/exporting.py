@@ -189,7 +189,10 @@ def report_tables(result: Result) -> dict[str, Table]:
                 _add(found, table)
     if not (warning := result.completeness.words()):
         return found
-    return {name: _warned(table, warning) for name, table in found.items()}
+    return {
+        name: msgspec.structs.replace(table, warning=f"{warning} {table.warning}".rstrip())
+        for name, table in found.items()
+    }
 
 
 def _add(found: dict[str, Table], table: Table) -> None:
@@ -200,10 +203,6 @@ def _add(found: dict[str, Table], table: Table) -> None:
     # A figure draws the first table of its method, which stands among all tables too.
     if known is None or known.rows != table.rows:
         found[_free(name, found)] = table
-
-
-def _warned(table: Table, warning: str) -> Table:
-    return msgspec.structs.replace(table, warning=f"{warning} {table.warning}".rstrip())
 
 
 def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:

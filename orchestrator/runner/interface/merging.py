@@ -157,7 +157,6 @@ def merge_into(
 
 
 def _settle(directory: RunDirectory) -> None:
-    """Move what is in the log of a store into its file, once readers let go of it."""
     end = time.monotonic() + _READERS_S
     while True:
         with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
@@ -219,11 +218,7 @@ def _record(store: EndedStore) -> dict[str, Any]:
 
 
 def _check_recipes(stores: Sequence[EndedStore]) -> None:
-    """See that runs are of one recipe.
-
-    Raises:
-        UsageError: If they are not: what differs, by run.
-    """
+    """See that runs are of one recipe."""
     # Empty ones have no recipe: a merge that was cut off makes them.
     begun = [store for store in stores if store.last_outcome or store.plan is not None]
     first, *others = begun or stores
@@ -260,11 +255,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _check_servers(stores: Sequence[EndedStore]) -> None:
-    """See that one server answered for each model, or the same several everywhere.
-
-    Raises:
-        ServerChangedError: If not.
-    """
+    """See that one server answered for each model, or the same several everywhere."""
     known: dict[str, tuple[EndedStore, set[Any]]] = {}
     for store in stores:
         of_model: dict[str, set[Any]] = {}

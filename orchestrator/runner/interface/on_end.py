@@ -157,7 +157,6 @@ def _opened(log: Path) -> BinaryIO:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command's process group."""
     for ending in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, ending)

@@ -363,11 +363,6 @@ def _kinds(entries: object) -> object:
 
 
 def _plain(value: object, path: source.KeyPath) -> object:
-    """The value as YAML would give it.
-
-    Raises:
-        RecipeError: If it is no plain data.
-    """
     if len(path) > MAX_DEPTH:
         raise RecipeError([Arguments(_FILE, None, {}).fault(path[:1], "nested too deep")])
     if value is None or isinstance(value, str | bool | int | float):

@@ -436,7 +436,6 @@ class Result:
         return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
 
     def _repr_html_(self) -> str:
-        """The run in short, in a notebook."""
         said: str = _document().summary(self)
         return said
 

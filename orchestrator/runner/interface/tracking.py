@@ -47,11 +47,6 @@ def needed(trackers: Sequence[LogTo]) -> None:
 class Tracking:
     """A display that hands progress on to another display and to trackers; a context of the run.
 
-    Args:
-        recipe: The recipe; its `log_to` names the trackers, of which there may be none.
-        where: The run directory.
-        shown: The display.
-
     Attributes:
         result: The results, for the end of the context; None for a run that failed.
     """
@@ -87,19 +82,19 @@ class Tracking:
         if not self._threads and self._recipe.settings.log_to:
             settings = parameters(self._recipe.resolved())
             self._threads = [
-                _Thread(one.kind, self._began(one, settings))
+                _Thread(
+                    one.kind,
+                    Began(
+                        project=one.project or self._recipe.name,
+                        name=self._recipe.name,
+                        folder=newest(self._where).absolute(),
+                        parameters=settings,
+                        uri=one.uri,
+                        mode=one.mode,
+                    ),
+                )
                 for one in self._recipe.settings.log_to
             ]
-
-    def _began(self, tracker: LogTo, settings: dict[str, str | int | float | bool]) -> Began:
-        return Began(
-            project=tracker.project or self._recipe.name,
-            name=self._recipe.name,
-            folder=newest(self._where).absolute(),
-            parameters=settings,
-            uri=tracker.uri,
-            mode=tracker.mode,
-        )
 
     def start(self, title: str, total: int) -> None:
         """Begin: the run's title and its number of units."""

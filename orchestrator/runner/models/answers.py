@@ -177,7 +177,6 @@ def _responses(value: object, name: str) -> tuple[tuple[str | None, ...], ...]:
 
 
 def _turns(value: object, name: str) -> tuple[str | None, ...]:
-    """The text of every turn."""
     if value is None or isinstance(value, str):
         return (value,)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
@@ -237,9 +236,6 @@ def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str]]:
 
 class AnswerFile:
     """The answers of one model in a file.
-
-    Args:
-        given: The file, and which of its answers.
 
     Raises:
         DatasetError: If the file is missing or malformed, with every row that is not right.
@@ -387,11 +383,7 @@ def _check_generators(file: str, generator: str | None, there: dict[str, int], r
 def _index(
     found: list[tuple[int, AnswerRow]], rows: Rows, names: Names
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Sorted addresses and the row of each.
-
-    Raises:
-        DatasetError: If two rows answer the same turn of an item differently.
-    """
+    """Sorted addresses and the row of each."""
     places: dict[int, int] = {}
     faults = Faults()
     for index, row in found:

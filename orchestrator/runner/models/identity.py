@@ -140,11 +140,7 @@ def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, Gi
 
 
 def _check_fit(name: str, find: Given, dataset: Dataset) -> None:
-    """See that there is an answer to some item; the others become failed units.
-
-    Raises:
-        DatasetError: If there is none.
-    """
+    """See that there is an answer to some item; the others become failed units."""
     first: Failure | None = None
     for index in range(len(dataset)):
         item = dataset.item(index)

@@ -157,11 +157,7 @@ class _Seen(msgspec.Struct):
 class Budget:
     """Counts what is spent and reserved, and says whether a request may be sent.
 
-    Args:
-        bounds: Of the run.
-        spent: So far.
-        prices: By model.
-        keep: Writes what is spent and pledged; it is on the disk when this returns.
+    `keep` writes what is spent and pledged; it is on the disk when that returns.
     """
 
     def __init__(
@@ -404,7 +400,6 @@ def _allowed(ask: AnyAsk) -> int:
 
 
 def _n_bytes(texts: Iterable[str]) -> int:
-    """Bytes of texts in UTF-8."""
     return sum(
         len(text) if text.isascii() else len(text.encode(errors="surrogatepass")) for text in texts
     )

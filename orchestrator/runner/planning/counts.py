@@ -209,7 +209,6 @@ def count_group(
 
 
 def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
-    """The store, where there is one, and the runs that the recipe reuses."""
     places: list[Lookup] = [] if store is None else [store.get]
     if prepared.lenders is not None:
         places.append(prepared.lenders.get)

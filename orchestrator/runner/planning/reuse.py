@@ -89,11 +89,7 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lender
 class Copies:
     """Copies what the runs of `reuse` hold into the store of a run, as it is asked for.
 
-    Args:
-        lenders: The runs.
-        store: Of this run, open for writing.
-        labels: What the store remembers the servers of each model by.
-        accept_change: Copy also what another server answered than the one of this run.
+    Where `accept_change`, also what another server answered than the one of this run.
 
     Attributes:
         n_copied: Outcomes, by run as the recipe names it.
@@ -173,7 +169,6 @@ class Copies:
     def _compare(
         self, model: str, opened: _Opened, server: StoredServer, others: Sequence[Provenance]
     ) -> None:
-        """Hold the server of another run to those of this one."""
         label = self._labels[model]
         known = [*self._store.known_servers(label), *others]
         if not known or server.provenance in known:

@@ -116,11 +116,6 @@ def parse(content: bytes) -> dict[str, Any]:
 
 
 def _check_values(found: Mapping[str, Any]) -> None:
-    """See that a revision says what a recipe may say.
-
-    Raises:
-        ValueError: If it does not: which value, and what it should be.
-    """
     try:
         RecipeFile.model_validate(found["recipe"])
     except ValidationError as error:
@@ -136,12 +131,7 @@ def _check_values(found: Mapping[str, Any]) -> None:
 
 
 def _check_size(text: str) -> None:
-    """Refuse a text of more values, including aliases, or more levels than a recipe has.
-
-    Raises:
-        ValueError: If it is one.
-        yaml.YAMLError: If it is no YAML.
-    """
+    """Refuse a text of more values, including aliases, or more levels than a recipe has."""
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     n_values = 0

@@ -45,7 +45,6 @@ def shown_of(recipe: Recipe, given: Mapping[str, Given]) -> Callable[[Item], obj
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in nested settings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

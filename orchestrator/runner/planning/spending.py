@@ -67,11 +67,6 @@ def _prices(prepared: Prepared) -> dict[str, Price]:
 
 
 def _spent(store: Store) -> Spent:
-    """Return what earlier calls spent.
-
-    Raises:
-        StoreError: If that can't be read.
-    """
     return (spent_by(store) or Spent()).after_its_call()
 
 

@@ -127,11 +127,6 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
 
 
 def _adaptive_rule(recipe: Recipe, plan: Plan, settings: AdaptivePairs) -> StoppingRule:
-    """The rule of a recipe that has pairs chosen.
-
-    Raises:
-        UsageError: If no method compares pairs of models, or not those of the goal.
-    """
     rankings, slots = _rankings(plan, only_pairs=True)
     if not rankings:
         names = ", ".join(method.name for method in recipe.methods)

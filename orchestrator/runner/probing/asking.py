@@ -40,10 +40,7 @@ _CONNECT_S: Final = 5.0
 class Http:
     """A client of one server.
 
-    Args:
-        base_url: Without `/v1` at its end.
-        api_key: Sent as a bearer token; empty for none.
-        timeout_s: Deadline of each request.
+    The URL has no `/v1` at its end; an empty key is none.
     """
 
     def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:

@@ -416,11 +416,7 @@ def _is_refusal(finding: Finding) -> bool:
 
 
 async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
-    """Their answers, in their order.
-
-    Raises:
-        OrchestratorError: The first that one of them raises.
-    """
+    """Their answers, in their order."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(question) for question in questions]

@@ -58,14 +58,9 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 class Probes:
     """Probes servers, and refuses those that can't do what a recipe asks.
 
-    Args:
-        store: Keeps the records.
-        needs: What is asked of each model.
-        accept_change: Go on although a server does otherwise than before.
-        enabled: False to probe nothing.
-        unprobed: Kinds of back-ends whose word is taken.
-        refuses: False to let servers pass that can't do what is asked of them.
-        only_first: Ask for what the run needs, and nothing else.
+    Where `accept_change`, the run goes on although a server does otherwise than before. The word of
+    back-ends of the kinds `unprobed` is taken. Where not `refuses`, servers pass that can't do what
+    is asked of them; `only_first` asks for what the run needs, and nothing else.
 
     Attributes:
         records: What was found, by model.
@@ -170,11 +165,7 @@ class Probes:
                 _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
     def _refuse(self, found: Connected, record: ProbeRecord) -> None:
-        """Stop a run whose methods ask for what a server does not do.
-
-        Raises:
-            UsageError: With all that it does not do.
-        """
+        """Stop a run whose methods ask for what a server does not do."""
         model, faults = found.spec.name, []
         can = capabilities_of(found.kind, None, allow_code=True)
         for method, need in self._needs.get(model, ()):
@@ -192,7 +183,6 @@ class Probes:
             _log.warning("%s", said, extra={"model": model})
 
     def _examples(self, model: str, held: ProbeRecord | None) -> tuple[Example, ...]:
-        """Return the examples of the methods that were not yet tried on a model."""
         asked = [one for _, need in self._needs.get(model, ()) for one in need.examples]
         findings = () if held is None else held.findings
         known = {finding.name for finding in findings if finding.state != UNKNOWN}

@@ -36,10 +36,9 @@ _log = logging.getLogger(__name__)
 class Keeping:
     """A file of results that calls have computed, read and extended.
 
-    Args:
-        path: The file; it need not be there, and nobody else need be able to read it. Where its
-            checksum differs, or a value is not of the type that is asked for, it is computed anew.
-        most_bytes: Greatest length of the file; nothing is kept where it would be longer.
+    It need not be there, and nobody else need be able to read it. Where its checksum differs, or a
+    value is not of the type that is asked for, it is computed anew; nothing is kept where it would
+    be longer than `most_bytes`.
     """
 
     def __init__(self, path: Path, most_bytes: int = _MOST_BYTES) -> None:

@@ -130,11 +130,7 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
 
 
 def _link(original: Path, name: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no such names.
-
-    Raises:
-        OSError: If that can't be done, or it is no regular file.
-    """
+    """Give a file a second name, or copy it where the file system has no such names."""
     files.check_plain(original)
     try:
         name.hardlink_to(original)
@@ -146,11 +142,7 @@ def _link(original: Path, name: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep others from giving names in a folder, unless they hold it for longer than they should.
-
-    Raises:
-        OSError: If something else has the place of the lock.
-    """
+    """Keep others from giving names in a folder, unless they hold it for too long."""
     lock = files.open_plain(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     try:
         end = time.monotonic() + _WAIT_S
@@ -168,11 +160,6 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _items(directory: RunDirectory, own: Path) -> Path:
-    """Take the file of items.
-
-    Raises:
-        StoreError: If it is damaged.
-    """
     taken = own / f"{ITEMS}.parquet"
     check_items(directory, taken)
     return taken
@@ -182,9 +169,6 @@ def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
     """See that the file of items is what was written, as far as a mark says what that was.
 
     `taken` is where the file that was looked at gets a second name; the run may be writing it anew.
-
-    Raises:
-        StoreError: If it is damaged.
     """
     path = items_path(run_dir)
     for _ in range(_LOOKS):

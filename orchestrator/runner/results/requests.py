@@ -75,11 +75,6 @@ class Unit(msgspec.Struct, frozen=True):
 class Replay:
     """The plan of a run, made of what the run wrote down about itself.
 
-    Args:
-        path: The run directory.
-        frames: Its frames, items among them.
-        allow_code: Import kinds from outside this project.
-
     Raises:
         OrchestratorError: If the plan can't be made again here.
     """
@@ -161,9 +156,6 @@ class Replay:
 
 class StoredItems:
     """The items of a run, read back from its frame of items.
-
-    Args:
-        frames: Of the run.
 
     Raises:
         RunDirectoryError: If there is no such frame.

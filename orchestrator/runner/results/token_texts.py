@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, Final
@@ -240,11 +239,8 @@ _UNFINISHED: Final = "\N{REPLACEMENT CHARACTER}"
 class Speller:
     """Spells the tokens of a run's models.
 
-    Args:
-        recipe: Says where their weights are.
-        identities: As the run wrote them down: another tokenizer of the same place is not used.
-        texts: The texts of tokens that the run wrote down, by model and number.
-        allow_code: Import kinds from outside this project.
+    Identities are as the run wrote them down: another tokenizer of the same place is not used.
+    `texts` are those that it wrote down, by model and number.
     """
 
     def __init__(
@@ -322,7 +318,11 @@ class Speller:
             return None
         path, digest = found
         is_same = digest == self._identities.get(model, {}).get("tokenizer")
-        return _load(path) if is_same and path.is_file() else None
+        return (
+            importlib.import_module("tokenizers").Tokenizer.from_file(str(path))
+            if is_same and path.is_file()
+            else None
+        )
 
 
 def written_texts(
@@ -349,8 +349,3 @@ def _by_prefixes(tokenizer: Any, ids: Sequence[int]) -> list[str]:  # noqa: ANN4
         found.append(now[len(before) :] if now.startswith(before) else "")
         before = now if now.startswith(before) else before
     return found
-
-
-@cache
-def _load(path: Path) -> object:
-    return importlib.import_module("tokenizers").Tokenizer.from_file(str(path))

@@ -127,10 +127,7 @@ _OWN_ROUTES: Final[Mapping[str, tuple[str, ...]]] = {
 class Kinds:
     """Finds the kinds of servers, and remembers them for a run.
 
-    Args:
-        store: Of the run; knows how its servers were spoken to before.
-        copies: What is copied from other runs, which were answered by servers too.
-        enabled: False to ask nothing; every server is then taken for a plain one.
+    Where not `enabled`, nothing is asked, and every server is taken for a plain one.
     """
 
     def __init__(self, store: Store, copies: Copies | None, *, enabled: bool) -> None:

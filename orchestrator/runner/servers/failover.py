@@ -56,16 +56,11 @@ class Client(ABC):
 class Failover:
     """Asks servers of one model.
 
-    Args:
-        model: For messages.
-        backends: In the order of the servers; None for those that can't be reached. Whoever finds
-            or loses one changes it, and `copies`.
-        silent_after_s: How long a server that has requests may end none, while others answer.
-        lose: Told of a server that can't be reached any more.
-        counted: Told how many servers are in use, when a suspect comes or goes.
-        asked_again: Told of each request of a run that is sent to another server after the first.
-        errand: Runs a coroutine function somewhere; may cancel it.
-        doubted: Told of each connection that broke, where another server has its request.
+    Back-ends are in the order of the servers, None for those that can't be reached: whoever finds
+    or loses one changes it, and `copies`. `lose` is told of a server that can't be reached any
+    more, `counted` how many are in use when a suspect comes or goes, `asked_again` of each request
+    sent to another server after the first, `doubted` of each connection that broke where another
+    server has its request. `errand` runs a coroutine function somewhere; it may cancel it.
 
     Attributes:
         broken: Numbers of servers with a connection that broke.
@@ -137,7 +132,10 @@ class Failover:
                 copy = self.copies.choose(tried, group, self._loop.time())
                 backend = None if copy is None else self.backends[copy.number]
                 if copy is None or backend is None:
-                    if not self._is_any_held(tried):
+                    if not any(
+                        copy.is_held and copy.is_there and copy.number not in tried
+                        for copy in self.copies.all
+                    ):
                         return None
                     await self.changed()
                     continue
@@ -209,11 +207,6 @@ class Failover:
         """Return for how long a server has ended none of its requests; 0 while it has none."""
         copy = self.copies.all[number]
         return self._loop.time() - copy.quiet_since if copy.in_flight else 0.0
-
-    def _is_any_held(self, tried: Tried) -> bool:
-        return any(
-            copy.is_held and copy.is_there and copy.number not in tried for copy in self.copies.all
-        )
 
     async def _was_lost(self, copy: Copy, backend: Backend, failure: Failure) -> bool:
         """Return whether a request failed because its server went, so that another may be asked."""

@@ -93,18 +93,10 @@ class _Way(msgspec.Struct, frozen=True):
 class Fleet:
     """Gives a back-end for each model.
 
-    Args:
-        models: The models of the recipe.
-        identities: Of the models; a server is held to what answered for the same identity.
-        log_of: Path of the log of a launched server, by the model it is named after.
-        store: Knows which servers answered before.
-        accept_change: Go on although a server is not the one the run was started with.
-        allow_code: Load kinds from outside this project.
-        places: On which GPUs servers run; None where that is left to them.
-        probes: Asks each server what it really does; None to take its word.
-        keep: How servers are found again and kept; None where they are not.
-        copies: What is copied from other runs, whose servers are compared; None for nothing.
-        waits_for_all: Connect to every server of a model before it is asked.
+    A server is held to what answered for the same identity, unless `accept_change`. Places are the
+    GPUs that servers run on, None where that is left to them; without probes their word is taken;
+    without `keep` they are not found again. Where `waits_for_all`, every server of a model is
+    connected before it is asked.
 
     Attributes:
         states: Of the connection to each model, in a word.
@@ -327,10 +319,6 @@ class Fleet:
 
         Where not `is_broken`, a server that gives no answer may only be busy, and requests tell
         whether it is reached; else it is gone.
-
-        Raises:
-            ServerChangedError: If another one answers, or one without the model.
-            UsageError: If the server can't do what a method asks of it.
         """
         try:
             found = await self._until_answered(spec, number)

@@ -156,12 +156,7 @@ async def _figures(backend: Backend) -> ServerLoad | None:
 
 
 class Loads:
-    """Asks each connected server for its load: when `look` is called, else every few seconds.
-
-    Args:
-        models: To look at.
-        backend: Gives the connection to a model, None while there is none.
-    """
+    """Asks each connected server for its load: when `look` is called, else every few seconds."""
 
     def __init__(self, models: Iterable[str], backend: Callable[[str], Backend | None]) -> None:
         self._models = tuple(models)

@@ -71,13 +71,6 @@ class Places(msgspec.Struct, frozen=True):
 class Launched:
     """One server process of a run, and what comes after it if it crashes.
 
-    Args:
-        name: The model it is named after, for messages and its log.
-        kind: As the recipe names it.
-        launch: That kind with its settings.
-        log_path: Its log file.
-        restarts: How often it is started again.
-
     Attributes:
         models: That it serves.
         server: The process; None while there is none.
@@ -213,7 +206,6 @@ class Launched:
         return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
 
     def _kept(self) -> RunningServer | None:
-        """Return the server that an earlier run kept for exactly this use."""
         if self.keeping is None:
             return None
         found = self.keeping.find()
@@ -225,11 +217,6 @@ class Launched:
         return found
 
     async def _start(self) -> None:
-        """Start it; again for each node that the cluster has lost, if it is planned anew.
-
-        Raises:
-            LaunchError: If it does not become ready.
-        """
         while True:
             try:
                 return await self._start_once()

@@ -1,7 +1,7 @@
 """Recipe and machine to servers in their places, and which of them can be asked now."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -70,9 +70,7 @@ class Loss(msgspec.Struct, frozen=True):
 class Waves:
     """The place of a run among its waves.
 
-    Args:
-        waves: As they were placed. A single one has begun.
-        inventory: They were placed on.
+    A single wave has begun.
 
     Attributes:
         absent: Models that can't be asked now.
@@ -111,7 +109,10 @@ class Waves:
         """Return a line for each wave, with the nodes of its servers."""
         lines = []
         for number, wave in enumerate(self._waves, 1):
-            places = [f"{one.name} ({' and '.join(_names_of_nodes(one.shares))})" for one in wave]
+            places = [
+                f"{one.name} ({' and '.join(share.node for share in one.shares if share.node)})"
+                for one in wave
+            ]
             lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
         return tuple(lines)
 
@@ -269,10 +270,6 @@ class _Moves:
 def _demand(server: PlacedServer) -> Demand:
     size = next(share.size for share in server.shares if share.node)
     return Demand(server.name, replicas=len(server.shares), size=size)
-
-
-def _names_of_nodes(shares: Iterable[Share]) -> Iterable[str]:
-    return (share.node for share in shares if share.node)
 
 
 _log = logging.getLogger(__name__)

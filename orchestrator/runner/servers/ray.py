@@ -97,19 +97,7 @@ _LOST: Final = re.compile(rf"^{re.escape(NODE_LOST)}(\S+)$", re.MULTILINE)
 
 
 class RayActor(Carrier):
-    """Brings one server to a node of a Ray cluster, in an actor of a placement group.
-
-    Args:
-        cluster: Settings of the recipe.
-        models: That the server serves.
-        address: Of the cluster.
-
-    Attributes:
-        avoid: See `Carrier`.
-        prefer: See `Carrier`.
-        queues: See `Carrier`.
-        lost: See `Carrier`.
-    """
+    """Brings one server to a node of a Ray cluster, in an actor of a placement group."""
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], address: str) -> None:
         self._cluster = cluster

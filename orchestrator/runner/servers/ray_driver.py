@@ -53,11 +53,8 @@ NODE_LOST = "Ray: lost node "
 class Place:
     """A command on a node, as an actor. Pickled by value: a node needs no code of ours for it.
 
-    Its arguments are kept by Ray, so secrets come by `write`.
-
-    Args:
-        words: The command.
-        lease_s: It ends with its command after so many seconds without a call of `read`.
+    Its arguments are kept by Ray, so secrets come by `write`. It ends with its command after
+    `lease_s` without a call of `read`.
     """
 
     def __init__(self, words: Sequence[str], lease_s: float) -> None:
@@ -248,9 +245,6 @@ def _room(bundle: dict[str, float], options: argparse.Namespace) -> "PlacementGr
     Args:
         bundle: Resources, all on one node.
         options: Nodes that are taken or not taken, by the beginnings of their ids.
-
-    Raises:
-        _LostError: If the planned node is lost meanwhile.
     """
     from ray.util import placement_group, remove_placement_group  # noqa: PLC0415
 
@@ -274,7 +268,6 @@ def _room(bundle: dict[str, float], options: argparse.Namespace) -> "PlacementGr
 
 
 def _none_of(nodes: Sequence[str]) -> str:
-    """Return what Ray takes for "none of these" in a selector of labels."""
     return f"!in({','.join(nodes)})" if len(nodes) > 1 else f"!{nodes[0]}"
 
 

@@ -107,8 +107,7 @@ class KeptServer:
 class ServerRegistry:
     """The folder of kept servers.
 
-    Args:
-        folder: Made when something is put there; the user's own where None.
+    It is made when something is put there; the user's own where None.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -213,7 +212,6 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _process(kept: Kept) -> psutil.Process | None:
-    """The watchdog; None where it is gone."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(kept.watchdog)
         same = abs(process.create_time() - kept.started) < _SAME_START_S

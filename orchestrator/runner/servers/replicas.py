@@ -36,18 +36,9 @@ def _total(counts: Sequence[int | None]) -> int | None:
 class Replicas(Client):
     """A back-end over several servers of one model.
 
-    Args:
-        model: For messages.
-        backends: In the order of the servers; None for those that are not connected yet, which
-            `begin` does.
-        errand: Runs a coroutine function somewhere, such as one that brings a server back; may
-            cancel it.
-        connect: Connects to a server by its number.
-        counted: Told how many servers there are, whenever that changes.
-        asked_again: Told of each request of a run that is sent to another server because the one
-            that had it was lost, failed it or is silent.
-        silent_after_s: How long a server that has requests may end none, while others answer.
-        doubted: Told of each connection that broke, where another server has its request.
+    Back-ends are in the order of the servers, None for those that are not connected yet, which
+    `begin` does; `connect` does so by number. `counted` is told how many there are, whenever that
+    changes. The rest is as of `Failover`.
     """
 
     def __init__(  # noqa: PLR0913 (its neighbours)
@@ -125,11 +116,7 @@ class Replicas(Client):
             await self._asking.changed()
 
     def _failure(self) -> Failure | None:
-        """The reason why nothing can be asked; None if something can.
-
-        Raises:
-            OrchestratorError: If it is an error.
-        """
+        """The reason why nothing can be asked; None if something can."""
         if self._error is not None:
             raise self._error
         if self._n_there:
@@ -140,7 +127,6 @@ class Replicas(Client):
         return next((one for one in failures if not one.permanent), failures[0])
 
     async def _first(self, copy: Copy) -> None:
-        """Connect to a server for the first time."""
         with self._cancelled_at_close():
             try:
                 found = await self._connect(copy.number)
@@ -163,7 +149,6 @@ class Replicas(Client):
                 self._failures[copy.number] = found
 
     def _miss(self, copy: Copy, failure: Failure) -> None:
-        """Go on without a server that could not be reached the first time."""
         _log.warning(
             "%s: server %d of %d is unreachable; using the others: %s",
             self._model,

@@ -151,16 +151,7 @@ _LOST: Final = re.compile(
 class SlurmServer(Carrier):
     """Brings one server to a node: as a step of this job, or as a job of its own.
 
-    Args:
-        cluster: Settings of the recipe.
-        models: That the server serves.
-        n_nodes: Of the allocation; 0 for a job of its own.
-
-    Attributes:
-        avoid: See `Carrier`.
-        prefer: See `Carrier`.
-        queues: See `Carrier`.
-        lost: See `Carrier`.
+    Without nodes of an allocation it is a job of its own.
     """
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], n_nodes: int = 1) -> None:
@@ -294,11 +285,7 @@ def has_jobs(cluster: Cluster) -> bool:
 
 
 def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -> None:
-    """See that the servers of a run can be started on a cluster.
-
-    Raises:
-        UsageError: If not.
-    """
+    """See that the servers of a run can be started on a cluster."""
     known = set(prepared.recipe.models)
     unknown = sorted(set(prepared.recipe.settings.cluster.models) - known)
     if unknown:

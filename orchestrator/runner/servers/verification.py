@@ -38,9 +38,7 @@ def is_reached(spec: ModelSpec) -> bool:
 class FirstLook:
     """Connects to servers once, and hands each connection to who asks for it first.
 
-    Args:
-        models: Whose servers run already.
-        connect: Connects, and raises where a run can't be answered.
+    `connect` raises where a run can't be answered.
     """
 
     def __init__(self, models: Collection[str], connect: Connect) -> None:
@@ -108,11 +106,8 @@ _log = logging.getLogger(__name__)
 class Held:
     """Knows which servers answered.
 
-    Args:
-        store: Keeps them.
-        identities: Of the models; a server is held to what answered for the same identity.
-        copies: What is copied from other runs, whose servers are compared; None for nothing.
-        accept_change: Go on although a server is not the one the run was started with.
+    A server is held to what answered for the same identity, unless `accept_change`; so are those of
+    `copies`.
 
     Attributes:
         server_ids: Number in the store of the server that a model is connected to.
@@ -166,7 +161,6 @@ class Held:
         return label
 
     def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
-        """The server that answered before this one; None where this one is no other."""
         earlier = self._store.server_of_model(label)
         if earlier is None or earlier.provenance == provenance:
             return None
@@ -191,11 +185,7 @@ _LOOKED_S: Final = 5.0
 
 
 class Doubts:
-    """Compares each server at most once at a time and every few seconds.
-
-    Args:
-        errand: Runs a coroutine function somewhere; may cancel it.
-    """
+    """Compares each server at most once at a time and every few seconds."""
 
     def __init__(self, errand: Callable[[Errand], None]) -> None:
         self._errand = errand

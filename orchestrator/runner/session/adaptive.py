@@ -98,16 +98,7 @@ def first_limits(prepared: Prepared, fleet: Fleet, store: Store) -> FirstLimits:
 
 
 class Adaptive:
-    """Keeps the limits of models where their servers do best.
-
-    Args:
-        limits: That the call begins with.
-        core: Counters of the models.
-        scheduler: Has the connections, and is told new limits.
-        loads: Asks the servers for their figures.
-        tokens: Prompt and completion tokens of a model so far.
-        store: Keeps the changes.
-    """
+    """Keeps the limits of models where their servers do best."""
 
     def __init__(
         self,

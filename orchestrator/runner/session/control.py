@@ -68,12 +68,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class CommandInbox:
-    """The run's side: takes commands and answers them.
-
-    Args:
-        folder: Where commands are put.
-        carry_out: Does what a command says.
-    """
+    """The run's side: takes commands and answers them."""
 
     def __init__(self, folder: Path, carry_out: Callable[[Command], Answer]) -> None:
         self._folder = folder
@@ -147,7 +142,6 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: who looks for its name never sees a part of it."""
     files.write(path, content)
 
 

@@ -32,13 +32,7 @@ _COLUMNS: Final[dict[str, pl.DataType]] = {
 
 
 class LiveTrust:
-    """Judges of one method.
-
-    Args:
-        pairs: Columns of the method.
-        n_clusters: Of prompts, in the whole run.
-        thresholds: Of the rule.
-    """
+    """Judges of one method."""
 
     def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
         columns = {"status": "status", **pairs.columns()}

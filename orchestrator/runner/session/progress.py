@@ -46,10 +46,8 @@ _MAX_BEGUN: Final = 4096
 class Stages:
     """Counts units by the method they belong to.
 
-    Args:
-        plan: Of the run.
-        done: One byte a position, 1 where there is nothing to do any more.
-        not_needed: Shape (units of one item,), of those how many have no row and need none.
+    `done` has one byte a position, 1 where there is nothing to do any more; `not_needed`, shape
+    (units of one item,), says how many have no row and need none.
     """
 
     def __init__(self, plan: Plan, done: bytearray, not_needed: Ints) -> None:
@@ -106,10 +104,7 @@ class Stages:
 class _Method:
     """One method's sums, and the prompts of which some units are still to come.
 
-    Args:
-        part: The method.
-        pairs: Its columns.
-        sizes: Prompts of each cluster, shape (clusters,); not used where each stands alone.
+    Sizes are the prompts of each cluster; not used where each stands alone.
     """
 
     def __init__(self, part: Part, pairs: PairColumns, sizes: NDArray[np.int64]) -> None:
@@ -168,13 +163,7 @@ class _Method:
 
 
 class _Judges:
-    """Judges of one method, by the rule on judges; their rows wait until many are counted at once.
-
-    Args:
-        pairs: Columns of the method.
-        n_clusters: Of prompts, in the whole run.
-        thresholds: Of the rule.
-    """
+    """Judges of one method, by the rule on judges; rows wait until many are counted at once."""
 
     def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
         self._judge = pairs.judge
@@ -213,14 +202,7 @@ class _Judges:
 
 
 class LiveRankings:
-    """Takes the rows of units as they end.
-
-    Args:
-        plan: Of the run.
-        stops_early: Whether a stopping rule chooses what is asked.
-        thresholds: Of the rule on judges.
-        confidence_level: Of the rule on judges, in (0, 1).
-    """
+    """Takes the rows of units as they end."""
 
     def __init__(
         self,

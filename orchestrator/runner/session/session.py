@@ -76,16 +76,7 @@ class Ended(msgspec.Struct, frozen=True):
 class Session(Listener):
     """Runs the units that are not done yet.
 
-    Args:
-        prepared: The run.
-        opened: Its plan, and what of it is done.
-        store: Open for writing.
-        core: Queues and limits.
-        budget: Bounds on requests, tokens, money and time.
-        fleet: Connects to servers.
-        limits: That the call begins with.
-        waves: Where not all servers run at the same time, or may not after the loss of a node.
-        run_dir: For messages.
+    Without `waves`, all servers run at the same time.
     """
 
     def __init__(  # noqa: PLR0913 (the parts of a run)
@@ -138,9 +129,7 @@ class Session(Listener):
         }
         self._scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
         self.texts = TokenTexts(store, fleet.server_ids, self._scheduler.backend)
-        self._n_done = 0
-        self._n_failed = 0
-        self._n_sent = 0
+        self._n_done = self._n_failed = self._n_sent = 0
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
         self.loads = Loads(core.models, self._scheduler.backend)
@@ -154,9 +143,7 @@ class Session(Listener):
             thresholds=Thresholds(**statistics.trust.model_dump()),
             confidence_level=statistics.confidence_level,
         )
-        self._pumping = False
-        self._pump_is_due = False
-        self._turning = False
+        self._pumping = self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
         # would meet, and where units are played again in another wave all others too: asking anew
         # what has failed would take them to and fro for ever.

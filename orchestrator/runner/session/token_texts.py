@@ -39,13 +39,7 @@ class _Met(msgspec.Struct, eq=False):
 
 
 class TokenTexts:
-    """The texts of the ids in a run's outcomes.
-
-    Args:
-        store: Keeps the texts.
-        server_ids: Number in the store of the server that a model is connected to.
-        backend: Gives the connection to a model, None while there is none.
-    """
+    """The texts of the ids in a run's outcomes."""
 
     def __init__(
         self,
@@ -132,7 +126,6 @@ async def _spelled(backend: Backend, ids: list[int]) -> Mapping[int, bytes] | Fa
 
 
 def _grow(met: _Met, largest: int) -> None:
-    """Make room for an id."""
     if largest >= len(met.seen):
         room = np.zeros(largest + 1 - len(met.seen), np.bool_)
         met.seen = np.concatenate((met.seen, room))
