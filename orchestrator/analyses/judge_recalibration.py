@@ -71,8 +71,8 @@ def _measures(context: Context, judges: Sequence[CalibratedJudge]) -> Table:
                 ("log loss", found.log_loss),
                 ("ECE", found.expected_error),
             ):
-                found = (change.before, change.after, without_n(measured(change.difference)))
-                lines.append([judge.name, kind, name, *found, int(known.sum())])
+                cells = (change.before, change.after, without_n(measured(change.difference)))
+                lines.append([judge.name, kind, name, *cells, int(known.sum())])
     columns = (
         Column("judge"),
         Column("calibration"),

@@ -129,10 +129,6 @@ def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
 
-    Args:
-        kind: Of the method.
-        of: Its class, which may name a summary of its own.
-
     Raises:
         PluginError: If it breaks the contract.
     """
@@ -172,12 +168,6 @@ def place_of(plugin: type) -> str:
 
 def listed(plugin: Plugin[Settings], function: str, value: object, of: type[_T]) -> list[_T]:
     """Return what a method of a plug-in returned, if it is a list of values of a type.
-
-    Args:
-        plugin: The plug-in.
-        function: Name of its method, for messages.
-        value: What that returned.
-        of: The type of each entry.
 
     Raises:
         PluginError: If it is not.

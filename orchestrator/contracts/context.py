@@ -74,12 +74,7 @@ def answer_frames(frames: Frames) -> dict[str, dict[str, str]]:
 
 
 def answers_of(frames: Frames, wanted: Sequence[str]) -> pl.DataFrame:
-    """Return those of the wanted columns that the run's answers have.
-
-    Args:
-        frames: Of the run.
-        wanted: By the name that reports know them by.
-    """
+    """Return those of the wanted columns that the run's answers have."""
     parts = []
     for frame, named in answer_frames(frames).items():
         columns = {name: named.get(name, name) for name in wanted}
@@ -94,10 +89,7 @@ def answers_of(frames: Frames, wanted: Sequence[str]) -> pl.DataFrame:
 def answer_slices(frames: Frames, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
     """Yield those columns of the run's answers, some rows at a time: for columns of texts.
 
-    Args:
-        frames: Of the run.
-        wanted: By the name that reports know them by; a frame that lacks one gives nothing.
-        n_rows: Rows of a slice at most.
+    A frame that lacks a column gives nothing; `n_rows` bounds a slice.
     """
     for frame, named in answer_frames(frames).items():
         columns = {name: named.get(name, name) for name in wanted}
@@ -107,12 +99,7 @@ def answer_slices(frames: Frames, wanted: Sequence[str], n_rows: int) -> Iterato
 
 
 def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
-    """Return the answers that a method compared: its own, or those of all methods.
-
-    Args:
-        answers: Column method among others.
-        source: Name of the method.
-    """
+    """Return the answers that a method compared: its own, or those of all methods."""
     own = f"answers ({source})"
     if own in answers["method"].unique().to_list():
         return answers.filter(pl.col("method") == own)

@@ -308,13 +308,7 @@ def roles_of(method: type[Method[MethodSettings]]) -> RowRoles:
 
 
 def clash_in(frame: str, one: type[Method], other: type[Method]) -> str:
-    """Return what two methods that write one frame declare differently; empty for nothing.
-
-    Args:
-        frame: Name of the frame.
-        one: The first method.
-        other: The second one.
-    """
+    """Return what two methods that write one frame declare differently; empty for nothing."""
     what = ""
     if list(schema_of(one).items()) != list(schema_of(other).items()):
         what = "columns"

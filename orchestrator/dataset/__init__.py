@@ -306,9 +306,7 @@ class Dataset:
 def n_of_share(wanted: int | str, n: int) -> int:
     """The number of `n` items that is wanted: from 1 to n.
 
-    Args:
-        wanted: A number of items, or a share such as "12.5%", which is rounded up.
-        n: Number of all items.
+    It is a number of items, or a share such as "12.5%", which is rounded up.
     """
     if isinstance(wanted, str):
         # As written: 10 % of 30 items are 3, and binary fractions would make them 4.

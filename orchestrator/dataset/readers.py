@@ -135,10 +135,8 @@ def not_json(text: bytes, error: Exception) -> str:
 def repeated_key(text: bytes, value: object) -> str | None:
     """Return a key that an object of a JSON text has twice, at any depth; None where there is none.
 
-    Args:
-        text: Valid JSON.
-        value: What it was decoded to. As many keys in it as the text can hold mean that none was
-            lost, so that few texts have to be decoded again.
+    The text is valid JSON, the value what it was decoded to. As many keys in it as the text can
+    hold mean that none was lost, so that few texts have to be decoded again.
     """
     n_keys, to_visit = 0, [value]
     while to_visit:

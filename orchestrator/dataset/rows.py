@@ -232,3 +232,80 @@ def decoded(line: bytes) -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8 text; save the file as UTF-8") from error
+
+
+_GIVEN: Final = "Recipe(dataset)"
+
+
+class SupportsArrow(Protocol):
+    """A frame that exports itself by the Arrow PyCapsule interface (polars, pandas, pyarrow)."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+def is_frame(value: object) -> bool:
+    """Return whether a value is a frame."""
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def to_json_lines(given: object) -> bytes:
+    """Return the rows of a frame, or of a list of mappings, as JSON Lines.
+
+    Dates become ISO 8601 text, binary values hexadecimal text, nan null: the values that the same
+    rows have as items if they are read from a file. The text depends on the rows alone.
+
+    Raises:
+        DatasetError: If it is something else, has no rows, or a value that JSON can't hold.
+    """
+    lines = []
+    for place, row in enumerate(_rows(given)):
+        if not isinstance(row, Mapping):
+            kind = type(row).__name__
+            raise DatasetError(f"{_GIVEN}: row {place} is a {kind}, not a mapping of columns")
+        try:
+            columns = {str(name): plain(_builtin(value)) for name, value in row.items()}
+            lines.append(msgspec.json.encode(columns))
+        except (RecursionError, UnicodeEncodeError, ValueError) as error:
+            raise DatasetError(f"{_GIVEN}: row {place} cannot be written: {error}") from error
+    if not lines:
+        raise DatasetError(f"{_GIVEN} {NO_ITEMS}")
+    return b"\n".join(lines) + b"\n"
+
+
+def _rows(given: object) -> Iterable[object]:
+    if isinstance(given, pl.DataFrame):
+        return given.iter_rows(named=True)
+    if is_frame(given):
+        try:
+            return pl.DataFrame(cast("Any", given)).iter_rows(named=True)
+        except ImportError:
+            # pandas exports nothing by Arrow where pyarrow is not installed.
+            return _rows_by_column(given)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return given
+    hint = "; collect() it first" if isinstance(given, pl.LazyFrame) else ""
+    raise DatasetError(
+        f"{_GIVEN} must be a frame, a list of mappings, a path, or a mapping with a 'kind', "
+        f"not a {type(given).__name__}{hint}"
+    )
+
+
+def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as pandas has them)
+    """Rows of a frame with columns of its own kind, missing values as None."""
+    columns = []
+    for name in given.columns:
+        missing = cast("Sequence[bool]", given[name].isna().tolist())
+        values = cast("Sequence[Any]", given[name].tolist())
+        cells = zip(values, missing, strict=True)
+        columns.append([None if is_missing else value for value, is_missing in cells])
+    names = [str(name) for name in given.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def _builtin(value: object) -> object:
+    """Return Python's own value for a scalar or an array of NumPy."""
+    to_list: Callable[[], Any] | None = getattr(value, "tolist", None)
+    if to_list is not None:
+        return to_list()
+    return value.to_list() if isinstance(value, pl.Series) else value

@@ -45,14 +45,9 @@ _SCHEMA: Final[dict[str, pl.DataType]] = {
 def verdict_rows(context: Context, source: Source) -> pl.DataFrame:
     """Return the verdicts of the judges of a method: one row a judge, item and pair of models.
 
-    Args:
-        context: With the rows of the method.
-        source: The method.
-
-    Returns:
-        Columns judge, item, cluster, turn, model_a, model_b (in alphabetical order) and verdict: 1
-        where A is better, -1 where B is, else 0. Pairs of equal answers, on which all judges tie,
-        are left out.
+    Columns are judge, item, cluster, turn, model_a, model_b (in alphabetical order) and verdict: 1
+    where A is better, -1 where B is, else 0. Pairs of equal answers, on which all judges tie, are
+    left out.
     """
     rows = judged_rows(context, source) if is_judging(source.method) else pl.DataFrame()
     if rows.is_empty():

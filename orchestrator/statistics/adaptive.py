@@ -336,9 +336,8 @@ class AdaptiveTest:
     ) -> tuple[Floats, Bools, Floats]:
         """Scores of the models on each prompt, and their most negative differences.
 
-        Returns:
-            Scores, shape (prompts, K); which of them there are; and for each two models a bound
-            that the score of the first less that of the second never goes below, positive.
+        Returns scores, shape (prompts, K); which of them there are; and for each two models a bound
+        that the score of the first less that of the second never goes below, positive.
         """
         baseline = self._goal.baseline
         if baseline is not None:

@@ -217,9 +217,7 @@ def _tuning(data: LabelledPairs, weights: Floats, scores: Floats, labels: Floats
 
 def _fit(data: LabelledPairs, counts: Floats, wins: Floats) -> Floats | None:
     """Strengths whose expected wins are those given, mean 0; None where they are not finite."""
-    matrix = np.zeros((data.n_models, data.n_models))
-    np.add.at(matrix, (data.first, data.second), counts)
-    matrix += matrix.T
+    matrix = _compared(data, counts)
     totals = np.zeros(data.n_models)
     np.add.at(totals, data.first, wins)
     np.add.at(totals, data.second, counts - wins)
@@ -242,6 +240,12 @@ def _fit(data: LabelledPairs, counts: Floats, wins: Floats) -> Floats | None:
     return None
 
 
+def _compared(data: LabelledPairs, counts: Floats) -> Floats:
+    matrix = np.zeros((data.n_models, data.n_models))
+    np.add.at(matrix, (data.first, data.second), counts)
+    return matrix + matrix.T
+
+
 def _laplacian(matrix: Floats, expected: Floats) -> Floats:
     found: Floats = -matrix * expected * (1.0 - expected)
     np.fill_diagonal(found, 0.0)
@@ -251,11 +255,9 @@ def _laplacian(matrix: Floats, expected: Floats) -> Floats:
 
 def _bread(data: LabelledPairs, counts: Floats, strengths: Floats) -> Floats:
     """Inverse of the information, of strengths with mean 0, shape (M, M)."""
-    matrix = np.zeros((data.n_models, data.n_models))
-    np.add.at(matrix, (data.first, data.second), counts)
-    matrix += matrix.T
     expected = 1.0 / (1.0 + np.exp(strengths[None, :] - strengths[:, None]))
-    inverse = np.linalg.pinv(_laplacian(matrix, expected), hermitian=True)
+    laplacian = _laplacian(_compared(data, counts), expected)
+    inverse = np.linalg.pinv(laplacian, hermitian=True)
     found: Floats = np.asarray(inverse, dtype=np.float64)
     return found
 

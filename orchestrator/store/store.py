@@ -300,12 +300,8 @@ class Store:
     def open_plan(self, plan_hash: bytes, n_units: int, values: Mapping[str, str] = {}) -> int:
         """Make a plan the current one and return its number; waits for the disk.
 
-        Unless `is_current_plan` said so before, call `adopt` next.
-
-        Args:
-            plan_hash: Of the plan.
-            n_units: Of the plan.
-            values: Values of the run that belong to the plan: no reader sees one without the other.
+        Unless `is_current_plan` said so before, call `adopt` next. `values` of the run belong to
+        the plan: no reader sees one without the other.
         """
         number = self._writing().call(lambda c: open_plan(c, plan_hash, n_units, values))
         self._meta |= values
@@ -314,12 +310,8 @@ class Store:
     def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> int:
         """Give units that earlier plans ended their positions in this one; waits for the disk.
 
-        Args:
-            plan_id: From `open_plan`.
-            units: Every position with the hash of its unit; not read where no unit is stored.
-
-        Returns:
-            How many units of the plan are done or failed for good.
+        `units` has every position with the hash of its unit; it is not read where no unit is
+        stored. Returns how many units of the plan are done or failed for good.
         """
         writer = self._writing()
         if writer.call(has_units):

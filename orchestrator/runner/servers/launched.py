@@ -288,9 +288,7 @@ class Launched:
                 return self._given_up
             if self._no_room:
                 return Failure("dead_server", f"{end.said}; {self._no_room}", permanent=True)
-            repeats = end.is_like(self._last_end) and not self.has_answered()
-            self._last_end = end
-            return self._count(end, repeats=repeats)
+            return self._count(end)
         return None
 
     def _avoid(self, node: str, *, is_lost: bool) -> None:
@@ -314,12 +312,12 @@ class Launched:
             end = out_of_reach(self.name)
         else:
             end = ended(self.name, code, server.first_error())
+        return self._count(end)
+
+    def _count(self, end: End) -> Failure | None:
+        """Count a failure more; a `Failure` where it was the last."""
         repeats = end.is_like(self._last_end) and not self.has_answered()
         self._last_end = end
-        return self._count(end, repeats=repeats)
-
-    def _count(self, end: End, *, repeats: bool) -> Failure | None:
-        """Count a failure more; a `Failure` where it was the last."""
         self._n_crashes += 1
         if not repeats and self._restarts.wait_s(self._n_crashes) is not None:
             return None

@@ -121,12 +121,8 @@ class Waves:
     ) -> tuple[str, ...] | None:
         """Go to the next wave that has something to do.
 
-        Args:
-            waits_for: Whether units wait for a model.
-            dead: Models that were given up: what they are asked fails at once, in any wave.
-
-        Returns:
-            The models that were there and are not any more; None where no wave has anything to do.
+        Dead models were given up: what they are asked fails at once, in any wave. Returns the
+        models that were there and are not any more; None where no wave has anything to do.
         """
         n_waves = len(self._waves)
         for step in range(1, n_waves + 1):
@@ -244,10 +240,7 @@ class _Moves:
     ) -> PlacedServer:
         """Return a server with new places, as far as there are any, for the processes it lost.
 
-        Args:
-            server: Of which others run on.
-            taken: Shares of all that runs; those that are found here are added.
-            inventory: Nodes that are left.
+        Shares that are found here are added to `taken`; `inventory` are the nodes that are left.
         """
         if not self.is_planned_there(server):
             return server
@@ -278,10 +271,7 @@ _log = logging.getLogger(__name__)
 def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
     """Plan anew what was to run on a node that is out of reach; return whether anything changed.
 
-    Args:
-        waves: Of the run.
-        node: Its name.
-        move: Has servers start at their new places.
+    `move` has servers start at their new places.
     """
     loss = waves.lose(node)
     if loss is None:
@@ -407,12 +397,7 @@ def place_servers(
 ) -> Placed:
     """Find places for the servers that a run launches.
 
-    Args:
-        plan: Says who needs whose answers.
-        specs: The models of the run.
-        inventory: Of the machine or cluster.
-        allow_code: Load kinds from outside this project.
-        size_of: Gives what a server of these models takes of a node of a cluster.
+    `size_of` gives what a server of these models takes of a node of a cluster.
 
     Raises:
         LaunchError: If the weights of a server can't be read.

@@ -37,11 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def nodes_of(address: str) -> tuple[Node, ...]:
-    """Return the nodes of a cluster with CPUs, by name; empty if Ray does not tell.
-
-    Args:
-        address: Of the cluster.
-    """
+    """Return the nodes of a cluster with CPUs, by name; empty if Ray does not tell."""
     if importlib.util.find_spec("ray") is None:
         return ()  # a plan can be made without it
     words = (sys.executable, "-P", "-m", _MODULE, address)
@@ -178,9 +174,6 @@ def ray_actors(cluster: Cluster) -> CarrierOf:
     """Return what brings the servers of a run to the nodes of a Ray cluster.
 
     Nothing is connected to.
-
-    Args:
-        cluster: Its address, and resources of the servers.
 
     Raises:
         UsageError: If Ray is not installed, or too old, or the address is wrong.

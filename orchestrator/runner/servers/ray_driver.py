@@ -242,9 +242,7 @@ def _run(options: argparse.Namespace, stdin: _Stdin, outputs: Mapping[int, int])
 def _room(bundle: dict[str, float], options: argparse.Namespace) -> "PlacementGroup":
     """Return a placement group that is ready; wait for the resources until they are there.
 
-    Args:
-        bundle: Resources, all on one node.
-        options: Nodes that are taken or not taken, by the beginnings of their ids.
+    All resources are on one node; nodes are named by the beginnings of their ids.
     """
     from ray.util import placement_group, remove_placement_group  # noqa: PLC0415
 

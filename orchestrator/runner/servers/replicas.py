@@ -74,13 +74,8 @@ class Replicas(Client):
         """Connect to all servers, and return as soon as `n` are there.
 
         It also returns when each has been tried and at least one is there. Those that are missing
-        are welcomed later.
-
-        Args:
-            n: None to wait until each has been tried.
-
-        Returns:
-            Why none is there; then this is closed.
+        are welcomed later. Without `n`, when each has been tried. Returns why none is there; then
+        this is closed.
 
         Raises:
             LaunchError: If none is there, and one that we launch did not become ready.

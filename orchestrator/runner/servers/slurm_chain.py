@@ -57,11 +57,7 @@ def name_of(run: Path) -> str:
 def script(cluster: Cluster, run: Path, folder: Path, command: Sequence[str]) -> str:
     """Return the text of the job that runs a client.
 
-    Args:
-        cluster: Settings of the recipe.
-        run: Run directory, absolute.
-        folder: Where the command is run.
-        command: Of the client.
+    The run directory is absolute; the command is run in `folder`.
 
     Raises:
         UsageError: If the job would end before it could hand on.

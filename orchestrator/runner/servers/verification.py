@@ -197,10 +197,8 @@ class Doubts:
     ) -> None:
         """Note that a connection to a server broke.
 
-        Args:
-            server: Which.
-            hold: Keeps requests from the server until that is known, or no longer.
-            compare: Raises if another server answers; then it stays held.
+        `hold` keeps requests from the server until that is known, or no longer. If `compare`
+        raises, since another server answers, it stays held.
         """
         self._doubted.add(server)
         if server not in self._looking:

@@ -142,12 +142,7 @@ class Adaptive:
         return before
 
     def servers(self, model: str, n: int) -> None:
-        """Follow servers of a model that come or go: each has its share of the limit.
-
-        Args:
-            model: Which has several servers.
-            n: That are there from now on, at least 1.
-        """
+        """Follow servers of a model that come or go: each has its share of the limit."""
         before = self._n_there[model]
         self._n_there[model] = n
         if n == before or model in self._by_hand:

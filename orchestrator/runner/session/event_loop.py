@@ -51,10 +51,8 @@ def run_to_end(work: Work[T]) -> T:
     """Return the result of a coroutine when it has ended.
 
     In a notebook an event loop already runs in this thread, and no second one can. Then the work
-    runs in a thread of its own, which gets no signals: SIGINT here requests the stop.
-
-    Args:
-        work: Makes the coroutine; passed the stop that another thread may request.
+    runs in a thread of its own, which gets no signals: SIGINT here requests the stop. `work` makes
+    the coroutine, and is passed the stop that another thread may request.
     """
     stop = _STOP.get(None) or Stop()
     if not _has_loop():
@@ -72,9 +70,6 @@ async def in_thread(work: Callable[[], T]) -> T:
     """Return the result of a blocking call in a thread of its own.
 
     Cancelling requests the stop, waits until the call has ended, and then raises.
-
-    Args:
-        work: The call.
 
     Raises:
         asyncio.CancelledError: If it was cancelled.

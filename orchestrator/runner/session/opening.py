@@ -96,14 +96,9 @@ def unfinished_before(
 ) -> tuple[int, ...]:
     """Items with units that the plan before had not ended, as far as they stand where they stood.
 
-    Args:
-        store: Of the run.
-        before: Number of the plan that was the current one; None where there was none.
-        done: One byte a position of the plan now.
-        n_per_item: Its units of one item.
-
-    Returns:
-        Indexes in order; none where so little is left to do that the order makes no difference.
+    `before` is the number of the plan that was the current one; `done` has one byte a position of
+    the plan now. Returns indexes in order; none where so little is left to do that the order makes
+    no difference.
     """
     if before is None or done.count(0) <= _FEW_UNITS:
         return ()
@@ -166,9 +161,8 @@ def _count(
 def _said(left: _Counted, kept: _Counted) -> str:
     """Describe the requests to send, and those to keep.
 
-    Args:
-        left: Of items with units that have not ended.
-        kept: Of the others: they ask nothing more, also where one failed for good.
+    Items whose units have all ended are kept: they ask nothing more, also where one failed for
+    good.
     """
     is_estimate = left.group.is_sample
     asked = [

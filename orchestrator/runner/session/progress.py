@@ -84,11 +84,7 @@ class Stages:
         )
 
     def of_models(self, not_needed: Ints) -> dict[str, tuple[int, int]]:
-        """Units by the model that they ask last: how many this call did, and how many are left.
-
-        Args:
-            not_needed: As at the beginning, now.
-        """
+        """Units by the model that they ask last: how many this call did, and how many are left."""
         # Those that were not needed at the beginning are marked as done.
         left = self._not_done - self._ended - (not_needed - self._not_needed)
         found: dict[str, tuple[int, int]] = {}
@@ -286,13 +282,8 @@ def models_progress(
 ) -> tuple[ModelProgress, ...]:
     """Return how far each model is.
 
-    Args:
-        core: Counters of the models.
-        states: Of the connection to each model, in a word.
-        tokens: Prompt and completion tokens of each model.
-        limits: Of requests at a time.
-        loads: Last figures of the servers.
-        units: Of each model, how many this call did, and how many are left.
+    Loads are the last figures of the servers; units are how many this call did, and how many are
+    left.
     """
     return tuple(
         ModelProgress(
