@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_354,
-    "functions with `Any` in the signature": 269,
-    "lines": 119_634,
-    "files": 756,
-    "distinct names": 4_512,
-    "value classes": 717,
-    "fields of value classes": 3_388,
+    "private functions used once": 1_297,
+    "functions with `Any` in the signature": 257,
+    "lines": 111_860,
+    "files": 516,
+    "distinct names": 4_425,
+    "value classes": 700,
+    "fields of value classes": 3_224,
     "pairs of value classes that share 60 % of their fields": 83,
-    "floors of layers": 30,
-    "frames to a run's first request": 22,
-    "files to a run's first request": 11,
-    "files that one run enters": 336,
+    "floors of layers": 10,
+    "frames to a run's first request": 17,
+    "files to a run's first request": 10,
+    "files that one run enters": 262,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -106,8 +106,6 @@ def find_gpus() -> list[tuple[str, Gpu]]:
 # finds too little of it and ends ("Free memory on device is less than desired").
 
 
-_LOOK_S: Final = 0.25
-_MOST_S: Final = 15.0
 # Other processes take and give some of their own meanwhile.
 _STEADY: Final = GIB // 16
 _TIMES: Final = 2
@@ -121,8 +119,8 @@ def free_gpu_bytes() -> int | None:
 
 async def wait_until_given_back(
     free: Callable[[], int | None] = free_gpu_bytes,
-    look_s: float = _LOOK_S,
-    most_s: float = _MOST_S,
+    look_s: float = 0.25,
+    most_s: float = 15.0,
 ) -> None:
     """Until free memory no longer rises, or `most_s` have passed; at once without a GPU.
 
