@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_297,
+    "private functions used once": 1_298,
     "functions with `Any` in the signature": 257,
-    "lines": 111_860,
+    "lines": 111_857,
     "files": 516,
-    "distinct names": 4_425,
+    "distinct names": 4_426,
     "value classes": 700,
     "fields of value classes": 3_224,
     "pairs of value classes that share 60 % of their fields": 83,
