@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, TypeGuard
 
 from pydantic import Field, model_serializer
 
@@ -82,29 +82,12 @@ class FieldNames(Settings):
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
-class Columns(NamedTuple):
-    """The column of each part of an item; None where there is none."""
-
-    prompt: str | None
-    messages: str | None
-    turns: str | None
-    reference: str | None
-    key: str | None
-    category: str | None
-    cluster: str | None
-
-    @property
-    def shown(self) -> frozenset[str | None]:
-        """The columns that have a place of their own in an item; clusters stay fields too."""
-        return frozenset(self[:-1])
-
-
 class RowError(Exception):
     """A row that can't be made into an item; says what and what to do, not where."""
 
 
-def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
-    """The columns as given, or by their usual names.
+def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNames:
+    """The columns as given, or by their usual names; None for a part that has none.
 
     Raises:
         DatasetError: If a given column is missing, if several could be meant, or if there is no
@@ -124,10 +107,10 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> Columns:
             f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set "
             f"dataset: {{fields: {{prompt: COLUMN}}}}"
         )
-    return Columns(**found)
+    return FieldNames(**found)
 
 
-def make_item(row: Mapping[str, object], columns: Columns) -> Item:
+def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
     """An item of a row; its key is empty where no column gives one.
 
     Raises:
@@ -156,7 +139,8 @@ def make_item(row: Mapping[str, object], columns: Columns) -> Item:
         if cluster and len(cluster) > _MAX_CLUSTER:
             # A long name, such as a passage, is shown by its beginning.
             cluster = f"{cluster[:_MAX_CLUSTER]}… {digest('cluster', cluster).hex()[:16]}"
-        shown = columns.shown
+        # These have a place of their own in an item; clusters stay fields too.
+        shown = {getattr(columns, part) for part in DEFAULTS.keys() - {"cluster"}}
         key = "" if columns.key is None else key_text(_text_of(row, columns.key))
         if columns.key is not None and not key:
             raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
@@ -257,7 +241,7 @@ def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
 
 
 def _conversation_of(
-    row: Mapping[str, object], columns: Columns
+    row: Mapping[str, object], columns: FieldNames
 ) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:

@@ -69,6 +69,10 @@ class Price(Settings):
     output: Money = 0.0
     """Price per million generated tokens."""
 
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return the price of tokens."""
+        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
+
 
 class Thinking(Settings):
     """The text format of a reasoning model: first its thinking, then the answer."""

@@ -9,8 +9,9 @@ import pytest
 
 from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
+from orchestrator.recipe import schema
 from orchestrator.records import Failure
-from orchestrator.runner.planning.budget import Bounds, Budget, Spent
+from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.runner.session.event_loop import unwrapped
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import RetryPolicy
@@ -57,7 +58,7 @@ def make(connect, *, names=("a",), n_items=60, method=pair, store=None, limits=N
         "core": Core(
             dict.fromkeys(names, limits or Limits(max_in_flight=8)), RetryPolicy(max_attempts=3)
         ),
-        "budget": Budget(Bounds(), Spent(), {}),
+        "budget": Budget(schema.Budget(), Spent(), {}),
         "fleet": Fleet(connect),
         **more,
     }

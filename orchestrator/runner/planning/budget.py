@@ -16,7 +16,7 @@ reasoning), and tokens billed for attempts without a reply, of which nothing is 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -30,6 +30,7 @@ from orchestrator.ask import (
     ScoreAsk,
     SimilarityAsk,
 )
+from orchestrator.recipe import schema
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
 from orchestrator.scheduler.ready import Admission
 
@@ -46,17 +47,6 @@ _BILLED = frozenset({"no_answer", "no_logprobs", "unparseable"})
 _AHEAD = 0.01
 # Sums of floats differ from the bound in their last digits.
 _ROUNDING = 1 + 1e-9
-
-
-class Price(msgspec.Struct, frozen=True):
-    """Money for a million tokens."""
-
-    input: float = 0.0
-    output: float = 0.0
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the price of tokens."""
-        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
 
 class Most(msgspec.Struct, frozen=True):
@@ -112,15 +102,6 @@ class Spent(msgspec.Struct):
         )
 
 
-class Bounds(msgspec.Struct, frozen=True):
-    """The most a run may use; None is no bound."""
-
-    requests: int | None = None
-    tokens: int | None = None
-    money: float | None = None
-    hours: float | None = None
-
-
 def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
     """Prompt and completion tokens of an outcome, as the server counted them.
 
@@ -162,9 +143,9 @@ class Budget:
 
     def __init__(
         self,
-        bounds: Bounds,
+        bounds: schema.Budget,
         spent: Spent,
-        prices: dict[str, Price],
+        prices: Mapping[str, schema.Price],
         keep: Callable[[Spent], None] = lambda _: None,
     ) -> None:
         self._bounds = bounds
@@ -362,7 +343,7 @@ class Budget:
 
     def _most(self, ask: AnyAsk) -> Most:
         prompt, completion = self._most_tokens(ask)
-        price = self._prices.get(ask.model, Price())
+        price = self._prices.get(ask.model, schema.Price())
         return Most(tokens=prompt + completion, money=price.of(prompt, completion))
 
     def _most_tokens(self, ask: AnyAsk) -> tuple[int, int]:

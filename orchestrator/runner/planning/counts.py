@@ -11,11 +11,11 @@ import numpy as np
 
 from orchestrator.disk.paths import STORE_NAME, is_foreign
 from orchestrator.errors import OrchestratorError
+from orchestrator.recipe.schema import Price
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import planned
 from orchestrator.report.planned import Duration, StageCount
 from orchestrator.report.progress import ModelProgress
-from orchestrator.runner.planning.budget import Price
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import expected_requests, new_blocks, open_blocks
@@ -145,11 +145,7 @@ def count_prepared(
         prepared.plan,
         _lookup(prepared, store),
         systems_of(prepared),
-        {
-            spec.name: Price(spec.price.input, spec.price.output)
-            for spec in specs
-            if spec.price is not None
-        },
+        {spec.name: spec.price for spec in specs if spec.price is not None},
         blocks,
         None if exact else Sample(_ended(prepared, store), prepared.recipe.settings.seed),
         advance,
@@ -303,7 +299,7 @@ def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) ->
     for stage in stages:
         price = prices.get(stage.model, Price())
         tokens_in = stage.left * (prompt + (2 * answer_tokens if stage.name != "answers" else 0))
-        total += (tokens_in * price.input + stage.max_tokens * price.output) / 1e6
+        total += price.of(tokens_in, stage.max_tokens)
     return total
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.errors import UsageError
-from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent
+from orchestrator.recipe import schema
+from orchestrator.runner.planning.budget import Budget, Most, Spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Store, damaged
 
@@ -31,8 +32,7 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
         UsageError: If a bound on money can't be kept, because a model has no price.
         StoreError: If what was spent can't be read.
     """
-    recipe = prepared.recipe
-    bounds = recipe.settings.budget
+    bounds = prepared.recipe.settings.budget
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
         raise UsageError(
@@ -44,26 +44,17 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
         _keep(store, spent)
         store.flush()
 
-    return Budget(bounds_of(prepared), _spent(store), _prices(prepared), keep)
-
-
-def bounds_of(prepared: Prepared) -> Bounds:
-    """Return the bounds of a recipe."""
-    bounds = prepared.recipe.settings.budget
-    return Bounds(bounds.requests, bounds.tokens, bounds.money, bounds.hours)
+    return Budget(bounds, _spent(store), _prices(prepared), keep)
 
 
 def money_spent(prepared: Prepared, store: Store) -> float | None:
     """Return what all calls have spent; None where no model has a price."""
-    return Budget(Bounds(), _spent(store), _prices(prepared)).money
+    return Budget(schema.Budget(), _spent(store), _prices(prepared)).money
 
 
-def _prices(prepared: Prepared) -> dict[str, Price]:
-    return {
-        name: Price(spec.price.input, spec.price.output)
-        for name, spec in prepared.models.items()
-        if spec.price is not None
-    }
+def _prices(prepared: Prepared) -> dict[str, schema.Price]:
+    models = prepared.models
+    return {name: spec.price for name, spec in models.items() if spec.price is not None}
 
 
 def _spent(store: Store) -> Spent:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from orchestrator import numbers
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.contracts.method import Combination
+from orchestrator.recipe import schema
+from orchestrator.recipe.schema import Price
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
-from orchestrator.runner.planning.budget import Bounds, Budget, Most, Price, Spent, token_counts
+from orchestrator.runner.planning.budget import Budget, Most, Spent, token_counts
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import Admission, RetryPolicy
 from tests.core.fakes import plan, row
@@ -22,7 +24,10 @@ from tests.runner.session.test_session import MemoryStore
 
 CONCURRENCY = 64
 MAX_TOKENS = 50
-PRICES = {"dear": Price(3.0, 15.0), "cheap": Price(0.1, 0.4)}
+PRICES = {
+    "dear": Price(input=3.0, output=15.0),
+    "cheap": Price(input=0.1, output=0.4),
+}
 MESSAGES = (Message("user", "x" * 40),)
 
 
@@ -85,7 +90,7 @@ async def spend(bounds, seed, spent):
     money=st.floats(0.0005, 0.2), tokens=st.none() | st.integers(500, 20_000), seed=st.integers()
 )
 def test_no_bound_is_exceeded_with_many_requests_in_flight(money, tokens, seed):
-    bounds = Bounds(money=money, tokens=tokens)
+    bounds = schema.Budget(money=money, tokens=tokens)
     servers, budget, session = asyncio.run(spend(bounds, seed, Spent()))
     paid = sum(server.money for server in servers.values())
     used = sum(server.tokens for server in servers.values())
@@ -102,7 +107,7 @@ def test_no_bound_is_exceeded_with_many_requests_in_flight(money, tokens, seed):
 
 
 def test_a_later_call_goes_on_with_what_earlier_ones_spent():
-    bounds = Bounds(money=0.05)
+    bounds = schema.Budget(money=0.05)
     first, spent = 0.0, Spent()
     for seed in range(3):
         _, budget, session = asyncio.run(spend(bounds, seed, spent))
@@ -121,7 +126,7 @@ def generate(model="dear", max_tokens=100):
 
 
 def test_a_request_that_fits_only_when_others_have_ended_waits_for_them():
-    budget = Budget(Bounds(tokens=500), Spent(), {})
+    budget = Budget(schema.Budget(tokens=500), Spent(), {})
     first, second = generate(), generate()
     second.key = b"other"
     assert budget.admit(first, 0.0) is Admission.SEND
@@ -139,7 +144,7 @@ def test_a_request_that_fits_only_when_others_have_ended_waits_for_them():
 
 
 def test_what_a_server_adds_to_prompts_is_reserved_from_its_first_answer_on():
-    budget = Budget(Bounds(tokens=1000), Spent(), {})
+    budget = Budget(schema.Budget(tokens=1000), Spent(), {})
     one = generate(max_tokens=1)
     assert budget.admit(one, 0.0) is Admission.SEND
     budget.release(one)
@@ -150,20 +155,20 @@ def test_what_a_server_adds_to_prompts_is_reserved_from_its_first_answer_on():
 def test_each_call_of_a_choice_is_counted():
     choice = Choice((0.0,), (0.0,), "walk", n_prompt_tokens=30, n_requests=3)
     assert token_counts(choice) == (90, 3)
-    budget = Budget(Bounds(money=1.0), Spent(), {"dear": Price(1e6, 2e6)})
+    budget = Budget(schema.Budget(money=1.0), Spent(), {"dear": Price(input=1e6, output=2e6)})
     asked = request(ChooseAsk("dear", MESSAGES, labels("A", "B")))
     assert budget.receive(asked, choice) == (90, 3)
     assert budget.spent.money == 90 * 1 + 3 * 2
 
 
 def test_a_bound_that_was_lowered_below_what_is_spent_sends_nothing():
-    budget = Budget(Bounds(money=1.0), Spent(money=1.5), {})
+    budget = Budget(schema.Budget(money=1.0), Spent(money=1.5), {})
     assert budget.admit(generate(), 0.0) is Admission.STOP
     assert budget.words() == "budget.money: 1.50 of 1.00 spent"
 
 
 def test_small_amounts_are_said_with_their_digits():
-    budget = Budget(Bounds(money=0.002), Spent(money=0.0021), {})
+    budget = Budget(schema.Budget(money=0.002), Spent(money=0.0021), {})
     assert budget.admit(generate(), 0.0) is Admission.STOP
     assert budget.words() == "budget.money: 0.0021 of 0.002 spent"
 
@@ -180,7 +185,7 @@ def test_small_amounts_are_said_with_their_digits():
 )
 def test_no_bound_is_exceeded_by_calls_that_are_killed(money, n_requests, calls, seed):
     rng = random.Random(seed)
-    bounds = Bounds(requests=n_requests, money=money)
+    bounds = schema.Budget(requests=n_requests, money=money)
     kept, paid, n_sent = Spent(), 0.0, 0
     on_disk: list[Spent] = []
 
@@ -218,7 +223,7 @@ def test_no_bound_is_exceeded_by_calls_that_are_killed(money, n_requests, calls,
 
 def test_few_pledges_are_written():
     written = []
-    bounds = Bounds(requests=10_000)
+    bounds = schema.Budget(requests=10_000)
     budget = Budget(bounds, Spent(), {}, lambda spent: written.append(spent.pledged.requests))
     for _ in range(10_000):
         assert budget.admit(generate(), 0.0) is Admission.SEND
@@ -227,7 +232,7 @@ def test_few_pledges_are_written():
 
 
 def test_a_call_that_ends_by_itself_leaves_nothing_pledged():
-    budget = Budget(Bounds(money=1.0), Spent(), PRICES)
+    budget = Budget(schema.Budget(money=1.0), Spent(), PRICES)
     one = generate()
     budget.admit(one, 0.0)
     budget.receive(one, Generation("a", "stop", n_prompt_tokens=9, n_completion_tokens=1))
@@ -239,7 +244,7 @@ def test_a_call_that_ends_by_itself_leaves_nothing_pledged():
 
 def test_what_a_killed_call_had_in_flight_is_said():
     kept = Spent(money=0.4, pledged=Most(money=0.5))
-    budget = Budget(Bounds(money=0.5), kept.after_its_call(), PRICES)
+    budget = Budget(schema.Budget(money=0.5), kept.after_its_call(), PRICES)
     assert budget.admit(generate(), 0.0) is Admission.STOP
     assert budget.words() == (
         "budget.money: 0.50 of 0.50 spent (0.10 of it at most, in flight when a call was killed)"
@@ -262,7 +267,7 @@ def test_what_a_killed_call_had_in_flight_is_said():
     ],
 )
 def test_tokens_that_are_not_reported_count_as_many_as_they_can_be(outcome, counted, caplog):
-    budget = Budget(Bounds(money=1.0), Spent(), PRICES)
+    budget = Budget(schema.Budget(money=1.0), Spent(), PRICES)
     for _ in range(2):
         budget.receive(generate(), outcome)
     spent = budget.spent

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.contracts.method import Method, Stage
+from orchestrator.recipe.schema import Price
 from orchestrator.report.calls import plan_table
-from orchestrator.runner.planning.budget import Price
 from orchestrator.runner.planning.counts import count_plan
 from orchestrator.units import Plan, make_part
 from tests.core.fakes import SAMPLING, Items, method
@@ -16,7 +16,7 @@ from tests.report.samples import printed
 from tests.runner.planning.test_planned_and_sent import run
 
 NOTHING: dict[bytes, Any] = {}
-PRICES = {"m": Price(1.0, 1.0)}
+PRICES = {"m": Price(input=1.0, output=1.0)}
 
 
 def asking(kind="generate", n=3, **attributes):

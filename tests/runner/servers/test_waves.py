@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.contracts.method import Combination
 from orchestrator.placement import GIB, Demand, Gpu, Inventory, Node, Share, Size, fits, place
+from orchestrator.recipe import schema
 from orchestrator.records import Failure, Message
-from orchestrator.runner.planning.budget import Bounds, Budget, Spent
+from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.runner.servers.placement import PlacedServer, Waves
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import RetryPolicy
@@ -127,7 +128,7 @@ def make(
         plan=p,
         store=store,
         core=Core(dict.fromkeys(names, Limits(8, 30.0)), RetryPolicy(max_attempts=2)),
-        budget=Budget(Bounds(), Spent(), {}),
+        budget=Budget(schema.Budget(), Spent(), {}),
         fleet=machine,
         max_open=max_open,
         waves=placed or Waves([servers(*wave) for wave in waves], Inventory(max_servers=at_most)),

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from orchestrator.contracts.method import Combination
+from orchestrator.recipe import schema
 from orchestrator.records import Failure
-from orchestrator.runner.planning.budget import Bounds, Budget, Spent
+from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
@@ -90,7 +91,7 @@ def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=
         plan=p,
         store=store or MemoryStore(),
         core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
-        budget=Budget(bounds or Bounds(), Spent(), {}),
+        budget=Budget(bounds or schema.Budget(), Spent(), {}),
         fleet=Fleet(connect),
         max_open=max_open,
     )
@@ -189,7 +190,7 @@ async def test_failures_of_the_moment_are_tried_again():
 
 async def test_no_more_requests_are_sent_than_the_budget_allows():
     servers = {"a": Server()}
-    _, parts, session = make(servers, bounds=Bounds(requests=21))
+    _, parts, session = make(servers, bounds=schema.Budget(requests=21))
     await session.run()
     assert servers["a"].n_asked == 21
     assert len(parts.store.units) == 21
