@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -34,55 +33,6 @@ class ScoreSummary:
     variance: Floats
     lower_semideviation: Floats
     entropy_nats: Floats
-
-
-class ScoreDescription(msgspec.Struct, frozen=True, gc=False):
-    """One score distribution in numbers, on the scale of the scores.
-
-    Attributes:
-        mode: Mean of all most likely scores.
-        mean: Expected score.
-        rounded_mean: The mean rounded to a whole step of the scale, half to even.
-        median: First score whose cumulative probability exceeds 0.5.
-        first_percentile: First score whose cumulative probability exceeds 0.01.
-        std: Standard deviation.
-        lower_semideviation: Root of E[max(0, mean - X)^2].
-        entropy_nats: -sum p ln p.
-    """
-
-    mode: float
-    mean: float
-    rounded_mean: float
-    median: float
-    first_percentile: float
-    std: float
-    lower_semideviation: float
-    entropy_nats: float
-
-
-@dataclass(frozen=True, slots=True)
-class PointwiseComparison:
-    """Answer 1 against answer 2 by eight statistics; shape (n,), in [-1, 1], nan for nan input.
-
-    Attributes:
-        mode: Sign of the difference of modes (ties within a mode are averaged).
-        rounded_mean: Sign of the difference of means rounded to whole scores, half to even.
-        median: Sign of the difference of medians.
-        first_percentile: Sign of the difference of first percentiles (the worst case).
-        mean: E(X1-X2) / (E|X1-X2| + std(X1-X2)).
-        ram: The same with each mean lowered by its lower semideviation (risk-averse mean).
-        quantile: Integral over u of the sign of Q1(u) - Q2(u).
-        superiority: P(X1 > X2) - P(X1 < X2).
-    """
-
-    mode: Floats
-    rounded_mean: Floats
-    median: Floats
-    first_percentile: Floats
-    mean: Floats
-    ram: Floats
-    quantile: Floats
-    superiority: Floats
 
 
 def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummary:
@@ -110,10 +60,20 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
     return ScoreSummary(*(np.where(missing, np.nan, column) for column in columns))
 
 
-def describe_scores(p: Sequence[float], scores: Sequence[int]) -> ScoreDescription:
+def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, float]:
     """`summarise_scores` of one distribution, in plain Python: numpy costs ten times as much.
 
-    Takes K probabilities that sum to 1, and K whole numbers, one after the other.
+    By name, on the scale of the scores: "mean"; "mode", the mean of all most likely scores;
+    "rounded_mean", to a whole step of the scale, half to even; "median" and "first_percentile", the
+    first score whose cumulative probability exceeds 0.5 and 0.01; "std"; "lower_semideviation", the
+    root of E[max(0, mean - X)^2]; "entropy", -sum p ln p.
+
+    Args:
+        p: K probabilities that sum to 1.
+        scores: K whole numbers, one after the other.
+
+    Raises:
+        StatisticsError: If the lengths differ or there are none.
     """
     if not scores or len(p) != len(scores):
         raise StatisticsError(f"{len(p)} probabilities for {len(scores)} scores")
@@ -127,20 +87,27 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> ScoreDescripti
             below += square
         else:
             above += square
-    return ScoreDescription(
-        sum(modes) / len(modes),
-        mean,
-        float(scores[0] + round(mean - scores[0])),
-        float(_first_above(p, scores, 0.5)),
-        float(_first_above(p, scores, 0.01)),
-        math.sqrt(above + below),
-        math.sqrt(below),
-        -math.fsum(share * math.log(share) for share in p if share > 0),
-    )
+    return {
+        "mean": mean,
+        "mode": sum(modes) / len(modes),
+        "rounded_mean": float(scores[0] + round(mean - scores[0])),
+        "median": float(_first_above(p, scores, 0.5)),
+        "first_percentile": float(_first_above(p, scores, 0.01)),
+        "std": math.sqrt(above + below),
+        "lower_semideviation": math.sqrt(below),
+        "entropy": -math.fsum(share * math.log(share) for share in p if share > 0),
+    }
 
 
-def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
-    """Compares two answers' score distributions as independent draws.
+def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> dict[str, Floats]:
+    """Compares two answers' score distributions as independent draws, by eight statistics.
+
+    Each has shape (n,), in [-1, 1], nan for nan input: "mode", the sign of the difference of modes
+    (ties within a mode are averaged); "rounded_mean", "median" and "first_percentile" (the worst
+    case) likewise, of means rounded to whole scores, half to even; "mean", E(X1-X2) / (E|X1-X2| +
+    std(X1-X2)); "ram", the same with each mean lowered by its lower semideviation (risk-averse
+    mean); "quantile", the integral over u of the sign of Q1(u) - Q2(u); "superiority",
+    P(X1 > X2) - P(X1 < X2).
 
     Both have shape (n, K), scores ascending.
     """
@@ -161,18 +128,19 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> PointwiseComparison:
     raw = first.mean - second.mean
     risk = first.lower_semideviation - second.lower_semideviation
     shifted = np.abs(gaps - risk[:, None, None])
-    columns = (
-        np.sign(at_1.mode - at_2.mode),
-        np.sign(np.rint(at_1.mean) - np.rint(at_2.mean)),
-        np.sign(at_1.median - at_2.median),
-        np.sign(_quantile(one, support, 0.01) - _quantile(two, support, 0.01)),
-        _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
-        _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),
-        _quantile_dominance(one, two),
-        (joint * np.sign(gaps)).sum(axis=(1, 2)),
-    )
+    worst = _quantile(one, support, 0.01) - _quantile(two, support, 0.01)
+    found = {
+        "mode": np.sign(at_1.mode - at_2.mode),
+        "rounded_mean": np.sign(np.rint(at_1.mean) - np.rint(at_2.mean)),
+        "median": np.sign(at_1.median - at_2.median),
+        "first_percentile": np.sign(worst),
+        "mean": _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
+        "ram": _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),
+        "quantile": _quantile_dominance(one, two),
+        "superiority": (joint * np.sign(gaps)).sum(axis=(1, 2)),
+    }
     missing = np.isnan(one).any(axis=1) | np.isnan(two).any(axis=1)
-    return PointwiseComparison(*(np.where(missing, np.nan, column) for column in columns))
+    return {name: np.where(missing, np.nan, values) for name, values in found.items()}
 
 
 def _quantile(p: Floats, values: Floats, level: float) -> Floats:

@@ -195,22 +195,14 @@ class PointwiseRating(JudgeMethod[Config]):
         rows: list[Row] = []
         for turn, one in zip(turns, read, strict=True):
             p = grades.over_scale(one.probabilities)
-            said = describe_scores(p, scores)
             low, high = one.distribution.mean_bounds(values)
             rows.append(
                 {
                     "turn": turn.number,
                     "p": list(p),
-                    "mean": said.mean,
+                    **describe_scores(p, scores),
                     "mean_low": low,
                     "mean_high": high,
-                    "mode": said.mode,
-                    "rounded_mean": said.rounded_mean,
-                    "median": said.median,
-                    "first_percentile": said.first_percentile,
-                    "std": said.std,
-                    "lower_semideviation": said.lower_semideviation,
-                    "entropy": said.entropy_nats,
                     "coverage": one.distribution.coverage,
                     "exact": one.distribution.exact,
                     "n_traces": one.n_traces,

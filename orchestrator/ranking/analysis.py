@@ -24,7 +24,8 @@ from orchestrator.statistics.judgments import (
     position_effects,
     summarise_coverage,
 )
-from orchestrator.statistics.prompt_sums import PromptSums, WinRates, mean_preferences, win_rates
+from orchestrator.statistics.means import Shares
+from orchestrator.statistics.prompt_sums import PromptSums, mean_preferences, win_rates
 from orchestrator.statistics.ranking import (
     Agreement,
     CategoryRatings,
@@ -220,7 +221,7 @@ def _pairs(rated: Ratings, order: Sequence[str], table: Table) -> tuple[Pair, ..
     )
 
 
-def _win_matrix(rates: WinRates, order: Sequence[str], table: Table) -> WinMatrix:
+def _win_matrix(rates: Shares, order: Sequence[str], table: Table) -> WinMatrix:
     at = [table.models.index(model) for model in order]
     grid = np.ix_(at, at)
 

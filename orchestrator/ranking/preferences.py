@@ -275,7 +275,7 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
         part = slice(begin, begin + step)
         chunk = compare_scores(scores[at_a[part]], scores[at_b[part]])
         for name, values in found.items():
-            values[part] = getattr(chunk, name)
+            values[part] = chunk[name]
     # Equal answers make equal prompts, which are asked once: their readings are the same.
     same = np.ones(len(paired), np.bool_)
     for column in scores.T:

@@ -71,7 +71,7 @@ _STEEPNESS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """P means with intervals; arrays of shape (P,).
+    """P means with intervals; arrays of shape (P,), or of another where it is said.
 
     Attributes:
         values: Means; nan where nothing was counted.

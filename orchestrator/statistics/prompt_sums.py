@@ -169,27 +169,11 @@ def _cells(
     return rows, counted.indices.astype(np.int64), summed.data, counted.data
 
 
-@dataclass(frozen=True, slots=True)
-class WinRates:
+def win_rates(sums: PromptSums, confidence_level: float) -> Shares:
     """Mean preference for the row's model over the column's; arrays of shape (M, M).
 
-    Attributes:
-        values: In [0, 1], ties as half; nan on the diagonal and where two were never compared.
-        low: nan where there is no interval (see `means.py`).
-        high: Likewise.
-        n_judgments: Comparisons; 0 on the diagonal.
-        n_prompts: Prompts that they come from.
+    On the diagonal and where two were never compared they are nan, and counts 0.
     """
-
-    values: Floats
-    low: Floats
-    high: Floats
-    n_judgments: Ints
-    n_prompts: Ints
-
-
-def win_rates(sums: PromptSums, confidence_level: float) -> WinRates:
-    """Win rates of M models against each other."""
     parts = [clustered_shares(*block, confidence_level) for block in sums.dense_blocks()]
     if parts:
         columns = (field.name for field in fields(Shares))
@@ -197,13 +181,13 @@ def win_rates(sums: PromptSums, confidence_level: float) -> WinRates:
         shares = Shares(**joined)
     else:
         shares = clustered_shares(*sums.dense(), confidence_level)
-    n_judgments = np.rint(shares.n_judgments).astype(np.int64)
-    return WinRates(
+    n_judgments = np.rint(shares.n_judgments)
+    return Shares(
         _mirrored(sums, shares.values, 1.0 - shares.values, np.nan),
         _mirrored(sums, shares.low, 1.0 - shares.high, np.nan),
         _mirrored(sums, shares.high, 1.0 - shares.low, np.nan),
-        _mirrored(sums, n_judgments, n_judgments, 0.0).astype(np.int64),
         _mirrored(sums, shares.n_prompts, shares.n_prompts, 0.0).astype(np.int64),
+        _mirrored(sums, n_judgments, n_judgments, 0.0),
     )
 
 

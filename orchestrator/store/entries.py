@@ -139,28 +139,6 @@ class StoredUnit(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-class Origin(NamedTuple):
-    """Origin of an outcome.
-
-    Attributes:
-        kind: "generate", "score", "choose", "similarity" or "reward".
-        model: Name in the recipe that asked first.
-        server: Number of the server, 0 where it is not known.
-        attempts: HTTP tries, the last one included.
-        latency_s: Of the last try.
-        at_ms: Wall time of recording, milliseconds since 1970.
-        prompt_hash: Proves that a prompt rendered again is the one that was sent.
-    """
-
-    kind: str
-    model: str
-    server: int
-    attempts: int
-    latency_s: float
-    at_ms: int
-    prompt_hash: bytes
-
-
 class StoredServer(NamedTuple):
     """A server that answered.
 

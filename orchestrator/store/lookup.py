@@ -17,7 +17,7 @@ from orchestrator.ask import KEY_BYTES
 from orchestrator.records import Failure, Outcome
 from orchestrator.store import codec, reading
 from orchestrator.store.blobs import damaged
-from orchestrator.store.entries import Origin, OutcomeEntry
+from orchestrator.store.entries import OutcomeEntry
 
 # Sorting keys into their index by way of smaller indexes, so that few pages are written for each.
 #
@@ -107,9 +107,6 @@ LENT_OF_INDEXED: Final = f"{_LENT} AND id={_SORTED}"
 # The row of a key wherever it stands; for who does not know where to look.
 _ROW: Final = f"coalesce({_SORTED}, (SELECT row FROM outcome_key_new WHERE key=?1))"  # noqa: S608 (our own text)
 _BLOBS: Final = f"SELECT head, arrays FROM outcome WHERE id={_ROW} AND key=?1"  # noqa: S608 (our own text)
-_ORIGIN: Final = f"""SELECT kind.text, model.text, o.server, o.attempts, o.latency_s, o.at_ms,
-    o.prompt_hash FROM outcome o JOIN name kind ON kind.id=o.kind
-    JOIN name model ON model.id=o.model WHERE o.id={_ROW}"""  # noqa: S608 (our own text)
 _KEYS_OF_LEVEL: Final = """SELECT key FROM outcome_key_level WHERE level=? AND key>?
     ORDER BY key LIMIT ?"""
 _INDEXED_KEYS: Final = "SELECT key FROM outcome_key WHERE key>? ORDER BY key LIMIT ?"
@@ -119,12 +116,6 @@ def blobs(query: reading.Query, key: bytes) -> tuple[bytes, bytes] | None:
     """Head and arrays of a committed outcome; None where there is none."""
     found = query(_BLOBS, (key,))
     return found[0] if found else None
-
-
-def origin(query: reading.Query, key: bytes) -> Origin | None:
-    """Return the origin of a committed outcome."""
-    found = query(_ORIGIN, (key,))
-    return Origin(*found[0]) if found else None
 
 
 def n_counted(query: reading.Query) -> int:

@@ -19,7 +19,6 @@ from orchestrator.store.connections import Reader, Tables
 from orchestrator.store.entries import (
     FailureCount,
     MetaEntry,
-    Origin,
     OutcomeCount,
     OutcomeEntry,
     ServerUse,
@@ -153,10 +152,6 @@ class Store:
     def n_outcomes(self, keys: Iterable[bytes]) -> int:
         """Count the keys that have an outcome, each key once."""
         return lookup.n_outcomes(self._query, self._pending, keys)
-
-    def origin(self, key: bytes) -> Origin | None:
-        """Return the origin of an outcome; None if there is no outcome."""
-        return lookup.origin(self._flushed_query(), key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,

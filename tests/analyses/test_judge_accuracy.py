@@ -127,7 +127,7 @@ def test_errors_count_how_sure_a_verdict_is_and_compare_it_with_the_mode():
     }
     assert found["mode"]["mean squared error"].value == pytest.approx(4 / 16)
     assert found["mode"]["minus that of the mode"] is None
-    mean = compare_scores([around(7.0)], [around(3.0)]).mean.item()
+    mean = compare_scores([around(7.0)], [around(3.0)])["mean"].item()
     error = (12 * (1 - mean) ** 2 + 4 * (1 + mean) ** 2) / 4 / 16
     assert found["mean"]["mean squared error"].value == pytest.approx(error)
     change = found["mean"]["minus that of the mode"]

@@ -26,9 +26,9 @@ def test_a_description_is_the_summary_of_one(row, lowest):
     p, scores = spread(row), range(lowest, lowest + len(row))
     one, many = describe_scores(p, scores), summarise_scores([p], list(scores))
     for name in ("mode", "mean", "median", "lower_semideviation"):
-        assert getattr(one, name) == pytest.approx(getattr(many, name)[0], abs=1e-9), name
-    assert one.entropy_nats == pytest.approx(many.entropy_nats[0], abs=1e-9)
-    assert one.std**2 == pytest.approx(many.variance[0], abs=1e-9)
+        assert one[name] == pytest.approx(getattr(many, name)[0], abs=1e-9), name
+    assert one["entropy"] == pytest.approx(many.entropy_nats[0], abs=1e-9)
+    assert one["std"] ** 2 == pytest.approx(many.variance[0], abs=1e-9)
 
 
 @given(weights, st.data())
@@ -38,10 +38,10 @@ def test_rounded_means_and_percentiles_decide_as_the_comparison(row, data):
     one, two = describe_scores(p, scores), describe_scores(q, scores)
     found = compare_scores([p], [q])
     for name in ("median", "first_percentile"):
-        assert np.sign(getattr(one, name) - getattr(two, name)) == getattr(found, name)[0]
-    gap = [abs(mean - math.floor(mean) - 0.5) for mean in (one.mean, two.mean)]
+        assert np.sign(one[name] - two[name]) == found[name][0]
+    gap = [abs(mean - math.floor(mean) - 0.5) for mean in (one["mean"], two["mean"])]
     if min(gap) > 1e-9:
-        assert np.sign(one.rounded_mean - two.rounded_mean) == found.rounded_mean[0]
+        assert np.sign(one["rounded_mean"] - two["rounded_mean"]) == found["rounded_mean"][0]
 
 
 @given(shares, shares)

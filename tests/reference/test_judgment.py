@@ -38,7 +38,7 @@ def test_pointwise_comparisons(reference, case):
     inputs, outputs = reference(case)
     found = compare_scores([inputs["p1"]], [inputs["p2"]])
     for ours, theirs in COMPARISONS.items():
-        assert getattr(found, ours)[0] == pytest.approx(outputs[theirs], abs=1e-9), ours
+        assert found[ours][0] == pytest.approx(outputs[theirs], abs=1e-9), ours
 
 
 @pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3"])

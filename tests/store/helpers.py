@@ -1,4 +1,7 @@
-"""Short ways to put things into a store."""
+"""Short ways to put things into a store, and to see where they came from."""
+
+import sqlite3
+from contextlib import closing
 
 from orchestrator.ask import digest
 from orchestrator.records import Choice, Failure, Outcome
@@ -11,6 +14,18 @@ def key(number: int) -> bytes:
 
 def choice(number: float = 0.0) -> Choice:
     return Choice((-number, -1.0), (-number, -1.0), "top_logprobs", 10, 4, 1)
+
+
+def origin(store: Store, number: int) -> tuple[str, str, int, float, bytes]:
+    """Kind, model, attempts, seconds of the last one and hash of the prompt of an outcome."""
+    store.flush()
+    with closing(sqlite3.connect(store.path)) as connection:
+        [found] = connection.execute(
+            """SELECT kind.text, model.text, o.attempts, o.latency_s, o.prompt_hash FROM outcome o
+            JOIN name kind ON kind.id=o.kind JOIN name model ON model.id=o.model WHERE o.key=?""",
+            (key(number),),
+        )
+    return found
 
 
 def put(

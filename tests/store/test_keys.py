@@ -217,7 +217,6 @@ def test_keys_that_a_kill_left_unsorted_are_found(path: Path, tmp_path: Path) ->
     assert n_unsorted(left) == 20
     with Store.open(left, read_only=True) as store:
         assert store.get(key(3)) == choice(3)
-        assert store.origin(key(3)) is not None
         assert store.n_outcomes(map(key, range(30))) == 20
     with Store.open(left) as store:
         assert store.get(key(3)) == choice(3)

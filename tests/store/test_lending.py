@@ -16,7 +16,7 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.records import Failure, Generation, Outcome, TopLogprobs
 from orchestrator.store import Lender, RunDirectory, ServerUse, Store, StoredServer, blobs
-from tests.store.helpers import choice, key, put
+from tests.store.helpers import choice, key, origin, put
 from tests.store.test_codec import alternatives, generations
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m", version="1")
@@ -85,9 +85,7 @@ def test_a_copy_is_visible_at_once_and_can_be_read_after_closing(there: Path, pa
         assert store.get(key(7)) == choice(7)
     with Store.open(path) as store:
         assert store.get(key(7)) == choice(7)
-        origin = store.origin(key(7))
-        assert origin is not None
-        assert (origin.model, origin.attempts, origin.latency_s) == ("mine", 3, 0.125)
+        assert origin(store, 7)[1:4] == ("mine", 3, 0.125)
         [use] = store.servers_used("mine 00")
         assert use == ServerUse(SERVER, str(there), 20)
 

@@ -19,7 +19,7 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Choice, Failure, Outcome
 from orchestrator.store import FromRun, RunDirectory, Store, merge, opened, put_in_place
-from tests.store.helpers import choice, key
+from tests.store.helpers import choice, key, origin
 from tests.store.test_codec import alternatives, generations
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m", version="1")
@@ -117,9 +117,7 @@ def test_names_and_servers_get_common_numbers(tmp_path: Path) -> None:
     with Store.open(new) as store:
         used = store.servers_used("judge 00")
         assert [(use.provenance.version, use.n) for use in used] == [("1", 2), ("2", 1)]
-        origin = store.origin(key(3))
-        assert origin is not None
-        assert (origin.kind, origin.model, origin.attempts) == ("choose", "judge", 2)
+        assert origin(store, 3)[:3] == ("choose", "judge", 2)
 
 
 def test_an_equal_reply_is_kept_once_whatever_it_took(tmp_path: Path) -> None:

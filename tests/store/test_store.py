@@ -13,7 +13,7 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
 from orchestrator.store import Store, StoredServer, connections
-from tests.store.helpers import choice, key, put
+from tests.store.helpers import choice, key, origin, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
 
@@ -144,12 +144,7 @@ def test_held_keys_are_counted_once(store: Store) -> None:
 
 def test_origin_tells_where_an_outcome_came_from(store: Store) -> None:
     put(store, 7)
-    origin = store.origin(key(7))
-    assert origin is not None
-    assert (origin.kind, origin.model, origin.attempts) == ("choose", "judge", 1)
-    assert origin.latency_s == 0.25
-    assert origin.prompt_hash == key(-7)
-    assert store.origin(key(8)) is None
+    assert origin(store, 7) == ("choose", "judge", 1, 0.25, key(-7))
 
 
 def test_same_server_keeps_its_number_over_calls(path: Path) -> None:

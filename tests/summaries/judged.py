@@ -22,6 +22,7 @@ def frame(module, rows):
 def score_row(item, model, p, *, judge="judge", method="pointwise", category=None):
     scores = range(1, len(p) + 1)
     said = describe_scores(p, scores)
+    shown = ("mean", "mode", "median", "first_percentile", "entropy")
     return {
         "method": method,
         "item": item,
@@ -30,11 +31,7 @@ def score_row(item, model, p, *, judge="judge", method="pointwise", category=Non
         "judge": judge,
         "turn": 1,
         "p": list(p),
-        "mean": said.mean,
-        "mode": said.mode,
-        "median": said.median,
-        "first_percentile": said.first_percentile,
-        "entropy": said.entropy_nats,
+        **{name: said[name] for name in shown},
         "coverage": 0.9,
         "exact": True,
         "n_traces": 0,
