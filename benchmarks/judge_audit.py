@@ -119,12 +119,12 @@ def estimates(study: Study, resampling: Resampling) -> dict[str, tuple[float, In
     one, two = (decisions(shown, nothing, 1.0 - shown) for shown in seen)
     orders = Orders(study.prompts, *seen, one, two, np.ones(len(nothing), bool))
     bias = position_effects(orders, n_prompts, LEVEL).bias
-    pairs = StyledPairs(study.prompts, study.first, study.second, preference, study.lengths, 3)
+    pairs = StyledPairs(study.prompts, study.first, study.second, 3, preference, study.lengths)
     fit = fit_style(pairs)
     if fit is None:
         raise RuntimeError("a simulated study has no fit")
     sides = np.sign(preference - 0.5)
-    verdicts = Verdicts(study.prompts, study.prompts, study.first, study.second, sides, 3)
+    verdicts = Verdicts(study.prompts, study.first, study.second, 3, study.prompts, sides)
     cycles = count_cycles(verdicts, resampling)
 
     def told(found: Estimate) -> tuple[float, Interval | None]:

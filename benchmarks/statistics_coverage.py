@@ -215,8 +215,8 @@ def peers(rng: np.random.Generator, n_prompts: int, qualities: Floats) -> Battle
         np.repeat(np.arange(n_prompts), first.size),
         np.tile(first, n_prompts),
         np.tile(second, n_prompts),
-        (gap > 0).astype(float).reshape(-1),
         m,
+        (gap > 0).astype(float).reshape(-1),
     )
 
 

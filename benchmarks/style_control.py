@@ -48,7 +48,7 @@ def draw(n_prompts: int, effect: float, rare: int | None, rng: np.random.Generat
         columns.append(has[prompts, first] - has[prompts, second])
         odds += effect * columns[1]
     soft = scipy.special.expit(2.0 * odds + rng.normal(0.0, 1.0, len(odds)))
-    return StyledPairs(prompts, first, second, soft, np.column_stack(columns), 4)
+    return StyledPairs(prompts, first, second, 4, soft, np.column_stack(columns))
 
 
 def fitted(pairs: StyledPairs) -> tuple[StyleFit, StyleFit]:

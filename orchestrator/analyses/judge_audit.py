@@ -169,15 +169,15 @@ def _transitivity(context: Context, found: dict[str, dict[str, Preferences]]) ->
     for name, by_judge in found.items():
         for judge, mine in by_judge.items():
             rows, sides = mine.rows, mine.sides()
-            if len(sides.models) < 3:
+            if sides.n_models < 3:
                 continue
             verdicts = Verdicts(
-                codes(rows.select(pl.concat_str("item", "turn", separator="\x1f")).to_series()),
                 sides.prompts,
                 sides.first,
                 sides.second,
+                sides.n_models,
+                codes(rows.select(pl.concat_str("item", "turn", separator="\x1f")).to_series()),
                 mine.decisions(mine.mean),
-                len(sides.models),
             )
             resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
             cycles = count_cycles(verdicts, resampling)

@@ -19,7 +19,7 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.judgments import TIE
-from orchestrator.statistics.prompt_sums import PromptSums, mean_preferences, sum_by_prompt
+from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
@@ -137,7 +137,7 @@ class Preferences:
         sums = self.sides().sums(preference)
         return rate(sums, self.models(), confidence_level=confidence_level)
 
-    def sides(self) -> "Sides":
+    def sides(self) -> Pairs:
         """The models of each pair and its cluster, as numbers."""
         models = self.models()
         known = pl.Enum(models)
@@ -145,35 +145,7 @@ class Preferences:
             self.rows[side].cast(known).to_physical().cast(pl.Int64).to_numpy()
             for side in ("model_a", "model_b")
         )
-        return Sides(models, self.prompts(), first, second)
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The two models of n judged pairs.
-
-    Attributes:
-        models: Names, sorted.
-        prompts: Shape (n,), the cluster of each pair, from 0 on.
-        first: Shape (n,), the place of model A among the names.
-        second: Shape (n,), that of model B.
-    """
-
-    models: tuple[str, ...]
-    prompts: Ints
-    first: Ints
-    second: Ints
-
-    def sums(self, preference: Floats) -> PromptSums:
-        """Preferences for A in [0, 1], shape (n,), summed by cluster and pair of models."""
-        n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
-        return sum_by_prompt(
-            self.prompts,
-            self.first,
-            self.second,
-            np.clip(preference, 0.0, 1.0),
-            shape=(n_prompts, len(self.models)),
-        )
+        return Pairs(self.prompts(), first, second, len(models))
 
 
 def decided(values: Floats) -> Floats:
@@ -334,7 +306,7 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
         # `a > b = c`, by mean win rate.
         sums = sides.sums(0.5 + 0.5 * decisions)
         rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, sides.models, strict=True)]
+        known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
         ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
         words = [ranked[0][1]]
         for (before, _), (after, model) in pairwise(ranked):
@@ -360,11 +332,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
-    sides = found.sides()
-    rows = _rate_lines(sides, context, SOFT_WORD, found.values(SOFT))
+    rows = _rate_lines(found, context, SOFT_WORD, found.values(SOFT))
     for name in found.estimators:
         wins = 0.5 + 0.5 * found.decisions(name)
-        rows += _rate_lines(sides, context, WORDS[name], wins)
+        rows += _rate_lines(found, context, WORDS[name], wins)
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -390,9 +361,10 @@ def mass(coverage: pl.Series) -> str | None:
     return f"{mean:.3f}" if mean >= _SMALL else f"{mean:.0e}"
 
 
-def _rate_lines(sides: Sides, context: Context, word: str, wins: Floats) -> list[list[Cell]]:
+def _rate_lines(found: Preferences, context: Context, word: str, wins: Floats) -> list[list[Cell]]:
     """One line a model, best first."""
-    models, sums = sides.models, sides.sums(wins)
+    models, sides = found.models(), found.sides()
+    sums = sides.sums(wins)
     rated = rate(sums, models, confidence_level=context.confidence_level)
     rates = mean_preferences(sums, context.confidence_level)
     ties = wins == 0.5

@@ -149,9 +149,9 @@ def controllable(
         sides.prompts,
         sides.first,
         sides.second,
+        sides.n_models,
         np.clip(found.values(SOFT), 0.0, 1.0),
         _differences(found.rows, features, markdown),
-        len(sides.models),
     )
     differing = pairs.n_prompts_differing()
     kept = (pairs.own_shares() > LEAST_OWN) & (differing >= LEAST_PROMPTS)
@@ -162,7 +162,7 @@ def controllable(
         notes.append(f"{name} is not controlled: {why}")
     return Styled(
         found.rows,
-        sides.models,
+        found.models(),
         replace(pairs, features=pairs.features[:, kept]),
         tuple(names[kept].tolist()),
         tuple(notes),
@@ -196,7 +196,7 @@ def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
     wins = sides.sums(found.values(SOFT)).win_matrix
     placed = fit_bradley_terry(wins[None]).anchored[0]
     inside = placed[sides.first] & placed[sides.second]
-    alone = [name for name, there in zip(sides.models, placed, strict=True) if not there]
+    alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
     return replace(found, rows=found.rows.filter(pl.Series(inside))), alone
 
 

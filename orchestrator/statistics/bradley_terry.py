@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import student
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
@@ -236,24 +237,16 @@ _RUNAWAY: Final = 40.0
 
 
 @dataclass(frozen=True, slots=True)
-class StyledPairs:
-    """n judged pairs of answers of M models.
+class StyledPairs(Pairs):
+    """Judged pairs of answers.
 
     Attributes:
-        prompts: Shape (n,), prompt or cluster of prompts of each pair, from 0 on.
-        first: Shape (n,), index of one model.
-        second: Shape (n,), index of the other.
         preference: Shape (n,), P(first is better) in [0, 1], a tie as 0.5.
         features: Shape (n, K), differences of K features, first minus second in some form.
-        n_models: M.
     """
 
-    prompts: Ints
-    first: Ints
-    second: Ints
     preference: Floats
     features: Floats
-    n_models: int
 
     def __post_init__(self) -> None:
         if not np.all((self.preference >= 0.0) & (self.preference <= 1.0)):

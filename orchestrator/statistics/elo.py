@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import student
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import MIN_PROMPTS, Resampling, prompt_weights
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.student import degrees_of_freedom
@@ -40,26 +41,18 @@ _STEPS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Battles:
-    """n battles between two of M models each.
+class Battles(Pairs):
+    """Battles between two models each.
 
     Attributes:
-        prompts: Shape (n,), prompt of each battle, in [0, P).
-        first: Shape (n,), in [0, M).
-        second: Shape (n,), in [0, M).
         score: Shape (n,): 1 where the first wins, 0 where the second does, 0.5 for a tie.
-        n_models: M.
 
     Raises:
         StatisticsError: If the shapes differ, a model meets itself, or a score is not in [0, 1]:
             a battle without a result is left out and counted by the caller, never a tie.
     """
 
-    prompts: Ints
-    first: Ints
-    second: Ints
     score: Floats
-    n_models: int
 
     def __post_init__(self) -> None:
         shapes = {column.shape for column in (self.prompts, self.first, self.second, self.score)}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import (
     Resampling,
     jackknife_sums,
@@ -129,24 +130,16 @@ _ADDED: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
-    """Decisions between M models, n in all.
+class Verdicts(Pairs):
+    """Decisions between models.
 
     Attributes:
         items: Shape (n,), what was judged as a whole (an item and turn), from 0 on.
-        prompts: Shape (n,), prompt or cluster of prompts, from 0 on.
-        first: Shape (n,), index of one model.
-        second: Shape (n,), index of the other.
         decisions: Shape (n,), 1 for the first, -1 for the second, 0 for a tie.
-        n_models: M.
     """
 
     items: Ints
-    prompts: Ints
-    first: Ints
-    second: Ints
     decisions: Floats
-    n_models: int
 
 
 @dataclass(frozen=True, slots=True)

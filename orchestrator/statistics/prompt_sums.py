@@ -24,6 +24,34 @@ _DENSE_CELLS: Final = 2**21
 _MOSTLY_FULL: Final = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """n comparisons of two of M models each.
+
+    Attributes:
+        prompts: Shape (n,), prompt or cluster of prompts of each, from 0 on.
+        first: Shape (n,), index of one model.
+        second: Shape (n,), index of the other.
+        n_models: M.
+    """
+
+    prompts: Ints
+    first: Ints
+    second: Ints
+    n_models: int
+
+    def sums(self, preference: Floats) -> "PromptSums":
+        """Preferences for the first in [0, 1], shape (n,), summed by prompt and pair of models."""
+        n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
+        return sum_by_prompt(
+            self.prompts,
+            self.first,
+            self.second,
+            np.clip(preference, 0.0, 1.0),
+            shape=(n_prompts, self.n_models),
+        )
+
+
 @dataclass(frozen=True)
 class PromptSums:
     """Soft wins per prompt for P compared pairs of M models, in C cells: those with a judgment.

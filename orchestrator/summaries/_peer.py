@@ -76,7 +76,7 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        return Battles(self.prompts, self.first, self.second, self.preference, len(self.models))
+        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""

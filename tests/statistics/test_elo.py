@@ -22,7 +22,7 @@ def battles(text, n_models=3):
     rows = text.split()
     first, second = (np.array(["ABCDE".index(row[i]) for row in rows]) for i in (0, 2))
     return Battles(
-        np.arange(len(rows)), first, second, np.array([SCORES[row[1]] for row in rows]), n_models
+        np.arange(len(rows)), first, second, n_models, np.array([SCORES[row[1]] for row in rows])
     )
 
 
@@ -50,7 +50,7 @@ def peers(rng, n_prompts, qualities, spread=0.6):
                     rows.append((prompt, i, j, float(gap > 0)))
     table = np.array(rows)
     prompts, first, second = table[:, :3].astype(np.int64).T
-    return Battles(prompts, first, second, table[:, 3], m)
+    return Battles(prompts, first, second, m, table[:, 3])
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_repeated_battles_of_a_prompt_are_no_evidence(rng):
     fought = peers(rng, 80, (0.3, 0.0, -0.3))
     fifth = np.repeat(np.arange(16) * 5, 5)[fought.prompts]
     copied = fifth * 3 + np.arange(fought.n) % 3
-    same = Battles(fifth, fought.first, fought.second, fought.score[copied], 3)
+    same = Battles(fifth, fought.first, fought.second, 3, fought.score[copied])
     alone = rate_elo(fought, Resampling(600, rng))
     together = rate_elo(same, Resampling(600, rng))
     assert np.mean(together.high - together.low) > 1.4 * np.mean(alone.high - alone.low)
@@ -168,7 +168,7 @@ def test_published_convention_has_no_interval_over_prompts(rng):
 )
 def test_what_is_no_battle_is_refused(second, score):
     with pytest.raises(StatisticsError):
-        Battles(np.zeros(1, int), np.zeros(1, int), np.array(second), np.array(score), 2)
+        Battles(np.zeros(1, int), np.zeros(1, int), np.array(second), 2, np.array(score))
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def drawn(seed=0, n_prompts=40, n_features=2, effect=0.8):
     features = rng.normal(size=(len(first), n_features)) * [1.0, 0.2, 3.0][:n_features]
     odds = 0.5 * (second - first) + features[:, :1].sum(axis=1) * effect
     soft = scipy.special.expit(odds + rng.normal(size=len(odds)))
-    return StyledPairs(prompts, first, second, soft, features, 3)
+    return StyledPairs(prompts, first, second, 3, soft, features)
 
 
 def fitted(pairs):
@@ -61,7 +61,7 @@ def test_agrees_with_arena_hard_auto():
     a = np.stack([k * 5 % 4, k * 7 % 9, k * 11 % 6]) / long_a
     b = np.stack([k * 3 % 5, k * 2 % 7, k * 13 % 4]) / long_b
     features = np.vstack([(long_a - long_b) / (long_a + long_b), (a - b) / (a + b + 1)]).T
-    pairs = StyledPairs(k // 2, k % 2, np.full(24, 2), np.array(outcomes), features, 3)
+    pairs = StyledPairs(k // 2, k % 2, np.full(24, 2), 3, np.array(outcomes), features)
     fit = fitted(pairs)
     # Theirs by standard deviation and with features centred, here for a unit of each feature.
     effects = [-2.028185860474919, 51.66362224101765, 1.3771325831189383, 26.292948842220234]
@@ -165,5 +165,5 @@ def test_what_was_not_judged_is_refused():
 
 def test_there_is_no_fit_without_models():
     none = np.zeros(0, np.int64)
-    pairs = StyledPairs(none, none, none, np.zeros(0), np.zeros((0, 1)), 0)
+    pairs = StyledPairs(none, none, none, 0, np.zeros(0), np.zeros((0, 1)))
     assert fit_style(pairs) is None

@@ -18,7 +18,7 @@ def drawn(strengths, n_items=300, seed=0):
     items = np.repeat(np.arange(n_items), len(pairs))
     gap = np.asarray(strengths)[first] - np.asarray(strengths)[second]
     won = rng.random(len(items)) < scipy.special.expit(gap)
-    return Verdicts(items, items, first, second, np.where(won, 1.0, -1.0), m)
+    return Verdicts(items, first, second, m, items, np.where(won, 1.0, -1.0))
 
 
 def counted(verdicts, n_resamples=200):
