@@ -9,13 +9,12 @@ glass-box paper prints them (Table 1), and are each given by category and tested
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from msgspec.structs import replace
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
@@ -33,7 +32,7 @@ from orchestrator.plugin import (
     make_table,
 )
 from orchestrator.ranking.cells import n_prompts
-from orchestrator.ranking.scores import KEYS, ScoreRef, collect
+from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind
 from orchestrator.statistics.correlation import (
@@ -48,9 +47,6 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import with_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _KINDS: Final[dict[Kind, str]] = {
     "pearson": "Pearson",
@@ -109,26 +105,6 @@ class Config(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Points of one score that have gold; arrays of shape (n,)."""
-
-    name: str
-    orientation: int
-    points: pl.DataFrame
-
-    def of(self, model: str) -> "_Joined":
-        return _Joined(self.name, self.orientation, self.points.filter(pl.col("model") == model))
-
-    def column(self, name: str) -> Floats:
-        values = self.points[name].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
-
-    @property
-    def prompts(self) -> Ints:
-        return codes(self.points[CLUSTER])
-
-
 class MetaEvaluationAnalysis(Analysis[Config]):
     """Signed correlations, by category, beyond length, compared."""
 
@@ -151,7 +127,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
                 points = points.with_columns(length=pl.lit(None, pl.Float64))
             else:
                 points = points.join(length, on=list(KEYS), how="left")
-            scores.append(_Joined(found.name, found.orientation, points))
+            scores.append(replace(found, points=points))
         if not scores:
             raise UsageError(
                 f"{context.name}: the methods of this recipe give no score to compare with gold"
@@ -168,7 +144,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         return tables
 
 
-def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Table:
+def _correlations(scores: Sequence[Score], context: Context, gold: str) -> Table:
     rows: list[list[Cell]] = []
     level = context.confidence_level
     for joined in scores:
@@ -205,7 +181,7 @@ def _correlations(scores: Sequence[_Joined], context: Context, gold: str) -> Tab
     )
 
 
-def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
+def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     """Correlations over the answers of each model, as SelfEval gives them (Table 1)."""
     models = list(
         dict.fromkeys(
@@ -214,14 +190,15 @@ def _by_model(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
     )
     found = {
         (joined.name, model, kind): correlate(
-            joined.of(model).column("value"),
-            joined.of(model).column("gold"),
-            joined.of(model).prompts,
+            own.column("value"),
+            own.column("gold"),
+            own.prompts,
             kind=kind,
             confidence_level=context.confidence_level,
         )
         for joined in scores
         for model in models
+        for own in [replace(joined, points=joined.points.filter(pl.col("model") == model))]
         for kind in _KINDS
     }
     if len(models) > 1:
@@ -255,14 +232,14 @@ def _cell(found: Correlation | Comparison) -> Measured:
     )
 
 
-def _categories(scores: Sequence[_Joined], context: Context, kind: Kind) -> Iterator[Table]:
+def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterator[Table]:
     """One coefficient within each category, all models together, and its mean over categories."""
     names = sorted({name for joined in scores for name in joined.points["category"].drop_nulls()})
     if len(names) < 2:
         return
     rows: list[list[Cell]] = []
     for joined in scores:
-        known = _Joined(joined.name, joined.orientation, joined.points.drop_nulls("category"))
+        known = replace(joined, points=joined.points.drop_nulls("category"))
         within = correlate_within(
             known.column("value"),
             known.column("gold"),
@@ -286,7 +263,7 @@ def _categories(scores: Sequence[_Joined], context: Context, kind: Kind) -> Iter
     )
 
 
-def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
+def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     """The order of the models by each score's mean against their order by mean gold."""
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
     rows: list[list[Cell]] = []
@@ -318,7 +295,7 @@ def _orders(scores: Sequence[_Joined], context: Context) -> Iterator[Table]:
     )
 
 
-def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | None) -> Table:
+def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | None) -> Table:
     """Every two scores on the same answers, by each kind, signs turned to 'more is better'."""
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
     pairs = list(combinations(scores, 2))
@@ -331,7 +308,7 @@ def _compared(scores: Sequence[_Joined], context: Context, baseline: ScoreRef | 
     found: list[tuple[str, str, str, Comparison]] = []
     for one, two in pairs:
         both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
-        joined = _Joined(one.name, one.orientation, both)
+        joined = replace(one, points=both)
         for kind, words in _KINDS.items():
             comparison = compare_correlations(
                 one.orientation * joined.column("value"),

@@ -18,18 +18,17 @@ import math
 from collections.abc import Sequence
 from random import Random
 from statistics import fmean
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
 from orchestrator.contracts.settings import GivenFile
-from orchestrator.judgment.distribution import from_logprobs
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.methods import _harness, answers
 from orchestrator.methods._drawing import Drawing, Turn, blank_row, converse, questions
 from orchestrator.methods._examples import worded_example
 from orchestrator.plugin import (
     Ask,
-    Choice,
     Columns,
     Combination,
     Companion,
@@ -179,17 +178,6 @@ class Config(MethodSettings):
         return self
 
 
-class _Read(NamedTuple):
-    """The preference for the model in one order."""
-
-    preference: float | None
-    low: float
-    high: float
-    coverage: float
-    exact: bool
-    undefined: str
-
-
 class AlpacaEval(Method[Config]):
     """A judge's probabilities say how much a model is preferred to a baseline."""
 
@@ -320,29 +308,34 @@ async def _judged(
         asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
     choices = await ask.all(*asks)
     values = _COMPACT_SECOND if built_in else _SECOND
-    read = [_read(one, values, flip) for one, flip in zip(choices, orders, strict=True)]
     row: Row = {"model_first": None if config.order == "both" else switched}
-    preferences = [one.preference for one in read if one.preference is not None]
-    if len(preferences) < len(read):
-        lacking = next(one for one in read if one.preference is None)
-        return row | {"status": "failed", "cause": "no_logprobs", "message": lacking.undefined}
+    seen = [from_logprobs(one.logprobs, one.upper) for one in choices]
+    lacking = next((one for one in seen if one.probabilities is None), None)
+    if lacking is not None:
+        return row | {
+            "status": "failed", "cause": "no_logprobs", "message": lacking.undefined or "",
+        }  # fmt: skip
+    read = [_preference(one, values, flip) for one, flip in zip(seen, orders, strict=True)]
+    preference, low, high = (fmean(column) for column in zip(*read, strict=True))
     # The mean of both orders, where both were asked
     return row | {
-        "preference": fmean(preferences),
-        "preference_low": fmean(one.low for one in read),
-        "preference_high": fmean(one.high for one in read),
-        "preference_baseline_first": preferences[0] if len(read) > 1 else None,
-        "coverage": min(one.coverage for one in read),
-        "exact": all(one.exact for one in read),
+        "preference": preference,
+        "preference_low": low,
+        "preference_high": high,
+        "preference_baseline_first": read[0][0] if len(read) > 1 else None,
+        "coverage": min(one.coverage for one in seen),
+        "exact": all(one.exact for one in seen),
     }
 
 
-def _read(choice: Choice, values: Sequence[float], model_first: bool) -> _Read:  # noqa: FBT001
-    seen = from_logprobs(choice.logprobs, choice.upper)
-    if seen.probabilities is None:
-        return _Read(None, math.nan, math.nan, seen.coverage, seen.exact, seen.undefined or "")
-    second = sum(p * value for p, value in zip(seen.probabilities, values, strict=True))
+def _preference(
+    seen: LabelDistribution,
+    values: Sequence[float],
+    model_first: bool,  # noqa: FBT001
+) -> tuple[float, float, float]:
+    """The preference for the model in one order, and its least and greatest value."""
+    second = sum(p * value for p, value in zip(seen.probabilities or (), values, strict=True))
     least, most = seen.mean_bounds(values)
     if model_first:
         second, least, most = 1.0 - second, 1.0 - most, 1.0 - least
-    return _Read(1.0 + second, 1.0 + least, 1.0 + most, seen.coverage, seen.exact, "")
+    return 1.0 + second, 1.0 + least, 1.0 + most

@@ -23,6 +23,7 @@ from orchestrator.statistics.correlation import METHOD, Correlation, correlate
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # Scores of a run's methods in one shape: item, cluster, category, turn, model, opponent, value.
 #
@@ -71,6 +72,16 @@ class Score(msgspec.Struct, frozen=True):
     def ends_of_differences(self) -> tuple[float, float] | None:
         """Least and greatest difference of two values; None where that is not known."""
         return difference_ends(self.ends, self.ends)
+
+    def column(self, name: str) -> Floats:
+        """Return a column of its points, shape (n,); nan where a value is missing."""
+        values = self.points[name].cast(pl.Float64).fill_null(np.nan)
+        return values.to_numpy().astype(np.float64)
+
+    @property
+    def prompts(self) -> Ints:
+        """The cluster of each point as a number, shape (n,)."""
+        return codes(self.points[CLUSTER])
 
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""
