@@ -347,16 +347,11 @@ class ModelSpec:
         backend: Kind of back-end.
         backend_config: Its settings; None where none are given for a launched server.
         model: The endpoint's name for it; `name` where launched.
-        api_key_env: Name of the environment variable; the key is read when a request is sent.
-        system: System prompt.
+        entry: The rest of its entry in the file; the parts that stand here are empty in it.
         limits: The recipe's limits with this model's own over them.
         price: Unknown where None.
         answers: What it said, where it can't be asked; a path is absolute.
-        plain: Whether it is asked by plain text, without a chat template.
-        thinking_end: What stands between its thinking and its answer; empty where it thinks not.
-        replicas: Servers to launch, where there is room.
         base_urls: All addresses, where there are several; `base_url` is the first.
-        min_servers: Servers that must be ready before it is asked.
         finds_backend: True where the server is to be asked which kind it is.
     """
 
@@ -367,17 +362,22 @@ class ModelSpec:
     backend: str
     backend_config: Settings | None
     model: str
-    api_key_env: str | None
-    system: str | None
+    entry: ModelEntry
     limits: Limits
     price: Price | None
     answers: GivenAnswers | None = None
-    plain: bool = False
-    thinking_end: str = ""
-    replicas: int = 1
     base_urls: tuple[str, ...] = ()
-    min_servers: int = 1
     finds_backend: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """True if it is asked by plain text, without a chat template."""
+        return self.entry.template == "none"
+
+    @property
+    def thinking_end(self) -> str:
+        """What stands between its thinking and its answer; empty where it thinks not."""
+        return self.entry.thinking.end if self.entry.thinking else ""
 
     @property
     def is_adaptive(self) -> bool:
@@ -400,18 +400,19 @@ class ModelSpec:
             return {"answers": self.answers.model_dump(mode="json", exclude_none=True)}
         said = None if self.finds_backend else self.backend_config
         backend = said and PluginRef(self.backend, said).resolved()
+        entry = self.entry
         data = {
             "server": self.server and self.server.resolved(),
             "weights": self.weights,
-            "replicas": self.replicas if self.replicas > 1 else None,
-            "min_servers": self.min_servers if self.min_servers > 1 else None,
+            "replicas": entry.replicas if entry.replicas > 1 else None,
+            "min_servers": entry.min_servers if entry.min_servers > 1 else None,
             "base_url": list(self.base_urls) or self.base_url,
             "backend": backend,
             "model": self.model if self.server is None else None,
-            "api_key_env": self.api_key_env,
-            "system": self.system,
+            "api_key_env": entry.api_key_env,
+            "system": entry.system,
             "template": "none" if self.plain else None,
-            "thinking": {"end": self.thinking_end} if self.thinking_end else None,
+            "thinking": entry.thinking and entry.thinking.model_dump(),
             "limits": self.limits.model_dump(mode="json"),
             "price": self.price and self.price.model_dump(mode="json"),
         }

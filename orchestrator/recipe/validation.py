@@ -18,6 +18,7 @@ from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.schema import (
     AnalysisRef,
+    Limits,
     MethodRef,
     ModelSpec,
     PluginRef,
@@ -30,6 +31,12 @@ from orchestrator.weights import PACKAGE_PREFIX, split_package
 
 _FOLDER: Final = "folder"
 """Kind of a dataset whose path is a folder."""
+
+_OF_SPECS: Final = {
+    **dict.fromkeys(("server", "weights", "base_url", "backend", "answers", "model", "price")),
+    "limits": Limits(),
+}
+"""Parts of an entry that `ModelSpec` has itself; those of plug-ins may hold secrets."""
 
 _ModelT = TypeVar("_ModelT", bound=Settings)
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
@@ -291,16 +298,11 @@ class ModelLoader:
                     backend=backend,
                     backend_config=config,
                     model=own.model or name,
-                    api_key_env=own.api_key_env,
-                    system=own.system,
+                    entry=own.model_copy(update=_OF_SPECS),
                     limits=checked.limits.model_copy(update=limits),
                     price=Price() if answers else own.price,
                     answers=answers,
-                    plain=own.template == "none",
-                    thinking_end=own.thinking.end if own.thinking else "",
-                    replicas=own.replicas,
                     base_urls=urls if len(urls) > 1 else (),
-                    min_servers=own.min_servers,
                     finds_backend=bool(urls) and not _given(entry, "backend"),
                 )
         return found

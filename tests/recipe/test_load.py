@@ -108,7 +108,7 @@ def test_a_file_name_that_can_t_be_a_name_is_a_fault(tmp_path):
 
 def test_an_environment_variable_need_not_be_set_when_a_recipe_is_loaded(file, monkeypatch):
     monkeypatch.delenv("A_KEY_THAT_IS_NOT_SET", raising=False)
-    assert loaded(file).models["gpt-4.1"].api_key_env == "A_KEY_THAT_IS_NOT_SET"
+    assert loaded(file).models["gpt-4.1"].entry.api_key_env == "A_KEY_THAT_IS_NOT_SET"
 
 
 def test_the_value_of_an_environment_variable_is_nowhere_in_a_recipe(file, monkeypatch):

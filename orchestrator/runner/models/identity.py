@@ -14,7 +14,7 @@ from orchestrator.contracts.method import Stage
 from orchestrator.dataset import Dataset
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.plugins.base import Settings
-from orchestrator.recipe.schema import Limits, ModelSpec, Price, Recipe
+from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, Price, Recipe
 from orchestrator.records import NO_PREFIX, Failure, Sampling
 from orchestrator.serving import LaunchKind
 from orchestrator.store import StoredServer
@@ -62,7 +62,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
     else:
         found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))
     said = {
-        "system": spec.system,
+        "system": spec.entry.system,
         "template": "none" if spec.plain else None,
         "thinking": spec.thinking_end,
     }
@@ -198,8 +198,7 @@ def local_models(
                 backend=comparer.kind,
                 backend_config=made.located(base).config,
                 model=name,
-                api_key_env=None,
-                system=None,
+                entry=ModelEntry(),
                 limits=Limits(max_in_flight=1),
                 price=Price(),
             )

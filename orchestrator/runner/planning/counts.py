@@ -222,7 +222,7 @@ def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
 def systems_of(prepared: Prepared) -> dict[str, str]:
     """System prompts by model."""
     specs = [prepared.models[name] for name in prepared.identities]
-    return {spec.name: spec.system for spec in specs if spec.system}
+    return {spec.name: spec.entry.system for spec in specs if spec.entry.system}
 
 
 def _stages(plan: Plan, tally: Tally) -> list[StageCount]:

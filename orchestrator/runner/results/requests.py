@@ -107,7 +107,8 @@ class Replay:
         parts = parts_of(self.recipe, allow_code=allow_code)
         finders = {name: answers.find for name, answers in given.items()}
         self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
-        self._systems = {name: spec.system for name, spec in specs.items() if spec.system}
+        systems = {name: spec.entry.system for name, spec in specs.items()}
+        self._systems = {name: system for name, system in systems.items() if system}
         self._allow_code = allow_code
 
     @cached_property

@@ -60,10 +60,10 @@ def api_key_of(spec: ModelSpec) -> str:
     Raises:
         UsageError: If the variable that is to hold it is not set.
     """
-    if spec.api_key_env is None:
+    if spec.entry.api_key_env is None:
         return ""
     try:
-        return key_in(spec.api_key_env)
+        return key_in(spec.entry.api_key_env)
     except UsageError as error:
         raise UsageError(
             f"model {spec.name!r}: {error}; set it to the API key of {spec.base_url}"
@@ -92,12 +92,13 @@ def key_in(variable: str) -> str:
 def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
     """Warn of each model whose key is in no environment variable."""
     for spec in specs:
-        if spec.api_key_env is not None and not os.environ.get(spec.api_key_env, "").strip():
+        variable = spec.entry.api_key_env
+        if variable is not None and not os.environ.get(variable, "").strip():
             _log.warning(
                 "%s: the environment variable %s is not set; the run will stop when it queries "
                 "this model",
                 spec.name,
-                spec.api_key_env,
+                variable,
                 extra={"model": spec.name},
             )
 

@@ -212,7 +212,7 @@ class Fleet:
             lambda: self.listener.doubted(spec.name),
         )
         self._replicas[spec.name] = found
-        failure = await found.begin(None if self._waits_for_all else spec.min_servers)
+        failure = await found.begin(None if self._waits_for_all else spec.entry.min_servers)
         return found if failure is None else failure
 
     async def _one(self, spec: ModelSpec, number: int) -> Backend | Failure:

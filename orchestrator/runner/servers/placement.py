@@ -440,7 +440,7 @@ def place_servers(
 
 
 def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
-    return max(specs[name].replicas for name in models)
+    return max(specs[name].entry.replicas for name in models)
 
 
 def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Footprint | None:

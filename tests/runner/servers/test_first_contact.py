@@ -12,7 +12,7 @@ from orchestrator.backend import Endpoint, Provenance
 from orchestrator.errors import UsageError
 from orchestrator.probing.abilities import Need
 from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
-from orchestrator.recipe.schema import Limits, ModelSpec
+from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec
 from orchestrator.records import Message, labels
 from orchestrator.runner.probing import asking
 from orchestrator.runner.probing.records import Connected, Probes, probe_record
@@ -25,11 +25,15 @@ LABEL = "m"
 
 
 def spec_of(name: str, url: str) -> ModelSpec:
-    absent: dict[str, Any] = dict.fromkeys(
-        ("server", "weights", "backend_config", "api_key_env", "system", "price")
-    )
+    absent: dict[str, Any] = dict.fromkeys(("server", "weights", "backend_config", "price"))
     return ModelSpec(
-        name=name, base_url=url, backend="openai", model=name, limits=Limits(), **absent
+        name=name,
+        base_url=url,
+        backend="openai",
+        model=name,
+        entry=ModelEntry(),
+        limits=Limits(),
+        **absent,
     )
 
 

@@ -9,15 +9,17 @@ from backends import sglang as sglang_backend
 from backends import tgi as tgi_backend
 from backends import vllm as vllm_backend
 from launch import embedded, sglang, tgi, vllm
-from orchestrator.recipe.schema import Limits, ModelSpec, PluginRef, Price
+from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, Price
 from orchestrator.runner.servers.connections import backend_config
 from tests.backends.kinds import kind_in
 
 
 def model(**given: Any) -> ModelSpec:
-    names = ("server", "weights", "base_url", "backend_config", "api_key_env", "system")
+    names = ("server", "weights", "base_url", "backend_config")
     left: dict[str, Any] = dict.fromkeys(names)
-    return ModelSpec(name="m", model="m", limits=Limits(), price=Price(), **(left | given))
+    return ModelSpec(
+        name="m", model="m", entry=ModelEntry(), limits=Limits(), price=Price(), **(left | given)
+    )
 
 
 def spec(launch, backend, settings=None, **own) -> ModelSpec:

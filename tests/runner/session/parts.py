@@ -58,7 +58,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         )
         recipe = SimpleNamespace(settings=settings)
         models = {
-            name: SimpleNamespace(system="", limits=SimpleNamespace(requests_per_minute=rate))
+            name: SimpleNamespace(
+                entry=SimpleNamespace(system=""), limits=SimpleNamespace(requests_per_minute=rate)
+            )
             for name, rate in self.per_minute.items()
         }
         prepared = Prepared(
