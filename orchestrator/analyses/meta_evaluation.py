@@ -226,7 +226,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     )
 
 
-def _cell(found: Correlation | Comparison) -> Measured:
+def _cell(found: Correlation) -> Measured:
     return with_interval(
         found.value, found.interval, why=found.undefined if found.value is None else None
     )

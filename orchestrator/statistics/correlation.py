@@ -51,7 +51,6 @@ class Correlation:
     """A correlation and what it rests on.
 
     Attributes:
-        kind: "pearson", "spearman" or "kendall" (tau-b).
         value: Signed; None where undefined.
         interval: Over prompts; None where there is none (see `undefined`).
         n: Prompts.
@@ -61,7 +60,6 @@ class Correlation:
         undefined: Why there is no value or no interval; None where there are both.
     """
 
-    kind: Kind
     value: float | None
     interval: Interval | None
     n: int
@@ -126,7 +124,7 @@ def correlate(
     """
     points = points_of((score, gold), prompts, ("score", "gold"), kind)
     if points.undefined:
-        return nothing(kind, points)
+        return nothing(points)
     found = coefficient(points, 0, 1, kind)
     return reported(found.value, found.standard_error, kind, points, confidence_level)
 
@@ -148,12 +146,12 @@ def partial_correlation(
     """
     points = points_of((score, gold, given), prompts, ("score", "gold", "covariate"), kind)
     if points.undefined:
-        return nothing(kind, points)
+        return nothing(points)
     x, y, z = points.columns
     pairs = ((x, y), (x, z), (y, z))
     value = _partial(*(np.array([association(*pair, kind)]) for pair in pairs))[0]
     if math.isnan(value):
-        return nothing(kind, points, "the covariate determines the score or gold")
+        return nothing(points, "the covariate determines the score or gold")
     left_out = _partial(*(leave_one_out(*pair, points.codes, kind) for pair in pairs))
     found = jackknifed(float(value), left_out)
     error = found.standard_error
@@ -183,7 +181,7 @@ def correlate_within(
         chosen = labels == name
         points = points_of((score[chosen], gold[chosen]), codes[chosen], ("score", "gold"), kind)
         if points.undefined:
-            rows.append((name, nothing(kind, points)))
+            rows.append((name, nothing(points)))
             continue
         one = coefficient(points, 0, 1, kind)
         rows.append((name, reported(one.value, one.standard_error, kind, points, confidence_level)))
@@ -195,7 +193,7 @@ def correlate_within(
     counts = sizes.size, int(used.sum()), int((~given).sum())
     if not found:
         nowhere = "undefined in every category"
-        mean = Correlation(kind, None, None, *counts, METHOD, nowhere)
+        mean = Correlation(None, None, *counts, METHOD, nowhere)
         return WithinCategories(tuple(rows), mean)
     over_categories = Jackknifed(float(np.mean(found)), errors / len(found))
     interval = student_interval(
@@ -212,7 +210,7 @@ def correlate_within(
         reasons.append(f"undefined in {', '.join(lacking)}")
     bounds = None if isinstance(interval, str) else interval
     value = over_categories.value
-    mean = Correlation(kind, value, bounds, *counts, METHOD, "; ".join(reasons) or None)
+    mean = Correlation(value, bounds, *counts, METHOD, "; ".join(reasons) or None)
     return WithinCategories(tuple(rows), mean)
 
 
@@ -265,16 +263,15 @@ def reported(
     )
     counts = n, points.codes.size, points.n_missing
     if isinstance(interval, str):
-        return Correlation(kind, value, None, *counts, METHOD, interval)
-    return Correlation(kind, value, interval, *counts, METHOD)
+        return Correlation(value, None, *counts, METHOD, interval)
+    return Correlation(value, interval, *counts, METHOD)
 
 
-def nothing(kind: Kind, points: Points, reason: str | None = None) -> Correlation:
+def nothing(points: Points, reason: str | None = None) -> Correlation:
     """An undefined correlation."""
     why = reason or points.undefined or "undefined"
-    return Correlation(
-        kind, None, None, points.n_prompts, points.codes.size, points.n_missing, METHOD, why
-    )
+    counts = points.n_prompts, points.codes.size, points.n_missing
+    return Correlation(None, None, *counts, METHOD, why)
 
 
 def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
@@ -289,32 +286,20 @@ _COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of p
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Difference of a first evaluator and a second.
+class Comparison(Correlation):
+    """Difference of a first evaluator and a second, on the points that both and gold have.
+
+    Its interval is not adjusted for the number of comparisons.
 
     Attributes:
-        value: Difference; None where undefined.
         first: The first one's correlation or accuracy.
         second: The second one's.
-        interval: Of the difference, not adjusted for the number of comparisons.
         p_value: Two-sided, of no difference, not adjusted; None where there is none.
-        n: Prompts.
-        n_points: Points that both evaluators and gold have.
-        n_missing: Points left out.
-        method: Of interval and p-value.
-        undefined: Why there is no value or no interval; None where there are both.
     """
 
-    value: float | None
-    first: float | None
-    second: float | None
-    interval: Interval | None
-    p_value: float | None
-    n: int
-    n_points: int
-    n_missing: int
-    method: str
-    undefined: str | None = None
+    first: float | None = None
+    second: float | None = None
+    p_value: float | None = None
 
 
 def compare_correlations(
@@ -334,7 +319,7 @@ def compare_correlations(
     points = points_of((first, second, gold), prompts, names, kind)
     counts = points.n_prompts, points.codes.size, points.n_missing
     if points.undefined:
-        return Comparison(None, None, None, None, None, *counts, _COMPARED, points.undefined)
+        return Comparison(None, None, *counts, _COMPARED, points.undefined)
     found = (coefficient(points, 0, 2, kind), coefficient(points, 1, 2, kind))
     return _compared(found, counts, points.sizes, resampling)
 
@@ -350,7 +335,7 @@ def compare_accuracies(
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:
         reason = "no points in common"
-        return Comparison(None, None, None, None, None, 0, 0, n_missing, _COMPARED, reason)
+        return Comparison(None, None, 0, 0, n_missing, _COMPARED, reason)
     parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
     counts = len(parts), codes.size, n_missing
     found = (
@@ -380,4 +365,4 @@ def _compared(
     reason = interval if isinstance(interval, str) else None
     shown = None if isinstance(interval, str) else interval
     p = None if math.isnan(p_value) else p_value
-    return Comparison(gap.value, one.value, two.value, shown, p, *counts, _COMPARED, reason)
+    return Comparison(gap.value, shown, *counts, _COMPARED, reason, one.value, two.value, p)
