@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -62,22 +61,6 @@ def idf_weights(document_frequency: Mapping[Token, int], n_references: int) -> d
 # where s is the F-beta of BERTScore with o_k as the hypothesis; beta 0 is its precision.
 
 
-class PairVotes(msgspec.Struct, frozen=True):
-    """The votes on one pair of answers.
-
-    Attributes:
-        first: Index of one answer.
-        second: Index of the other, above `first`.
-        judges: Indices of all others, ascending.
-        votes: One a judge: 1 for the first, 0 for the second, 0.5 a tie, nan undefined.
-    """
-
-    first: int
-    second: int
-    judges: tuple[int, ...]
-    votes: tuple[float, ...]
-
-
 def f_beta_scores(precision: ArrayLike, recall: ArrayLike, beta: float) -> Floats:
     """(1 + beta^2) P R / (beta^2 P + R), elementwise; P itself for beta 0.
 
@@ -94,12 +77,22 @@ def f_beta_scores(precision: ArrayLike, recall: ArrayLike, beta: float) -> Float
     return np.where(np.isnan(p) | np.isnan(r), np.nan, result)
 
 
-def peer_votes(scores: Floats, can_judge: Sequence[bool], ties_within: float) -> list[PairVotes]:
+def peer_votes(
+    scores: Floats, can_judge: Sequence[bool], ties_within: float
+) -> list[tuple[int, int, tuple[int, ...], tuple[float, ...]]]:
     """All votes on all pairs of N answers.
 
-    `scores` have shape (N, N): in row k, column i how much answer i is like answer k. Votes of
-    those that can't judge are undefined (an empty answer is like none). Scores that differ by
-    `ties_within` or less are a tie: what float32 can't tell apart is no preference.
+    Of each pair: the indices of one answer, of the other, above it, and of its judges, all others
+    ascending; and one vote a judge: 1 for the first, 0 for the second, 0.5 a tie, nan undefined.
+
+    Args:
+        scores: Shape (N, N): in row k, column i how much answer i is like answer k.
+        can_judge: N flags; the votes of others are undefined (an empty answer is like none).
+        ties_within: Scores that differ by no more are a tie: what float32 can't tell apart is no
+            preference.
+
+    Raises:
+        StatisticsError: If the shapes do not fit.
     """
     n = len(can_judge)
     if scores.shape != (n, n):
@@ -110,7 +103,7 @@ def peer_votes(scores: Floats, can_judge: Sequence[bool], ties_within: float) ->
         ahead = scores[:, first] - scores[:, second] + able
         votes = np.where(np.abs(ahead) <= ties_within, 0.5, 0.5 + 0.5 * np.sign(ahead))
         judges = tuple(k for k in range(n) if k not in {first, second})
-        found.append(PairVotes(first, second, judges, tuple(float(votes[k]) for k in judges)))
+        found.append((first, second, judges, tuple(float(votes[k]) for k in judges)))
     return found
 
 

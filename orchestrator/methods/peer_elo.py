@@ -185,17 +185,16 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
         "n_truncated": compared.n_truncated,
     }
     rows: list[Row] = []
-    for pair in peer_votes(scores, can_judge, config.ties_within):
-        votes = pair.votes
+    for first, second, judges, votes in peer_votes(scores, can_judge, config.ties_within):
         wins_a, wins_b, ties = votes.count(1.0), votes.count(0.0), votes.count(0.5)
         n = wins_a + wins_b + ties
-        text_a, text_b = (turn[models[one]].answer.text for one in (pair.first, pair.second))
+        text_a, text_b = (turn[models[one]].answer.text for one in (first, second))
         rows.append(
             {
                 **shared,
-                "model_a": models[pair.first],
-                "model_b": models[pair.second],
-                "judges": [models[judge] for judge in pair.judges],
+                "model_a": models[first],
+                "model_b": models[second],
+                "judges": [models[judge] for judge in judges],
                 "votes": [None if math.isnan(vote) else vote for vote in votes],
                 "wins_a": wins_a,
                 "wins_b": wins_b,
@@ -206,7 +205,7 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
                 "length_a": len(text_a),
                 "length_b": len(text_b),
                 "same_text": text_a == text_b,
-                "f1": float(f1[pair.first, pair.second]),
+                "f1": float(f1[first, second]),
             }
         )
     return rows

@@ -5,7 +5,6 @@ and has no leave-one-cluster-out.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -17,28 +16,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class PairSums:
-    """Sums over the pairs that each of n points is in; arrays of shape (n,).
+def pair_sums(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sums over the pairs that each point is in, in O(n (log n)^2) time and O(n) memory.
 
-    Attributes:
-        agree: Pairs ordered alike in x and y, minus those ordered oppositely.
-        differ_x: Pairs that differ in x.
-        differ_y: Pairs that differ in y.
-    """
-
-    agree: Floats
-    differ_x: Floats
-    differ_y: Floats
-
-    @property
-    def parts(self) -> tuple[Floats, Floats, Floats]:
-        """The three arrays in their order."""
-        return self.agree, self.differ_x, self.differ_y
-
-
-def pair_sums(x: Floats, y: Floats) -> PairSums:
-    """Sums over pairs for each point, in O(n (log n)^2) time and O(n) memory.
+    Each of shape (n,): pairs ordered alike in x and y, minus those ordered oppositely; pairs that
+    differ in x; pairs that differ in y.
 
     Both have shape (n,), no nan.
     """
@@ -50,7 +32,7 @@ def pair_sums(x: Floats, y: Floats) -> PairSums:
     # Points of one x stand in the order of y, which says nothing: taken out again.
     both = np.unique(code_x * (int(code_y.max()) + 1) + code_y, return_inverse=True)[1].reshape(-1)
     agree -= same_x - np.bincount(both)[both]
-    return PairSums(agree, (x.size - same_x).astype(float), (x.size - same_y).astype(float))
+    return agree, (x.size - same_x).astype(float), (x.size - same_y).astype(float)
 
 
 def _codes(values: Floats) -> Ints:
@@ -105,8 +87,7 @@ def association(x: Floats, y: Floats, kind: Kind) -> float:
     if x.size < 2 or x.min() == x.max() or y.min() == y.max():
         return math.nan
     if kind == "kendall":
-        sums = pair_sums(x, y)
-        return float(_tau(*(part.sum() / 2 for part in (sums.agree, sums.differ_x, sums.differ_y))))
+        return float(_tau(*(part.sum() / 2 for part in pair_sums(x, y))))
     if kind == "spearman":
         x, y = midranks(x), midranks(y)
     return float(_from_moments(_moments(x, y).sum(axis=0)))
@@ -133,7 +114,7 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     if kind == "kendall":
         left = []
         inside = _pairs_inside(x, y, clusters, n_clusters)
-        for total, own in zip(pair_sums(x, y).parts, inside, strict=True):
+        for total, own in zip(pair_sums(x, y), inside, strict=True):
             touched = np.bincount(clusters, total, minlength=n_clusters)
             # Pairs within the cluster were met from both ends.
             left.append(total.sum() / 2 - (touched - own))
@@ -251,7 +232,7 @@ def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floa
 def _all_pairs(x: Floats, y: Floats, points: Ints) -> Floats:
     """Shape (3, m): sums over the pairs within each row of `points`, shape (m, k)."""
     if points.shape[1] > QUADRATIC_POINTS:
-        rows = [pair_sums(x[row], y[row]).parts for row in points]
+        rows = [pair_sums(x[row], y[row]) for row in points]
         return np.array([[part.sum() / 2 for part in row] for row in rows]).T
     dx = np.sign(x[points][:, :, None] - x[points][:, None, :])
     dy = np.sign(y[points][:, :, None] - y[points][:, None, :])

@@ -20,8 +20,10 @@ def scores(n):
 
 
 def by_pair(found):
-    return {(pair.first, pair.second): dict(zip(pair.judges, pair.votes, strict=True))
-            for pair in found}  # fmt: skip
+    return {
+        (first, second): dict(zip(judges, votes, strict=True))
+        for first, second, judges, votes in found
+    }
 
 
 @given(unit, unit, st.floats(0.0, 3.0))
@@ -39,12 +41,12 @@ def test_f_beta_of_texts_without_tokens_is_0_and_of_an_undefined_one_is_nan():
 @pytest.mark.parametrize(("n", "per_item"), [(3, 3), (9, 36 * 7), (20, 190 * 18)])
 def test_every_other_model_votes_on_every_pair(n, per_item):
     found = peer_votes(np.random.default_rng(n).random((n, n)), [True] * n, TIE)
-    assert sum(len(pair.votes) for pair in found) == per_item
+    assert sum(len(votes) for *_, votes in found) == per_item
 
 
 def test_the_published_number_of_votes():
     found = peer_votes(np.random.default_rng(0).random((9, 9)), [True] * 9, TIE)
-    assert 79 * sum(len(pair.votes) for pair in found) == 19908
+    assert 79 * sum(len(votes) for *_, votes in found) == 19908
 
 
 @given(st.integers(3, 6).flatmap(scores))

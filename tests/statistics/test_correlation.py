@@ -75,10 +75,10 @@ def test_values_are_those_of_scipy(kind, points):
 def test_pair_sums_are_what_counting_gives(points):
     x, y = points.T
     dx, dy = np.sign(x[:, None] - x[None]), np.sign(y[:, None] - y[None])
-    sums = pair_sums(x, y)
-    np.testing.assert_array_equal(sums.agree, (dx * dy).sum(1))
-    np.testing.assert_array_equal(sums.differ_x, np.abs(dx).sum(1))
-    np.testing.assert_array_equal(sums.differ_y, np.abs(dy).sum(1))
+    agree, differ_x, differ_y = pair_sums(x, y)
+    np.testing.assert_array_equal(agree, (dx * dy).sum(1))
+    np.testing.assert_array_equal(differ_x, np.abs(dx).sum(1))
+    np.testing.assert_array_equal(differ_y, np.abs(dy).sum(1))
 
 
 @given(st.lists(small, min_size=1, max_size=30))

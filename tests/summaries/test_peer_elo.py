@@ -37,16 +37,15 @@ def rows_of(n_items=N_ITEMS, models=MODELS, lengths=None, kin=()):
         for i, j in combinations([models.index(model) for model in kin], 2):
             scores[i, j] += 0.5
             scores[j, i] += 0.5
-        for pair in peer_votes(scores, [True] * len(models), 1e-6):
-            a, b = models[pair.first], models[pair.second]
-            votes = list(pair.votes)
+        for first, second, judges, voted in peer_votes(scores, [True] * len(models), 1e-6):
+            a, b, votes = models[first], models[second], list(voted)
             wins_a, wins_b = votes.count(1.0), votes.count(0.0)
             rows.append(
                 {
                     "method": "peer_elo", "item": f"i{item}", "turn": 1, "model_a": a, "model_b": b,
-                    "judges": [models[k] for k in pair.judges], "votes": votes,
+                    "judges": [models[k] for k in judges], "votes": votes,
                     "wins_a": wins_a, "wins_b": wins_b, "ties": 0, "undefined": 0,
-                    "prefer_a": wins_a / len(votes), "f1": float(scores[pair.first, pair.second]),
+                    "prefer_a": wins_a / len(votes), "f1": float(scores[first, second]),
                     "length_a": (lengths or {}).get(a, 10), "length_b": (lengths or {}).get(b, 10),
                     "same_text": False, "missing": [], "n_truncated": 0, "status": "ok",
                 }
