@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
-from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,

@@ -140,7 +140,11 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
 
 
 def verified(path: Path, sha256: str = "") -> Path:
-    """The path, if the file is what it should be, or what it was when it was fetched."""
+    """The path, if the file is what it should be, or what it was when it was fetched.
+
+    Raises:
+        DatasetError: If it is not.
+    """
     origin = origin_of(path)
     expected = sha256 or (origin.sha256 if origin else "")
     if expected and (found := sha256_of(path)) != expected:

@@ -55,6 +55,10 @@ class AlignBenchKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use."""
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         path = located("align_bench", FILES[self.config.version])
         return from_rows(JsonLines(path, shown_name("align_bench", path)), _FIELDS)

@@ -48,7 +48,11 @@ class AlpacaEvalKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The instructions; fetched at first use."""
+        """The instructions; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[self.config.baseline]))
 
         def make(row: Mapping[str, object]) -> Mapping[str, object]:

@@ -84,5 +84,9 @@ class CnnDailymailKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The documents; fetched at first use."""
+        """The documents; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         return sampled_documents(self.config, "cnn_dailymail", FILE, "article", "highlights")

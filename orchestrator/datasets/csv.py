@@ -30,6 +30,10 @@ class CsvKind(DatasetKind[Config]):
     suffixes = SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every row."""
+        """Open the file and check every row.
+
+        Raises:
+            DatasetError: With every row that is not right.
+        """
         file, shown = located(self.config.path, base)
         return from_rows(CsvRows(file, shown, self.config.separator), self.config.fields)

@@ -246,7 +246,11 @@ class FolderKind(DatasetKind[Config]):
     """A folder with data files and perhaps a README.md, as the Hugging Face hub has them."""
 
     def open(self, base: Path) -> Dataset:
-        """Open the files of the split and check every row."""
+        """Open the files of the split and check every row.
+
+        Raises:
+            DatasetError: If there is no such config or split, or with every row that is not right.
+        """
         folder, shown = base / expanded(self.config.path), self.config.path
         if not answers(folder, Path.is_dir):
             raise DatasetError(f"{shown}: there is no such folder")

@@ -48,7 +48,11 @@ class HelpSteer2Kind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The pairs; fetched at first use."""
+        """The pairs; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         path = located("help_steer_2", _file(self.config.split))
         rows = ParquetRows(path, shown_name("help_steer_2", path))
 

@@ -71,7 +71,11 @@ class HuggingfaceKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The rows as items; fetched at first use."""
+        """The rows as items; fetched at first use.
+
+        Raises:
+            DatasetError: If the files can't be had, with where to put them, or rows are not right.
+        """
         repository, revision = self.config.repository, self.config.revision
         folder = f"{_folder(self.config)}/{revision.replace('/', '--')}"
         paths = [

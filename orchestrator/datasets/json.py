@@ -18,6 +18,10 @@ class JsonKind(DatasetKind[Config]):
     suffixes = LIST_SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every object."""
+        """Open the file and check every object.
+
+        Raises:
+            DatasetError: If it is no list of objects, or with every object that is not right.
+        """
         file, shown = located(self.config.path, base)
         return from_rows(JsonRows(file, shown), self.config.fields)

@@ -18,6 +18,10 @@ class JsonlKind(DatasetKind[Config]):
     suffixes = LINES_SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every line."""
+        """Open the file and check every line.
+
+        Raises:
+            DatasetError: With every line that is not right.
+        """
         file, shown = located(self.config.path, base)
         return from_rows(JsonLines(file, shown), self.config.fields)

@@ -59,7 +59,11 @@ class JudgeBenchKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use."""
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
         path = located("judge_bench", _file(self.config.answers))
 
         def make(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -57,7 +57,11 @@ class LlmBarKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The instructions; fetched at first use."""
+        """The instructions; fetched at first use.
+
+        Raises:
+            DatasetError: If a file can't be had, with where to put it, or there is no such subset.
+        """
         names = chosen_subsets(_FILES, self.config.subsets, "llm_bar")
         parts = [_rows(name, located("llm_bar", _FILES[name])) for name in names]
         return from_rows(JoinedRows(parts, "llm_bar"), _FIELDS)

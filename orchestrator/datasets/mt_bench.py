@@ -113,6 +113,10 @@ class MtBenchKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use."""
+        """The questions; fetched at first use.
+
+        Raises:
+            DatasetError: If a file can't be had, with where to put it.
+        """
         references = REFERENCES if self.config.references else None
         return opened("mt_bench", QUESTIONS, references, self.config.turns)

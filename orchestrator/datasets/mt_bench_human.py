@@ -60,7 +60,11 @@ class MtBenchHumanKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The votes on first turns; fetched at first use."""
+        """The votes on first turns; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such category.
+        """
         path = located("mt_bench_human", _FILE)
         votes = ParquetRows(path, shown_name("mt_bench_human", path))
         first = rows_where(votes, lambda row: row["turn"] == 1)

@@ -48,7 +48,11 @@ class NectarKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """Open the prompts; they are fetched at first use."""
+        """Open the prompts; they are fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has fewer prompts.
+        """
         path = located("nectar", _FILE)
         rows = ParquetRows(path, shown_name("nectar", path))
         rng = np.random.default_rng(self.config.seed)

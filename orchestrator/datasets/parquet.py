@@ -18,6 +18,10 @@ class ParquetKind(DatasetKind[Config]):
     suffixes = PARQUET_SUFFIXES
 
     def open(self, base: Path) -> Dataset:
-        """Open the file and check every row."""
+        """Open the file and check every row.
+
+        Raises:
+            DatasetError: If it is not Parquet, or with every row that is not right.
+        """
         file, shown = located(self.config.path, base)
         return from_rows(ParquetRows(file, shown), self.config.fields)

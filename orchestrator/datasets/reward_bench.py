@@ -42,7 +42,11 @@ class RewardBenchKind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The prompts; fetched at first use."""
+        """The prompts; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
         path = located("reward_bench", _FILE)
         rows = ParquetRows(path, shown_name("reward_bench", path))
         return from_rows(of_subsets(rows, "subset", self.config.subsets), _FIELDS)

@@ -47,7 +47,11 @@ class RewardBench2Kind(DatasetKind[Config]):
     about = ABOUT
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The prompts; fetched at first use."""
+        """The prompts; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it, or has no such subset.
+        """
         path = located("reward_bench_2", FILE)
         rows = ParquetRows(path, shown_name("reward_bench_2", path))
         wanted = self.config.subsets or _SUBSETS

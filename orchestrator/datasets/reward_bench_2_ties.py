@@ -33,7 +33,11 @@ class RewardBench2TiesKind(DatasetKind[Config]):
     about = ABOUT
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """Open the answers; they are fetched at first use."""
+        """Open the answers; they are fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         path = located("reward_bench_2_ties", FILE)
         rows = ParquetRows(path, shown_name("reward_bench_2_ties", path))
         picks: list[tuple[int, str]] = []

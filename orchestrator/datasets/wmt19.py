@@ -65,7 +65,11 @@ class Wmt19Kind(DatasetKind[Config]):
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The sentences, each with its translation as reference; fetched at first use."""
+        """The sentences, each with its translation as reference; fetched at first use.
+
+        Raises:
+            DatasetError: If the file can't be had, with where to put it.
+        """
         file = next(file for file in FILES if file.name == f"{self.config.pair}.parquet")
         path = located("wmt19", file)
         rows = ParquetRows(path, shown_name("wmt19", path))

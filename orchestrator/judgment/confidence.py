@@ -59,6 +59,9 @@ def token_confidence(top_logprobs: ArrayLike) -> TokenConfidence:
     less likely. A token that is not listed is at most as likely as those that are, so that the mean
     over the listed ones is a lower bound. `top_logprobs` have shape (T, k), nan where a position
     lists fewer.
+
+    Raises:
+        StatisticsError: If there are not two axes, or no tokens are listed at all.
     """
     listed = _listed(top_logprobs)
     known = np.isfinite(listed)
@@ -77,6 +80,9 @@ def group_confidence(
     is one group. The bottom groups are the lowest share of them, rounded down, and at least one.
     `confidence` has shape (T,), `tail` counts the last tokens. All is nan if there are no tokens or
     one is not known.
+
+    Raises:
+        StatisticsError: If `window` or `tail` is below 1 or `bottom` is no share.
     """
     values = np.asarray(confidence, dtype=np.float64)
     if window < 1 or tail < 1 or not 0 < bottom <= 1:
@@ -109,6 +115,9 @@ def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
     probability close to 0. The bound is self-certainty itself where k = V. `top_logprobs` are raw
     ln p over the whole vocabulary, shape (T, k), nan where a position lists fewer. Returns shape
     (T,); nan where no token is listed, or the listed numbers are no distribution.
+
+    Raises:
+        StatisticsError: If there are not two axes, no tokens are listed at all, or more than V.
     """
     listed = _listed(top_logprobs)
     known = np.isfinite(listed)

@@ -50,6 +50,9 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBo
     ln(r / (V - k)) (spread evenly), H_k being the sum of -p ln p over the listed ones.
     `top_logprobs` have shape (T, k), raw; where V is not known nothing bounds the entropy from
     above.
+
+    Raises:
+        StatisticsError: If there are not two axes, or more tokens listed than there are.
     """
     listed = np.asarray(top_logprobs, dtype=np.float64)
     if listed.ndim != 2:

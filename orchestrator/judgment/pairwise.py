@@ -57,6 +57,9 @@ def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> PairJudgment:
     """The judgment of one pair; plain Python, because numpy costs ten times as much for one.
 
     Each has 2h+1 probabilities; `p_ba` with B presented first, as the judge saw it (not reversed).
+
+    Raises:
+        StatisticsError: If the lengths differ or are even.
     """
     n_levels = len(p_ab)
     if n_levels != len(p_ba) or n_levels % 2 == 0:

@@ -40,6 +40,9 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
 
     `probabilities` have shape (n, K), rows that sum to 1; one with nan gives nan. `scores` are
     ascending, shape (K,).
+
+    Raises:
+        StatisticsError: If the shapes do not fit.
     """
     p, values = np.asarray(probabilities, np.float64), np.asarray(scores, np.float64)
     if p.ndim != 2 or values.shape != p.shape[1:] or not values.size:
@@ -110,6 +113,9 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> dict[str, Floats]:
     P(X1 > X2) - P(X1 < X2).
 
     Both have shape (n, K), scores ascending.
+
+    Raises:
+        StatisticsError: If the shapes differ, are not two-dimensional or have fewer than 2 scores.
     """
     one, two = np.asarray(p_1, np.float64), np.asarray(p_2, np.float64)
     if one.ndim != 2 or one.shape != two.shape or one.shape[1] < 2:

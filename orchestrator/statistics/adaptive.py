@@ -305,6 +305,9 @@ class AdaptiveTest:
         the order of the prompts, nan where there is none. Those that were not chosen are not looked
         at; a missing one that was is neither won nor lost. `sizes` are the prompts of each cluster,
         in their order; None where each stands alone.
+
+        Raises:
+            StatisticsError: If the block was not chosen, or has another shape.
         """
         if self.n_blocks >= len(self._designs):
             raise StatisticsError("the next block was not chosen yet")

@@ -61,6 +61,9 @@ def cohen_kappa(
 
     Source: Cohen 1960, doi:10.1177/001316446002000104. Interval over prompts. Category codes have
     shape (n,), nan where missing; `prompts` (n,).
+
+    Raises:
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
     """
     codes, (one, two), _ = complete_rows(prompts, (first, second))
     if not codes.size:
@@ -80,6 +83,9 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
     number of ratings everywhere it is Fleiss 1971, doi:10.1037/h0031619; otherwise agreement is
     averaged over items and categories are pooled over ratings. Interval over prompts. `counts` have
     shape (n, K): ratings of each item by category; `prompts` (n,).
+
+    Raises:
+        StatisticsError: If the shapes do not fit, or a count is negative or not finite.
     """
     if counts.ndim != 2 or prompts.shape != counts.shape[:1]:
         raise StatisticsError(
@@ -113,6 +119,9 @@ def krippendorff_alpha(
     or values, nan where missing; `prompts` (n,). The disagreement of two ratings is 1 if they
     differ (nominal), the number of ratings from one to the other by rank (ordinal) or their
     distance (interval), squared.
+
+    Raises:
+        StatisticsError: If the shapes do not fit, or a rating is infinite.
     """
     if ratings.ndim != 2 or prompts.shape != ratings.shape[:1]:
         raise StatisticsError(
@@ -174,6 +183,9 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     `ENUMERATED_MODELS`, of drawn ones, with the seen one among them, beyond. With 4 models no
     ordering is significant at 5 %: the smallest p-value is 2 / 4! = 0.083. Scores have shape (M,),
     nan where missing; `resampling` says how many orderings are drawn for many models.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     _, (one, two), _ = complete_rows(np.arange(first.size), (first, second))
     n, few = one.size, one.size <= ENUMERATED_MODELS

@@ -79,6 +79,9 @@ def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTe
     `wins` have shape (B, M, M): real-valued wins of row over column, a tie half to each; `start`
     (M,). Where only some models of a matrix can be placed, these keep the mean they have in
     `start`, so that fits of resamples compare.
+
+    Raises:
+        StatisticsError: If `wins` has another shape, or a negative or non-finite entry.
     """
     if wins.ndim != 3 or wins.shape[1] != wins.shape[2]:
         raise StatisticsError(f"win matrices need shape (B, M, M), got {wins.shape}")

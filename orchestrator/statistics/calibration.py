@@ -77,6 +77,10 @@ def calibration(
     All have shape (n,): probabilities in [0, 1], nan where not judged, which is left out;
     `first_is_right` 1 or 0; `prompts` any whole numbers, cases of one prompt depending on each
     other.
+
+    Raises:
+        StatisticsError: If the shapes differ, a probability is outside [0, 1], or a truth is
+            neither 0 nor 1.
     """
     if not (probabilities.shape == first_is_right.shape == prompts.shape):
         raise StatisticsError("probabilities, truths and prompts need one shape (n,)")

@@ -279,7 +279,11 @@ def _sizes(data: LabelledPairs, kept: NDArray[np.bool_], n_prompts: int) -> Floa
 def rating_interval(
     found: CorrectedRatings, model: int, confidence_level: float = 0.95, *, minus: int | None = None
 ) -> Interval | str:
-    """Return the interval of a rating, or of its difference to another, or why there is none."""
+    """Return the interval of a rating, or of its difference to another, or why there is none.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
+    """
     models = [model] if minus is None else [model, minus]
     if math.isnan(found.models[model].value):
         return "no finite rating fits these labels"

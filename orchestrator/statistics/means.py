@@ -222,6 +222,9 @@ def clustered_mean(
     level of 95 %. `values` have shape (n,), nan where missing; an infinite one makes the mean
     infinite, without an interval. `prompts`, shape (n,), are any whole numbers; `ends` the least
     and greatest value there can be, None where not known.
+
+    Raises:
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
     """
     codes, (kept,), _ = complete_rows(prompts, (values,))
     if not codes.size:
@@ -299,6 +302,9 @@ class PairedDifference:
 
         It is that of a bounded mean where the ends are known, else Student's, in doubt where the
         differences are too skewed for it.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
         """
         checked_level(confidence_level)
         if not self.n:
@@ -344,6 +350,9 @@ def paired_difference(
 
     All have shape (n,), nan where missing; `prompts` are the clusters of the points, any whole
     numbers. `ends` are the least and greatest difference there can be, None where not known.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:

@@ -69,6 +69,9 @@ def ordering(
     `sums` and `counts`, shape (P, M), are of the score over a prompt's judgments; more is better.
     `truth` has indices of the models, best first; `confidence_level` is that of all pairs together.
     Prompts are drawn with all their judgments.
+
+    Raises:
+        StatisticsError: If the shapes differ, or `truth` is no order of the models.
     """
     checked_level(confidence_level)
     n_models = sums.shape[1]

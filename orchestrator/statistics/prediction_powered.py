@@ -175,7 +175,11 @@ class Corrected:
         )
 
     def interval(self, confidence_level: float = 0.95) -> Interval | str:
-        """Return Student's interval, or the reason why there is none."""
+        """Return Student's interval, or the reason why there is none.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
         reach = self._reach(confidence_level)
         if isinstance(reach, str):
             return reach
@@ -189,6 +193,9 @@ class Corrected:
 
         It is Wilson's for as many yes-or-no prompts as would have the variance, which counts a
         prompt not seen yet (`unseen_variance`).
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
         """
         reach = self._reach(confidence_level)
         if isinstance(reach, str):
@@ -352,6 +359,9 @@ def rogan_gladen(rates: Rates, confidence_level: float = 0.95) -> Estimate:
 
     Departure: rows of one prompt are correlated, so that each number of verdicts is divided by its
     design effect, at least 1. With a row a prompt the interval is the published one.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
     """
     z = float(scipy.special.ndtri(0.5 + 0.5 * checked_level(confidence_level)))
     seen, right_yes, right_no = rates.apparent, rates.sensitivity, rates.specificity

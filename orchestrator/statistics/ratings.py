@@ -333,7 +333,11 @@ class Forming:
         self._of_all += _powers(counts.sum(axis=1))
 
     def standings(self, confidence_level: float) -> list[Standing]:
-        """The models, best first; those that can't be placed last."""
+        """The models, best first; those that can't be placed last.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
         level = checked_level(confidence_level)
         self._add_up()
         if not self._open:

@@ -212,6 +212,9 @@ def assess(
     a usable judge (`usable_flips`). Each of the two errors, to trust a judge that looks only at
     the order and to refuse a usable one, has at most the chance 1 - confidence level. Where
     neither can be shown there are too few pairs, and the verdict is that it cannot be said yet.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
     """
     counts = counted(judgments, thresholds)
     coverage = summarise_coverage(judgments.masses, thresholds.mass)
@@ -278,7 +281,11 @@ def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
 def grounds(
     counts: Counts, thresholds: Thresholds = DEFAULTS, confidence_level: float = 0.95
 ) -> tuple[Ground, ...]:
-    """Return the findings against a judge, by the rule of `assess`; empty where there are none."""
+    """Return the findings against a judge, by the rule of `assess`; empty where there are none.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
+    """
     return _grounds(counts, _flips(counts, confidence_level), thresholds)
 
 

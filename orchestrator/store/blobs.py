@@ -137,13 +137,21 @@ def is_checked(blob: bytes) -> bool:
 
 
 def check(blob: bytes, belonging: bytes = b"") -> None:
-    """Hold a blob, its key and arrays to their checksums, where it has any."""
+    """Hold a blob, its key and arrays to their checksums, where it has any.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
     _checked_body(blob)
     check_belonging(blob, belonging)
 
 
 def check_belonging(blob: bytes, belonging: bytes) -> None:
-    """Hold key and arrays to the checksum in the blob that they belong to, where it has one."""
+    """Hold key and arrays to the checksum in the blob that they belong to, where it has one.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
     stated = blob[_PREFIX_BYTES + _SUM_BYTES : _CHECKED_PREFIX_BYTES]
     if is_checked(blob) and stated != _sum(belonging):
         raise damaged("a stored key or its arrays are", "their checksum differs")
@@ -179,7 +187,11 @@ def arrays_content(arrays: bytes) -> Content:
 
 
 def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
-    """The four-byte values, which are `n_bytes` long."""
+    """The four-byte values, which are `n_bytes` long.
+
+    Raises:
+        StoreError: If they are not.
+    """
     if len(arrays) == n_bytes:
         return arrays
     if len(arrays) > n_bytes:
@@ -207,7 +219,11 @@ def compressed(bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def decompressed(frame: bytes, n_bytes: int) -> bytes:
-    """Return the content of a frame, which is `n_bytes` long."""
+    """Return the content of a frame, which is `n_bytes` long.
+
+    Raises:
+        StoreError: If it is not.
+    """
     try:
         # The expected length comes from the head, which may be as wrong as the frame.
         check_length(n_bytes, MOST_ARRAYS_BYTES)

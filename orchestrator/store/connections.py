@@ -117,7 +117,11 @@ class Tables:
         return StoreError(f"{self._path}: writing failed: {error!r}")
 
     def publish(self, target: Path) -> None:
-        """Copy the store into one file that others can read; it is replaced as a whole."""
+        """Copy the store into one file that others can read; it is replaced as a whole.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
         temporary = target.with_suffix(".part")
         try:
             temporary.unlink(missing_ok=True)

@@ -146,7 +146,11 @@ class Copying:
 
     @contextlib.contextmanager
     def attached(self, path: Path, uri: str) -> Iterator[None]:
-        """Read a store as `source`."""
+        """Read a store as `source`.
+
+        Raises:
+            StoreError: If it is damaged.
+        """
         with explained(path):
             self._execute("ATTACH ? AS source", (uri,))
             try:

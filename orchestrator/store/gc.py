@@ -131,6 +131,9 @@ def drop_outcomes(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     """Take outcomes out of their table, of the index of keys, and of what is summed.
 
     A key that the index gives to another row stays.
+
+    Raises:
+        StoreError: If one is damaged.
     """
     sums: defaultdict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
     failures: Counter[tuple[int, int, int]] = Counter()

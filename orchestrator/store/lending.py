@@ -188,7 +188,11 @@ class Lender:
         self._reader.close()
 
     def find(self, key: bytes) -> Lent | None:
-        """Its outcome of a key; None where there is none, or a failure."""
+        """Its outcome of a key; None where there is none, or a failure.
+
+        Raises:
+            StoreError: If it can't be read.
+        """
         if key not in (self._known or self._read()):
             return None
         row = self._unsorted.get(key)
@@ -216,7 +220,11 @@ class Lender:
         return self.servers().get(number)
 
     def servers(self) -> Mapping[int, StoredServer]:
-        """All servers by number, in the order they were met."""
+        """All servers by number, in the order they were met.
+
+        Raises:
+            StoreError: If they can't be read.
+        """
         if self._known is None:
             self._read()
         return self._servers

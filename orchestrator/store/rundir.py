@@ -43,7 +43,11 @@ def make_private(path: Path) -> str:
 
 
 def check_entry(path: Path) -> None:
-    """Refuse a link, or what another user put there."""
+    """Refuse a link, or what another user put there.
+
+    Raises:
+        RunDirectoryError: If it is one.
+    """
     with contextlib.suppress(FileNotFoundError):
         if path.is_symlink():
             raise RunDirectoryError(
@@ -196,7 +200,11 @@ class RunDirectory:
     # -- revisions ---------------------------------------------------------------------------------
 
     def write_revision(self, text: str) -> int:
-        """Keep a resolved recipe under the next number, which is returned."""
+        """Keep a resolved recipe under the next number, which is returned.
+
+        Raises:
+            StoreError: If it can't be written.
+        """
         number = max(self._revision_numbers(), default=0) + 1
         _replace(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
@@ -242,7 +250,11 @@ class RunDirectory:
         return said if isinstance(said, int) else 0
 
     def forget_outcomes(self) -> None:
-        """Forget which outcome was the last, as the store was written anew."""
+        """Forget which outcome was the last, as the store was written anew.
+
+        Raises:
+            StoreError: If that can't be written.
+        """
         status = self._status()
         if status.pop(_LAST_OUTCOME, None) is not None:
             _replace(self.status_path, json.dumps(status).encode(), durable=True)
@@ -302,6 +314,9 @@ class RunDirectory:
         """Refuse a run that holds links, or what another user put there.
 
         What is written or cleared through a link would be elsewhere.
+
+        Raises:
+            RunDirectoryError: If it does.
         """
         # The run directory itself may stand elsewhere, by a link of its user.
         for folder in (self.path, *self._folders):

@@ -375,6 +375,9 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
     """See that a store holds the tables of a store and nothing else.
 
     A view that takes a table's place may be read for ever, and a trigger may change what is kept.
+
+    Raises:
+        StoreError: If it does not.
     """
     missing = set(_TABLE)
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
@@ -394,6 +397,9 @@ def check_values(connection: sqlite3.Connection, path: Path) -> None:
     """See that the short tables hold values of their columns' types, and one plan is the last.
 
     SQLite takes any type in any column, and what has no checksum is not looked at again.
+
+    Raises:
+        StoreError: If they do not.
     """
     for table in _SHORT:
         ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()

@@ -137,7 +137,11 @@ class Store:
     # -- outcomes ----------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Outcome | Failure | None:
-        """The outcome of a key, also one that is not committed yet; None where there is none."""
+        """The outcome of a key, also one that is not committed yet; None where there is none.
+
+        Raises:
+            StoreError: If the store can't be read.
+        """
         found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
 
@@ -209,7 +213,11 @@ class Store:
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
-        """Count an attempt that failed for the moment."""
+        """Count an attempt that failed for the moment.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
         self._submit(failure_entry(self._names.number, key, model, failure))
 
     def counts(self) -> list[OutcomeCount]:
@@ -223,7 +231,11 @@ class Store:
     # -- servers -----------------------------------------------------------------------------------
 
     def server_id(self, model: str, provenance: Provenance, *, run: str = "") -> int:
-        """Number of the server that answers for a model from now on, or that answered `run`."""
+        """Number of the server that answers for a model from now on, or that answered `run`.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
         server = StoredServer(model, provenance, run)
         return self._servers.number(server, self._names.number(model))
 
@@ -252,7 +264,11 @@ class Store:
     # -- tokens ------------------------------------------------------------------------------------
 
     def put_tokens(self, server: int, texts: Mapping[int, bytes]) -> None:
-        """Keep the texts of a server's tokens by id; those that are kept stay as they are."""
+        """Keep the texts of a server's tokens by id; those that are kept stay as they are.
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
         self._vocabulary.put(server, texts)
 
     def keep_out(self, secret: str) -> None:
@@ -272,7 +288,11 @@ class Store:
     # -- values ------------------------------------------------------------------------------------
 
     def set_meta(self, key: str, value: str) -> None:
-        """Keep a value of the run (seed, versions, …)."""
+        """Keep a value of the run (seed, versions, …).
+
+        Raises:
+            StoreError: If an earlier write failed.
+        """
         if self._meta.get(key) != value:
             self._submit(MetaEntry(key, value))
             self._meta[key] = value
@@ -297,6 +317,9 @@ class Store:
 
         Unless `is_current_plan` said so before, call `adopt` next. `values` of the run belong to
         the plan: no reader sees one without the other.
+
+        Raises:
+            StoreError: If it can't be written.
         """
         number = self._writing().call(lambda c: open_plan(c, plan_hash, n_units, values))
         self._meta |= values
@@ -307,6 +330,9 @@ class Store:
 
         `units` has every position with the hash of its unit; it is not read where no unit is
         stored. Returns how many units of the plan are done or failed for good.
+
+        Raises:
+            StoreError: If it can't be written.
         """
         writer = self._writing()
         if writer.call(has_units):

@@ -124,7 +124,11 @@ class Writer:
         return cast("T", queued.result)
 
     def flush(self) -> None:
-        """Wait until everything submitted so far is on the disk."""
+        """Wait until everything submitted so far is on the disk.
+
+        Raises:
+            StoreError: If it could not be written.
+        """
         with self._lock:
             self._wait_for(self._n_submitted)
 
