@@ -20,12 +20,12 @@ def origin(store: Store, number: int) -> tuple[str, str, int, float, bytes]:
     """Kind, model, attempts, seconds of the last one and hash of the prompt of an outcome."""
     store.flush()
     with closing(sqlite3.connect(store.path)) as connection:
-        [found] = connection.execute(
+        [[kind, model, attempts, latency_s, prompt_hash]] = connection.execute(
             """SELECT kind.text, model.text, o.attempts, o.latency_s, o.prompt_hash FROM outcome o
             JOIN name kind ON kind.id=o.kind JOIN name model ON model.id=o.model WHERE o.key=?""",
             (key(number),),
         )
-    return found
+    return kind, model, attempts, latency_s, prompt_hash
 
 
 def put(
