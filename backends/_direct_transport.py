@@ -87,13 +87,14 @@ class DirectTransport:
     ) -> None:
         parts = urlsplit(check_base_url(endpoint.base_url))
         self._path = quote(parts.path, safe=_SAFE)
+        self._query = "?" + quote(parts.query, safe=_SAFE) if parts.query else ""
         # The headers that all requests share, and the empty line after them.
-        key = check_key(endpoint.api_key)
-        authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+        check_key(endpoint.api_key)
+        shown = "".join(f"{name}: {value}\r\n" for name, value in endpoint.key_headers().items())
         self._head = (
             f"Host: {parts.netloc}\r\nUser-Agent: orchestrator\r\n"
             "Content-Type: application/json\r\nAccept: application/json\r\n"
-            f"Accept-Encoding: identity\r\n{authorization}\r\n"
+            f"Accept-Encoding: identity\r\n{shown}\r\n"
         )
         address = (parts.hostname or "", parts.port or 80)
         # Questions about health and load have connections of their own: they must be answered
@@ -109,12 +110,13 @@ class DirectTransport:
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `Transport`."""
-        head = f"POST {self._path}{path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n{self._head}"
+        target = f"{self._path}{path}{self._query}"
+        head = f"POST {target} HTTP/1.1\r\nContent-Length: {len(body)}\r\n{self._head}"
         return await self._pools["POST"].send(head.encode() + body, timeout_s, read)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `Transport`."""
-        head = f"GET {self._path}{path} HTTP/1.1\r\n{self._head}"
+        head = f"GET {self._path}{path}{self._query} HTTP/1.1\r\n{self._head}"
         return await self._pools["GET"].send(head.encode(), timeout_s, whole)
 
     async def close(self) -> None:

@@ -14,7 +14,14 @@ from backends._direct_transport import lean_transport
 from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import BackendKind, Capabilities, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import (
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    Provenance,
+    ServerLoad,
+    server_address,
+)
 from orchestrator.plugins.base import Settings
 from orchestrator.records import (
     FEATURES,
@@ -54,7 +61,7 @@ _NO_ROUTE: Final = (
     "there, of a class such as LlamaForSequenceClassification or Qwen2ForRewardModel"
 )
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
-_ROUTES_MISSING: Final = frozenset({404, 405, 501})
+ROUTES_MISSING: Final = frozenset({404, 405, 501})
 
 
 class Posts(Protocol):
@@ -111,7 +118,7 @@ async def rated(
 
 def without_route(found: Rewards | Failure, endpoint: Endpoint, path: str) -> Rewards | Failure:
     """Return the outcome; if the server lacks the route for this model, say what to do."""
-    if not isinstance(found, Failure) or found.status not in _ROUTES_MISSING:
+    if not isinstance(found, Failure) or found.status not in ROUTES_MISSING:
         return found
     if "does not exist" in found.message:
         return found  # the model is missing, not the route
@@ -347,8 +354,7 @@ class OpenaiCompatible:
 
 def without_version(endpoint: Endpoint) -> Endpoint:
     """The endpoint with the server's own address; users copy it with `/v1` and without."""
-    base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
-    return msgspec.structs.replace(endpoint, base_url=base_url)
+    return msgspec.structs.replace(endpoint, base_url=server_address(endpoint.base_url))
 
 
 class Native(OpenaiCompatible):

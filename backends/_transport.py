@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from backends._silence import UNREACHABLE
-from orchestrator.backend import base_url_fault
+from orchestrator.backend import base_url_fault, split_query
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -129,14 +129,14 @@ def cause_of(error: OSError) -> str:
 
 
 def check_base_url(base_url: str) -> str:
-    """`base_url` without a trailing slash.
+    """`base_url` without a trailing slash, and with its query.
 
     Raises:
         UsageError: If it is no http(s) URL, or holds a user name or password.
     """
     if fault := base_url_fault(base_url):
         raise UsageError(f"a base URL {fault}")
-    return base_url.rstrip("/")
+    return "".join(split_query(base_url))
 
 
 def check_key(api_key: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -30,6 +30,7 @@ LOCAL: Final = "local"
 RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
 """With this variable in the environment `answered` hides no fault; the tests set it."""
 
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|sig(?:nature)?$", re.IGNORECASE)
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
 _PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
 # Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
@@ -83,7 +84,23 @@ def base_url_fault(base_url: str) -> str:
         return "must not contain a user name or password; use 'api_key_env'"
     if not is_url:
         return _NO_URL
-    return "must not contain '?' or '#'" if parts.query or parts.fragment else ""
+    if parts.fragment:
+        return "must not contain '#'"
+    if any(_SECRET_NAME.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        return "must not contain a key behind '?'; use 'api_key_env'"
+    return ""
+
+
+def server_address(base_url: str) -> str:
+    """The server's own address: without a trailing slash and `/v1`, with its query."""
+    address, query = split_query(base_url)
+    return address.removesuffix("/v1").rstrip("/") + query
+
+
+def split_query(base_url: str) -> tuple[str, str]:
+    """The address, without a trailing slash, and its query with the `?`; both go round a route."""
+    address, mark, query = base_url.partition("?")
+    return address.rstrip("/"), mark + query
 
 
 def is_private(base_url: str) -> bool:
@@ -112,7 +129,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The address of one served model, with limits and credentials.
 
     Attributes:
-        base_url: Without a trailing slash and without `/v1`.
+        base_url: Without a trailing slash and without `/v1`; a query goes behind every route.
         model: Name under which the server knows it.
         api_key: Secret, never written anywhere; empty for none. Left out of repr.
         timeout_s: Total deadline of one attempt.
@@ -131,6 +148,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, {self.model!r})"
+
+    def key_headers(self) -> dict[str, str]:
+        """Headers that show the key, which are sent to this address and to no proxy."""
+        if not self.api_key:
+            return {}
+        bearer = {"Authorization": f"Bearer {self.api_key}"}
+        # Azure's routes with a date for a version read a key in a header of their own.
+        is_azure = "api-version=" in self.base_url
+        return {**bearer, "api-key": self.api_key} if is_azure else bearer
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

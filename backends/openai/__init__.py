@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     NO_LOGPROBS,
+    ROUTES_MISSING,
     ChatConfig,
     Decode,
     OpenaiCompatible,
@@ -116,6 +117,7 @@ class Openai(OpenaiCompatible):
     """
 
     renamed: Callable[[], None] = staticmethod(lambda: None)
+    _reached: str | None = None
     _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
@@ -130,7 +132,17 @@ class Openai(OpenaiCompatible):
                     self._notice(origin)
             return decode(body)
 
-        return await super()._post(route, encode, look_at)
+        path = self.path
+        found = await super()._post(route, encode, look_at)
+        if not isinstance(found, Failure):
+            self._reached = path
+        elif found.status in ROUTES_MISSING and self._reached != path:
+            # Many providers have the routes right behind the address that they print.
+            other = await self._post_to(route, encode, look_at)
+            if not isinstance(other, Failure):
+                self.path = self._reached = ""
+                return other
+        return found
 
     def _notice(self, origin: Origin) -> None:
         before, self._origin = self._origin, origin

@@ -27,7 +27,7 @@ from backends._transport import (
     check_key,
     connect_timeout_s,
 )
-from orchestrator.backend import Endpoint, is_private
+from orchestrator.backend import Endpoint, is_private, split_query
 from orchestrator.network import collect
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -71,7 +71,8 @@ class OpenaiTransport:
     """
 
     def __init__(self, endpoint: Endpoint, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self._base_url = check_base_url(endpoint.base_url)
+        self._base_url, self._query = split_query(check_base_url(endpoint.base_url))
+        self._key_headers = endpoint.key_headers()
         self._secret = check_key(endpoint.api_key)
         self._max_in_flight = endpoint.max_in_flight
         self._max_body_bytes = max_body_bytes
@@ -84,7 +85,10 @@ class OpenaiTransport:
         client = self._client or self._open()
         reply = await self._send(
             lambda: client.post(
-                path, cast_to=openai.AsyncAPIResponse[bytes], content=body, options=self._options()
+                path + self._query,
+                cast_to=openai.AsyncAPIResponse[bytes],
+                content=body,
+                options=self._options(),
             ),
             timeout_s,
         )
@@ -101,7 +105,9 @@ class OpenaiTransport:
         client = self._client or self._open()
         return await self._send(
             lambda: client.get(
-                path, cast_to=openai.AsyncAPIResponse[bytes], options=self._options()
+                path + self._query,
+                cast_to=openai.AsyncAPIResponse[bytes],
+                options=self._options(),
             ),
             timeout_s,
         )
@@ -158,8 +164,8 @@ class OpenaiTransport:
     def _options(self) -> RequestOptions:
         headers: dict[str, Any] = {_AS_STREAM: "stream", "Accept-Encoding": self._encoding}
         # Written out, so that no other key of the environment is sent in its place.
-        headers["Authorization"] = f"Bearer {self._secret}" if self._secret else openai.Omit()
-        return {"headers": headers}
+        headers["Authorization"] = openai.Omit()
+        return {"headers": headers | self._key_headers}
 
     def _open(self) -> openai.AsyncOpenAI:
         kind = type(openai.DEFAULT_CONNECTION_LIMITS)

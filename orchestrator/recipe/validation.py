@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import base_url_fault
+from orchestrator.backend import base_url_fault, server_address
 from orchestrator.contracts.method import Method, naming_models
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault, NotAllowedError, PluginError
@@ -281,9 +281,7 @@ class ModelLoader:
                 own = checked.models[name]
                 answers = self._answers(name, own.answers)
                 limits = {key: getattr(own.limits, key) for key in own.limits.model_fields_set}
-                urls = tuple(
-                    url.rstrip("/").removesuffix("/v1").rstrip("/") for url in own.base_url or ()
-                )
+                urls = tuple(map(server_address, own.base_url or ()))
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
                     said = (

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault
+from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault, server_address
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.probing.abilities import Verdict, name_of, verdict
@@ -102,7 +102,7 @@ def probe_url(url: str, wanted: Wanted) -> list[Probed]:
     """Probe a running server."""
     if fault := base_url_fault(url):
         raise UsageError(f"the URL {fault}")
-    return run_to_end(lambda _: _probe_url(url.rstrip("/").removesuffix("/v1"), wanted))
+    return run_to_end(lambda _: _probe_url(server_address(url), wanted))
 
 
 def probe_recipe(

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import msgspec
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend, Provenance, reward
+from orchestrator.backend import (
+    Backend,
+    Endpoint,
+    Provenance,
+    reward,
+    server_address,
+    split_query,
+)
 from orchestrator.network import CONTROL_BYTES, collect, proxy_of
 from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
@@ -44,8 +51,9 @@ class Http:
     """
 
     def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
-        self._base_url = base_url
+        self._base_url, self._query = split_query(base_url)
         self._secret = api_key
+        self._key_headers = Endpoint(base_url=base_url, model="", api_key=api_key).key_headers()
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
@@ -86,13 +94,12 @@ class Http:
         if self._session is None:
             raise RuntimeError("Http is used inside of `async with` only")
         body = None if table is None else msgspec.json.encode(table)
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        if self._secret:
-            # With each request: a session sends its own headers to proxies too.
-            headers["Authorization"] = f"Bearer {self._secret}"
+        # The key with each request: a session sends its own headers to proxies too.
+        headers = {**self._key_headers, **({"Content-Type": "application/json"} if body else {})}
+        url = self._base_url + path + self._query
         try:
             async with self._session.request(
-                method, self._base_url + path, data=body, headers=headers, allow_redirects=False
+                method, url, data=body, headers=headers, allow_redirects=False
             ) as reply:
                 encoding = reply.headers.get("Content-Encoding", "")
                 content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
@@ -123,6 +130,7 @@ USUAL: Final[Mapping[int, str]] = {
 
 _MODELS: Final = "/v1/models"
 _KEYLESS: Final = frozenset({401, 403})
+_ROUTES_MISSING: Final = frozenset({404, 405})
 # Servers on this machine list their models at once, also when they are busy.
 _TIMEOUT_S: Final = 3.0
 
@@ -152,9 +160,7 @@ async def scan(urls: Sequence[str], api_key: str = "") -> list[Found]:
     given. Nothing is raised for a server's fault.
     """
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(_look(url.rstrip("/").removesuffix("/v1"), api_key)) for url in urls
-        ]
+        tasks = [group.create_task(_look(server_address(url), api_key)) for url in urls]
     return [task.result() for task in tasks]
 
 
@@ -235,8 +241,14 @@ class Asking:
         self.is_closed = False
 
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
-        """Post JSON to a route."""
-        return await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
+        """Post JSON to a route; it may stand right behind the address, without `/v1`."""
+        found = await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
+        if found.status not in _ROUTES_MISSING or not path.startswith("/v1/"):
+            return found
+        other = await self._patiently(
+            lambda: self._t.http.post(path.removeprefix("/v1"), body), _failure_of
+        )
+        return found if other.status in _ROUTES_MISSING else other
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
