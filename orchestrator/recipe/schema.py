@@ -96,8 +96,9 @@ class ModelEntry(Settings):
     """Servers that must be ready before this model is asked, where there are `replicas` or several
     addresses; the others take their share as soon as they are."""
     base_url: list[str] | None = None
-    """Address of a running server or hosted endpoint; a trailing /v1 may be left out. Several that
-    serve the same model share its requests."""
+    """Address of a running server or hosted endpoint, as its provider prints it: with /v1 or
+    without, with a path or a query of its own. Several that serve the same model share its
+    requests."""
     answers: GivenAnswers | None = None
     """Answers that exist already, instead of a model that is asked: a file, or a mapping. They are
     judged, scored by other models and rated like those of a model that is served."""
