@@ -38,7 +38,7 @@ ANSWER = {
 
 @asynccontextmanager
 async def provider(place: str):
-    """A server whose only route is the chat of one place; gives its address and what it was asked."""
+    """A server whose only route is the chat of one place: its address, and what it was asked."""
     seen: list[tuple[str, dict[str, str]]] = []
 
     async def answer(request: web.Request) -> web.Response:
