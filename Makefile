@@ -18,11 +18,13 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test test-all cluster-test ray ray-test weights vllm test-vllm test-long llamacpp test-llamacpp chaos tasks cov lint fmt types layers schema bench bench-cluster bench-others bench-peers bench-peers-full same-frames docs pictures constraints sbom licences clean
+.PHONY: help setup demo demo-chat test docs clean lint fmt types layers schema cov same-frames test-all test-long weights vllm test-vllm llamacpp test-llamacpp cluster-test ray ray-test chaos tasks bench bench-cluster bench-others bench-peers bench-peers-full pictures release constraints licences sbom
+
+##@ First steps
 
 help: ## list what make can do
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-12s %s\n' "$$name" "$$text"; done
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s:\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-16s  %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
 
 setup: ## make .venv (once; later calls do nothing and need no network)
 	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is needed and none was found;" \
@@ -38,51 +40,14 @@ demo-chat: setup ## the four families on a real chat model (SmolLM2, 100 MB are 
 test: lint types layers ## all checks and the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: setup ## the slow tests (after make test)
-	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+docs: setup ## build the documentation site into build/docs (strict, without network)
+	@$(BIN)/python tools/docs.py
 
-cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (eight minutes)
-	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
-		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
-		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
-	$(BIN)/python -m pytest -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+clean: ## remove caches and build outputs; .venv and runs/ stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-ray: setup ## install Ray into .venv (once, 80 MB are fetched)
-	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"
-
-ray-test: ray ## servers on the nodes of a real Ray (root only; ten minutes)
-	$(BIN)/python -m pytest -m ray -o timeout=900 $(PYTEST_ARGS)
-
-weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
-	@$(BIN)/orchestrator weights get smollm2 --yes
-
-vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
-	@$(BIN)/python -m tools.set_up_vllm
-
-test-vllm: vllm ## the tests that need a real vLLM (six minutes)
-	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
-
-test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, odd numbers in every dialect (half an hour)
-	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
-
-llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
-	@$(BIN)/python tools/set_up_llamacpp.py
-	@$(BIN)/python tools/make_gguf.py --bundled
-
-test-llamacpp: llamacpp ## the tests that need a real llama-server
-	$(BIN)/python -m pytest -m "llamacpp and not long" -o timeout=600 $(PYTEST_ARGS)
-
-chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
-	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)
-
-tasks: setup ## do the fifteen tasks by their pages' commands; writes the seconds of docs/tasks.md
-	$(BIN)/python -m tests.tasks.table $(PYTEST_ARGS)
-
-# No bound here: what has no fast test often has a slow one. The list says where to look.
-cov: setup ## run the fast tests with coverage; lists the modules below 90 %
-	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --cov --cov-report= $(PYTEST_ARGS); ended=$$?; \
-	$(BIN)/python -m coverage report --precision 1 --sort cover | \
-		awk 'NR == 1 || $$NF + 0 < 90 || /^TOTAL/'; exit $$ended
+##@ Checks
 
 lint: setup ## style and likely faults (ruff)
 	$(BIN)/ruff check
@@ -104,11 +69,58 @@ schema: setup ## write recipes/schema.json (for editors) and the tables of docs/
 	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
 	$(BIN)/python tools/cli_reference.py
 
-docs: setup ## build the documentation site into build/docs (strict, without network)
-	@$(BIN)/python tools/docs.py
+# No bound here: what has no fast test often has a slow one. The list says where to look.
+cov: setup ## run the fast tests with coverage; lists the modules below 90 %
+	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --cov --cov-report= $(PYTEST_ARGS); ended=$$?; \
+	$(BIN)/python -m coverage report --precision 1 --sort cover | \
+		awk 'NR == 1 || $$NF + 0 < 90 || /^TOTAL/'; exit $$ended
 
-pictures: setup ## make the pictures of the documentation anew from runs (most of an hour; ARGS="ranking report …")
-	$(BIN)/python tools/all_pictures.py $(ARGS)
+same-frames: setup ## compare the frames of all bundled recipes with those of another version (REVISION=…)
+	$(BIN)/python tools/same_frames.py $(REVISION) $(ARGS)
+
+##@ Longer checks, and what they need
+
+test-all: setup ## the slow tests (after make test)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, odd numbers in every dialect (half an hour)
+	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
+
+weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
+	@$(BIN)/orchestrator weights get smollm2 --yes
+
+vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
+	@$(BIN)/python -m tools.set_up_vllm
+
+test-vllm: vllm ## the tests that need a real vLLM (six minutes)
+	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
+
+llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
+	@$(BIN)/python tools/set_up_llamacpp.py
+	@$(BIN)/python tools/make_gguf.py --bundled
+
+test-llamacpp: llamacpp ## the tests that need a real llama-server
+	$(BIN)/python -m pytest -m "llamacpp and not long" -o timeout=600 $(PYTEST_ARGS)
+
+cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (eight minutes)
+	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
+		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
+		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
+	$(BIN)/python -m pytest -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+ray: setup ## install Ray into .venv (once, 80 MB are fetched)
+	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"
+
+ray-test: ray ## servers on the nodes of a real Ray (root only; ten minutes)
+	$(BIN)/python -m pytest -m ray -o timeout=900 $(PYTEST_ARGS)
+
+chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
+	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)
+
+tasks: setup ## do the fifteen tasks by their pages' commands; writes the seconds of docs/tasks.md
+	$(BIN)/python -m tests.tasks.table $(PYTEST_ARGS)
+
+##@ Benchmarks and pictures
 
 bench: weights ## measure all targets and write docs/performance.md (an hour; nothing else should run)
 	$(BIN)/python benchmarks/start_up.py --write
@@ -147,19 +159,20 @@ bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others 
 bench-peers-full: setup ## the same with larger sizes, thrice (an hour)
 	$(BIN)/python -m benchmarks.peers --full $(ARGS)
 
-same-frames: setup ## compare the frames of all bundled recipes with those of another version (REVISION=…)
-	$(BIN)/python tools/same_frames.py $(REVISION) $(ARGS)
+pictures: setup ## make the pictures of the documentation anew from runs (most of an hour; ARGS="ranking report …")
+	$(BIN)/python tools/all_pictures.py $(ARGS)
+
+##@ Release
+
+release: setup ## rehearse a release: version, changelog, wheel in a clean environment (VERSION=0.2.0 ARGS=--write)
+	@$(BIN)/python tools/release.py $(VERSION) $(ARGS)
 
 constraints: setup ## write the versions in .venv, and hashes of their files, to constraints*.txt
 	$(BIN)/python tools/write_constraints.py
 	test ! -d .venv-vllm || $(BIN)/python tools/write_constraints.py --vllm
 
-sbom: setup ## write dist/sbom.cdx.json, the software bill of materials (CycloneDX)
-	@$(BIN)/python tools/sbom.py
-
 licences: setup ## list the licence of each package that is installed
 	@$(BIN)/python tools/sbom.py --licences
 
-clean: ## remove caches and build outputs; .venv and runs/ stay
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+sbom: setup ## write dist/sbom.cdx.json, the software bill of materials (CycloneDX)
+	@$(BIN)/python tools/sbom.py
