@@ -66,7 +66,7 @@ layers: setup ## which package may import which (import-linter)
 schema: setup ## write recipes/schema.json (for editors) and the tables of docs/recipes.md and docs/cli.md
 	$(BIN)/python -m orchestrator.recipe.jsonschema > recipes/schema.json.part
 	mv recipes/schema.json.part recipes/schema.json
-	$(BIN)/python -m orchestrator.recipe.reference docs/recipes.md
+	$(BIN)/python tools/recipe_reference.py
 	$(BIN)/python tools/cli_reference.py
 
 # No bound here: what has no fast test often has a slow one. The list says where to look.

@@ -16,7 +16,8 @@ _HEAD: Final = """\
 # Command line
 
 This page lists every command and option of `orchestrator`. `make schema` writes it from the code's
-help texts.
+help texts. Every command also takes `-h`/`--help`, and `-q`/`--quiet` (print results, warnings and
+errors only).
 """
 
 
@@ -39,15 +40,29 @@ def page() -> str:
 def _commands(parser: argparse.ArgumentParser, level: str) -> Iterator[str]:
     for name, command in _subcommands(parser).items():
         title = f"orchestrator {name}" if level == "##" else command.prog
+        usage = _usage(command)
         yield f"{level} {title}\n"
-        yield f"{_sentence(command.description or '')}\n"
-        # argparse folds long usages to the terminal's width; here the browser does.
-        usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ")).strip()
-        yield f"```text\n{usage}\n```\n"
+        yield f"`{usage}`: {_sentence(command.description or '', is_start=False)}\n"
         rows = [_row(action) for action in _arguments(command)]
         if rows:
             yield "\n".join(["| argument | effect |", "| --- | --- |", *rows]) + "\n"
         yield from _commands(command, f"{level}#")
+
+
+def _usage(command: argparse.ArgumentParser) -> str:
+    """Return the usage with what is optional as one word: the table below has it."""
+    text = command.format_usage().removeprefix("usage: ")
+    # argparse folds long usages to the terminal's width; here the browser does.
+    text = re.sub(r"\s+", " ", text).strip()
+    options = re.compile(r"\[-(?:[^\[\]]|\[[^\[\]]*\])*\] ?")
+    where = options.search(text)
+    assert where is not None  # noqa: S101 (-h)
+    given = [one for one in _arguments(command) if one.option_strings and not one.required]
+    return (
+        options.sub("", text[: where.start()])
+        + ("[options] " if given else "")
+        + options.sub("", text[where.start() :])
+    )
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -60,7 +75,8 @@ def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.Argument
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:  # noqa: SLF001
         is_own = not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)  # noqa: SLF001
-        if is_own and action.help != argparse.SUPPRESS:
+        is_common = "--quiet" in action.option_strings
+        if is_own and not is_common and action.help != argparse.SUPPRESS:
             yield action
 
 
@@ -96,9 +112,10 @@ def _exit_codes(parser: argparse.ArgumentParser) -> str:
     return "\n".join(["## Exit codes\n", "| code | meaning |", "| --- | --- |", *rows]) + "\n"
 
 
-def _sentence(text: str) -> str:
+def _sentence(text: str, *, is_start: bool = True) -> str:
     text = re.sub(r"\s+", " ", text).strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
+    first = text[:1].upper() if is_start else text[:1]
+    return first + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
 
 
 def _cell(text: str) -> str:

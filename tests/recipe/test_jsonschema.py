@@ -7,8 +7,8 @@ import pytest
 from orchestrator import plugins
 from orchestrator.recipe.jsonschema import json_schema
 from orchestrator.recipe.load import available, load
-from orchestrator.recipe.reference import replaced
 from orchestrator.recipe.source import parse_bytes
+from tools.recipe_reference import replaced
 
 SCHEMA_FILE = Path(__file__).parents[2] / "recipes" / "schema.json"
 RECIPE = {

@@ -1,16 +1,19 @@
-"""Every key of a recipe as Markdown tables, made of the JSON Schema.
+"""Write the tables of docs/recipes.md, every key of a recipe, from the JSON Schema of recipes.
 
-`python -m orchestrator.recipe.reference FILE` writes them between the two marks in a page.
+`python tools/recipe_reference.py [FILE]`, called by `make schema`; a test holds the page current.
+What several kinds share is in one table, and kinds with few settings are rows of one table.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.recipe.jsonschema import json_schema
 
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "recipes.md"
 BEGIN: Final = "<!-- begin of what `make schema` writes -->"
 END: Final = "<!-- end of what `make schema` writes -->"
 
@@ -31,14 +34,17 @@ _SECTIONS: Final = {
     "FieldNames": "`dataset.fields`",
     "Drawing": "Sampling settings: `answer`, `reasoning`",
 }
+# Parts of a recipe that name a kind; a heading with {} has a table for each kind.
 _SLOTS: Final = {
     "method": "`methods`, kind `{}`",
-    "analysis": "`analyses`, kind `{}`",
-    "statistic": "`statistics.of`, kind `{}`",
-    "dataset": "`dataset`, kind `{}`",
+    "analysis": "`analyses`",
+    "statistic": "`statistics.of`",
+    "dataset": "`dataset`",
     "server": "`models.NAME.server`, kind `{}`",
     "backend": "`models.NAME.backend`, kind `{}`",
 }
+# A setting that so many kinds of a part have alike is told once.
+_SHARED_BY: Final = 3
 _WORDS: Final = {
     "string": "text",
     "integer": "whole number",
@@ -51,20 +57,56 @@ _WORDS: Final = {
 
 
 def reference() -> str:
-    """The tables, one for each part of a recipe."""
+    """Return the tables, one for each part of a recipe."""
     schema = json_schema()
     definitions: dict[str, Any] = schema["$defs"]
     parts = [_part("The recipe", schema)]
     parts += [_part(title, definitions[name]) for name, title in _SECTIONS.items()]
     for slot, title in _SLOTS.items():
-        kinds = [name for name in definitions if name.startswith(f"{slot}.")]
-        for name in kinds:
-            parts.append(_part(title.format(name.partition(".")[2]), definitions[name]))
+        prefix = f"{slot}."
+        kinds = {
+            name.removeprefix(prefix): list(_rows(definition))
+            for name, definition in definitions.items()
+            if name.startswith(prefix)
+        }
+        parts += _of_each_kind(title, kinds) if "{}" in title else [_of_all_kinds(title, kinds)]
     return "\n\n".join(parts)
 
 
+def _of_each_kind(title: str, kinds: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield a table of what several kinds share, then one of each kind."""
+    counts = Counter(row for rows in kinds.values() for row in rows)
+    # Of a key that kinds word differently, only the commonest is shared: each key has one row.
+    common = {
+        _key(row): row for row, count in reversed(counts.most_common()) if count >= _SHARED_BY
+    }
+    shared = common.values()
+    part = title.partition(",")[0]
+    several = f"{part}: settings of several kinds"
+    if shared:
+        yield _table(several, sorted(shared))
+    for kind, rows in kinds.items():
+        own = [row for row in rows if row not in shared]
+        if names := [_key(row) for row in rows if row in shared]:
+            own.append(f"| {', '.join(names)} |  |  | As told for several kinds of {part}. |")
+        yield _table(title.format(kind), own)
+
+
+def _key(row: str) -> str:
+    return row.split(" | ")[0].removeprefix("| ")
+
+
+def _of_all_kinds(title: str, kinds: Mapping[str, list[str]]) -> str:
+    """Return one table of all kinds, each with its name in its first row."""
+    found = []
+    for kind, rows in kinds.items():
+        first, *others = rows or ["|  |  |  | No settings. |"]
+        found += [f"| `{kind}` {first}", *(f"|  {row}" for row in others)]
+    return _table(title, found, "kind", "key", "value", "default", "what it does")
+
+
 def replaced(page: str) -> str:
-    """A page with the tables of now between its marks.
+    """Return a page with the current tables between its marks.
 
     Raises:
         ValueError: If it has no marks.
@@ -82,8 +124,16 @@ def main(file: Path) -> None:
 
 
 def _part(title: str, definition: Mapping[str, Any]) -> str:
-    lines = [f"### {title}", "", "| key | value | default | what it does |"]
-    lines.append("| :--- | :--- | :--- | :--- |")
+    return _table(title, list(_rows(definition)))
+
+
+def _table(title: str, rows: list[str], *columns: str) -> str:
+    columns = columns or ("key", "value", "default", "what it does")
+    head = [f"| {' | '.join(columns)} |", f"|{' :--- |' * len(columns)}"]
+    return "\n".join([f"### {title}", "", *head, *rows])
+
+
+def _rows(definition: Mapping[str, Any]) -> Iterator[str]:
     required = definition.get("required", ())
     for name, setting in definition["properties"].items():
         if "const" in setting:
@@ -96,8 +146,7 @@ def _part(title: str, definition: Mapping[str, Any]) -> str:
             default = "see its table" if default else ""
         else:
             default = "" if default in (None, "", []) else f"`{json.dumps(default)}`"
-        lines.append(f"| `{name}` | {_value(setting)} | {default} | {text} |")
-    return "\n".join(lines)
+        yield f"| `{name}` | {_value(setting)} | {default} | {text} |"
 
 
 def _value(setting: Mapping[str, Any]) -> str:
@@ -121,4 +170,4 @@ def _value(setting: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if sys.argv[1:] else PAGE)
