@@ -1,4 +1,4 @@
-"""BibTeX has one source: `references.bib`, what plug-ins cite, and the pages of methods agree."""
+"""BibTeX has one source, `references.bib`: what plug-ins and pages cite is in it."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,16 @@ from orchestrator import contracts, plugins
 from orchestrator.references import cited, entries
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs" / "methods").glob("*.md")), ROOT / "docs" / "statistics.md"]
 BIB = entries((ROOT / "orchestrator" / "references.bib").read_text(encoding="utf-8"))
 
 
-def of_page(page: Path) -> dict[str, str]:
-    blocks = re.findall(r"```bibtex\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    return entries("\n\n".join(blocks))
+def of_page(page: Path) -> set[str]:
+    """Return the keys that a page names in a line of its own."""
+    lines = re.findall(
+        r"^BibTeX \(.*?\)\): (.*)\.$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return set(re.findall(r"`(\w+)`", " ".join(lines)))
 
 
 def citing() -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -26,9 +29,8 @@ def citing() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_the_entries_of_the_source(page):
-    for key, entry in of_page(page).items():
-        assert entry == BIB.get(key), f"{page}: {key} differs from orchestrator/references.bib"
+def test_what_a_page_cites_has_an_entry(page):
+    assert of_page(page) <= set(BIB)
 
 
 @pytest.mark.parametrize(("family", "kind", "works"), list(citing()))
@@ -37,7 +39,7 @@ def test_what_a_kind_cites_is_known_and_on_its_page(family, kind, works):
     page = ROOT / "docs" / "methods" / f"{kind}.md"
     if family == plugins.METHODS and page.exists():
         assert works
-        assert set(works) <= set(of_page(page))
+        assert set(works) <= of_page(page)
 
 
 def test_entries_are_whole():
