@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -90,10 +90,38 @@ def tables(rows: Iterable[Row]) -> str:
     ordered = sorted(rows, key=lambda row: (SECTIONS.index(row.section), row.fault))
     parts = []
     for section, members in groupby(ordered, key=lambda row: row.section):
-        lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in members)]
+        lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in joined(members))]
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         parts.append(f"\n### {section}\n\n{table}")
     return "".join(parts) + "\n"
+
+
+def joined(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield one row for faults that lost nothing and ended alike, in the place of their first."""
+    alike: dict[object, list[Row]] = {}
+    for row in rows:
+        is_harmless = not (row.lost or row.asked_again or row.then[:1].isdigit())
+        key = (row.exit, row.said, row.lost, row.asked_again, row.then) if is_harmless else row
+        alike.setdefault(key, []).append(row)
+    for members in alike.values():
+        recorded = [row.recorded for row in members if row.recorded is not None]
+        yield replace(
+            members[0],
+            fault=_together(row.fault for row in members),
+            times=sum(row.times for row in members),
+            recorded=sum(recorded) if recorded else None,
+        )
+
+
+def _together(faults: Iterable[str]) -> str:
+    """Return faults in one text; what stands before a colon is said once."""
+    parts = [(fault.rpartition(": ")[0], fault.rpartition(": ")[2]) for fault in faults]
+    return "; ".join(
+        f"{head}: {' / '.join(tail for _, tail in members)}"
+        if head
+        else "; ".join(tail for _, tail in members)
+        for head, members in groupby(parts, key=lambda part: part[0])
+    )
 
 
 def _escaped(said: str) -> str:
