@@ -87,7 +87,7 @@ test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on
 	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
-	@$(BIN)/orchestrator weights get smollm2 --yes
+	@$(BIN)/orchestrator get weights smollm2 --yes
 
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
 	@$(BIN)/python -m tools.set_up_vllm

@@ -1,4 +1,4 @@
-"""The embedded server, `orchestrator serve`: exact scores and label probabilities.
+"""The embedded server, `orchestrator servers serve`: exact scores and label probabilities.
 
 Its routes are described in `docs/embedded-server.md`.
 """

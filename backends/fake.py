@@ -1,4 +1,4 @@
-"""The fake server (`orchestrator serve --fake`): the embedded one's routes, invented numbers.
+"""The fake server (`orchestrator servers serve --fake`): its routes, invented numbers.
 
 It is described in `docs/fake-server.md`.
 """

@@ -1,6 +1,6 @@
 """Replies of a real chat model, recorded once, for benchmarks that need its vocabulary.
 
-SmolLM2 (`orchestrator weights get smollm2`), served by the embedded server on this machine, draws
+SmolLM2 (`orchestrator get weights smollm2`), served by the embedded server on this machine, draws
 answers, judges pairs of them, and scores them with features. The replies lie in the cache folder
 (`benchmarks/` in it) and hold the tokens of a vocabulary of 49,152 as often as the model draws and
 lists them. They are written here as vLLM writes its own.

@@ -1,6 +1,6 @@
 """Tokens a second of CPU servers on a real chat model: drawing answers, and scoring given ones.
 
-`python benchmarks/chat_speed.py` (set up by `orchestrator weights get smollm2`,
+`python benchmarks/chat_speed.py` (set up by `orchestrator get weights smollm2`,
 `make vllm` and `python tools/set_up_llamacpp.py`; what is absent is left out).
 The embedded server, vLLM's CPU build and llama-server get the same chats over HTTP, and `generate`
 of transformers gets them in padded batches. Shown are tokens by wall clock, and processor seconds

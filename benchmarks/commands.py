@@ -3,8 +3,8 @@
     python benchmarks/commands.py [--sizes N …] [--methods KIND …] [--keep DIR] [--write]
 
 A run of N judgments is made against a fixed-reply server and each command is run on it, in a
-process of its own. `repair`, `gc` and `export` read the whole store and show their progress; every
-other command should take at most 5 s and 400 MB with a million outcomes. Then the commands that
+process of its own. `runs repair`, `runs gc` and `export` read the whole store and show their
+progress; every other command should take at most 5 s and 400 MB with a million outcomes. Then the commands that
 read results are run on N rows of each of the other methods (`_large.py`): `report` with nothing
 kept of earlier calls, then each command as it is from the second call on.
 """
@@ -54,7 +54,7 @@ def costs(folder: Path) -> Iterator[Cost]:
     recipe, run = str(folder / "recipe.json"), str(folder / "run")
     commands: dict[str, tuple[Sequence[str], bool]] = {
         "status": (("status", run), True),
-        "runs": (("runs", str(folder)), True),
+        "runs": (("runs", "list", str(folder)), True),
         "check": (("check", recipe), True),
         "plan": (("plan", recipe, "--run-dir", run), True),
         "run (complete)": (("run", recipe, "--run-dir", run, "--display", "none"), True),
@@ -62,9 +62,9 @@ def costs(folder: Path) -> Iterator[Cost]:
         "report --format json": (("report", run, "--format", "json"), True),
         "report --html": (("report", run, "--html", str(folder / "report.html")), True),
         _VIEW: ((_VIEW, run, "--port", "0"), True),
-        "gc": (("gc", run), False),
+        "runs gc": (("runs", "gc", run), False),
         "export": (("export", run, "--to", str(folder / "exported")), False),
-        "repair": (("repair", run), False),
+        "runs repair": (("runs", "repair", run), False),
     }
     for name, (arguments, bounded) in commands.items():
         cost = _cost(name, arguments, bounded=bounded)

@@ -1,4 +1,4 @@
-"""Measure `orchestrator merge`: time, memory and bytes for runs of many outcomes.
+"""Measure `orchestrator runs merge`: time, memory and bytes for runs of many outcomes.
 
     python -m benchmarks.merging [--outcomes N …] [--runs R] [--folder DIR] [--write]
 
@@ -113,7 +113,7 @@ def main() -> None:
     lines = [
         "## Merging runs",
         "",
-        f"`orchestrator merge` of {options.runs} runs of one plan, each with every "
+        f"`orchestrator runs merge` of {options.runs} runs of one plan, each with every "
         f"{options.runs}th block of {_BLOCK} items: one judgment and one unit an item. Time "
         "includes every checksum, the units, their order, and the frames. The target is "
         f"{_TARGET_US:.0f} us an outcome.",

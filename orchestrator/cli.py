@@ -2,12 +2,13 @@
 
 import argparse
 import atexit
+import functools
 import gc
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -21,31 +22,33 @@ from orchestrator.runner.commands.options import (
     charts_option,
     cite_options,
     compare_options,
+    count,
     export_options,
     full_option,
     gate_options,
     gc_options,
+    get_recipe_options,
+    get_weights_options,
     html_option,
     init_options,
     json_option,
     labels_options,
     limit_options,
-    listing_options,
+    list_options,
     merge_options,
     new_options,
     place_option,
     probe_options,
     quiet_option,
-    recipes_options,
-    servers_options,
+    stop_options,
     submit_option,
     subset_option,
     untrusted_option,
     view_options,
-    weights_options,
 )
 from orchestrator.runner.commands.parser import (
-    CommandsHelp,
+    SHELLS,
+    Completion,
     Parser,
     end_at_once,
     open_streams,
@@ -64,7 +67,6 @@ _ALLOCATOR = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:20,muzzy_decay_ms:0")
 # Objects between searches for cycles; nearly all live on. The default of 700 takes 0.2 s more.
 _COLLECT_EVERY = (20_000, 20, 20)
 _MAX_PORT = 65_535
-_LISTED = ("methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes")
 
 
 def entry() -> None:
@@ -138,9 +140,9 @@ def _module(name: str) -> ModuleType:
 
 
 def _handler(name: str) -> Handler:
-    """The function that a command calls, by its `module:function` in this package."""
+    """The function that a command calls, by its `module:function` among the commands."""
     module, _, function = name.partition(":")
-    handler: Handler = getattr(_module(module), function)
+    handler: Handler = getattr(_module(f"runner.commands.{module}"), function)
     return handler
 
 
@@ -160,12 +162,6 @@ Evaluate language models with the models' own probabilities.
   orchestrator run RECIPE        run a recipe, or resume its run
   orchestrator report RUN        show the results of a run
 """
-_STEERING = (
-    ("pause", "pause a run: stop sending new requests"),
-    ("resume", "resume a paused run"),
-    ("limit", "change a model's limit of concurrent requests"),
-    ("stop", "stop a run, as Ctrl-C does"),
-)
 # Help of --allow-code: for commands that launch servers, and for those that only read a recipe.
 _LAUNCHED = "run code and programs that the recipe names"
 _IMPORTED = "import code that the recipe names, without starting programs"
@@ -177,199 +173,39 @@ or of the recipe's `gates`, fails; 5 none fails, but one is not known yet; 130 i
 with the same command"""
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog="orchestrator",
-        description=_ABOUT,
-        epilog=_EXITS,
-        formatter_class=CommandsHelp,
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _commands_of_recipes(commands)
-    _commands_of_results(commands)
-    _commands_of_runs(commands)
-    _serve_options(
-        _command(commands, "serve", "runner.commands.servers:serve", "serve models on this machine")
-    )
-    text = "probe servers for the features they support"
-    probe = _command(commands, "probe", "runner.commands.servers:probe", text)
-    probe_options(probe)
-    _override_options(probe, _LAUNCHED)
-    servers = _command(
-        commands, "servers", "runner.commands.servers:servers", "list or stop servers left running"
-    )
-    servers_options(servers)
-    text = "create a plug-in with a test and a recipe"
-    new_options(_command(commands, "new", "runner.commands.recipes:new", text))
-    text = "allow the recipes of a folder to run code"
-    allow_options(_command(commands, "allow", "runner.commands.check:allow", text))
-    weights_options(
-        _command(
-            commands,
-            "weights",
-            "runner.commands.weights:weights",
-            "list available weights, or install them",
-        )
-    )
-    for family in _LISTED:
-        if family == "recipes":
-            text = "list available recipes, or copy one"
-            listing = _command(commands, family, "runner.commands.recipes:recipes", text)
-            recipes_options(listing)
-            continue
-        listing = _command(
-            commands, family, "runner.commands.listing:kinds", f"list available {family}"
-        )
-        listing.set_defaults(family=family)
-        listing_options(listing)
-    completion = _command(
-        commands,
-        "completion",
-        "runner.commands.parser:completion",
-        "print what a shell needs to complete commands, options and names",
-    )
-    completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="shell to complete in")
-    return parser
+def _run_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN", help="folder of a run, or its name in runs/")
 
 
-def _commands_of_recipes(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """The commands that write, run or check recipes."""
-    init_options(
-        _command(
-            commands,
-            "init",
-            "runner.commands.recipes:init",
-            "write a first recipe for the servers that are running",
-        )
+def _form_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format",
+        choices=["table", "markdown", "json"],
+        default="table",
+        help="format of the results on stdout (default: table)",
     )
-    _run_options(
-        _command(commands, "run", "runner.commands.run:run", "run a recipe, or resume its run")
-    )
-    plan = _command(
-        commands,
-        "plan",
-        "runner.commands.plan:plan",
-        "count the requests of a recipe without sending any",
-    )
-    _recipe_options(plan, _IMPORTED)
-    place_option(plan)
-    submit_option(plan, "print the batch script that `run --submit` would send")
-    json_option(plan)
-    plan.add_argument(
-        "--exact", action="store_true", help="count every unit instead of estimating large plans"
-    )
-    check = _command(
-        commands,
-        "check",
-        "runner.commands.check:check",
-        "check recipes and list every fault with file:line",
-    )
-    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
-    check.add_argument(
-        "--online",
-        action="store_true",
-        help="ask servers that run already, by a few small requests, if they answer what is needed",
-    )
-    _override_options(check, _IMPORTED)
 
 
-def _commands_of_results(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """The commands that make something of a run's results."""
-    text = "show the results of a run"
-    report = _command(commands, "report", "runner.commands.results:report", text)
-    _run_argument(report)
-    allow_code_option(report)
-    untrusted_option(report)
-    _format_option(report)
-    charts_option(report)
-    export = _command(
-        commands,
-        "export",
-        "runner.commands.results:export",
-        "write tables, frames and figures of a run to files",
+def _recipe_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED) -> None:
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
     )
-    _run_argument(export)
-    allow_code_option(export, _UNUSED)
-    untrusted_option(export)
-    export_options(export)
-    cite = _command(
-        commands,
-        "cite",
-        "runner.commands.results:cite",
-        "print a methods paragraph and BibTeX of a run",
-    )
-    _run_argument(cite)
-    allow_code_option(cite)
-    untrusted_option(cite)
-    cite_options(cite)
-    labels = _command(
-        commands,
-        "labels",
-        "runner.commands.results:labels",
-        "write a sheet for human labels of a run's answers",
-    )
-    _run_argument(labels)
-    allow_code_option(labels)
-    untrusted_option(labels)
-    labels_options(labels)
-    compare = _command(
-        commands,
-        "compare",
-        "runner.commands.results:compare",
-        "compare runs, or the models, judges or methods of a run, on common items",
-    )
-    compare_options(compare)
-    _form_option(compare)
-    gate = _command(
-        commands,
-        "gate",
-        "runner.commands.results:gate",
-        "hold a run against requirements, with verdicts for CI",
-    )
-    _run_argument(gate)
-    gate_options(gate)
-    _form_option(gate)
+    command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
+    command.add_argument("--limit", type=count, metavar="N", help="use only the first N items")
+    subset_option(command)
+    _override_options(command, permitted)
 
 
-def _commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """The commands that tell the state of runs, steer or mend them."""
-    text = "show the state of a run"
-    status = _command(commands, "status", "runner.commands.status:status", text)
-    _run_argument(status)
-    allow_code_option(status, _UNUSED)
-    untrusted_option(status)
-    json_option(status)
-    for name, text in _STEERING:
-        steer = _command(commands, name, f"runner.commands.status:{name}", text)
-        _run_argument(steer)
-        if name == "limit":
-            limit_options(steer)
-    _run_argument(
-        _command(
-            commands,
-            "repair",
-            "runner.commands.stored:repair",
-            "recover what is readable in a damaged run",
-        )
+def _override_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED) -> None:
+    command.add_argument(
+        "--set",
+        action="append",
+        dest="overrides",
+        default=[],
+        metavar="A.B=C",
+        help="override a setting of the recipe",
     )
-    merge = _command(
-        commands,
-        "merge",
-        "runner.commands.stored:merge",
-        "put runs of one recipe together into one run",
-    )
-    merge_options(merge)
-    gc = _command(
-        commands, "gc", "runner.commands.stored:gc", "delete outcomes that no recipe of a run needs"
-    )
-    _run_argument(gc)
-    gc_options(gc)
-    runs = _command(commands, "runs", "runner.commands.status:runs", "list the runs in a folder")
-    untrusted_option(runs)
-    runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
-    json_option(runs)
-    view_options(_command(commands, "view", "view.options:view", "browse runs in a web browser"))
+    allow_code_option(command, permitted)
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
@@ -382,7 +218,9 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         choices=["live", "plain", "json", "none"],
         help="progress on stderr (default: live at a terminal, else plain)",
     )
-    _format_option(run)
+    _form_option(run)
+    full_option(run)
+    html_option(run)
     run.add_argument(
         "--strict",
         action="store_true",
@@ -405,23 +243,24 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run", metavar="RUN", help="folder of a run, or its name in runs/")
-
-
-def _format_option(command: argparse.ArgumentParser) -> None:
-    _form_option(command)
-    full_option(command)
-    html_option(command)
-
-
-def _form_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--format",
-        choices=["table", "markdown", "json"],
-        default="table",
-        help="format of the results on stdout (default: table)",
+def _plan_options(plan: argparse.ArgumentParser) -> None:
+    _recipe_options(plan)
+    place_option(plan)
+    submit_option(plan, "print the batch script that `run --submit` would send")
+    json_option(plan)
+    plan.add_argument(
+        "--exact", action="store_true", help="count every unit instead of estimating large plans"
     )
+
+
+def _check_options(check: argparse.ArgumentParser) -> None:
+    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
+    check.add_argument(
+        "--online",
+        action="store_true",
+        help="ask servers that run already, by a few small requests, if they answer what is needed",
+    )
+    _override_options(check)
 
 
 def _port(text: str) -> int:
@@ -430,42 +269,6 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(
         f"expected a port from 0 (any free port) to {_MAX_PORT}, not {text!r}"
     )
-
-
-def _command(
-    commands: "argparse._SubParsersAction[Parser]",
-    name: str,
-    handler: str,
-    text: str,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text)
-    command.set_defaults(handler=handler)
-    quiet_option(command)
-    return command
-
-
-def _recipe_options(command: argparse.ArgumentParser, permitted: str) -> None:
-    command.add_argument(
-        "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
-    )
-    command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
-    command.add_argument(
-        "--limit", type=at_least_one, metavar="N", help="use only the first N items"
-    )
-    subset_option(command)
-    _override_options(command, permitted)
-
-
-def _override_options(command: argparse.ArgumentParser, permitted: str) -> None:
-    command.add_argument(
-        "--set",
-        action="append",
-        dest="overrides",
-        default=[],
-        metavar="A.B=C",
-        help="override a setting of the recipe",
-    )
-    allow_code_option(command, permitted)
 
 
 def _serve_options(command: argparse.ArgumentParser) -> None:
@@ -482,9 +285,125 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
         "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"
     )
     command.add_argument(
-        "--threads", type=at_least_one, help="number of CPU threads of the embedded server"
+        "--threads", type=count, help="number of CPU threads of the embedded server"
     )
     command.add_argument("--device", default="cpu", help="device of the model: cpu, cuda or cuda:1")
     command.add_argument(
         "--dtype", default="float32", help="number format of the weights in memory"
     )
+
+
+def _runs_options(runs: argparse.ArgumentParser) -> None:
+    untrusted_option(runs)
+    runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
+    json_option(runs)
+
+
+_no_code = functools.partial(allow_code_option, words=_UNUSED)
+_code_run = functools.partial(_override_options, permitted=_LAUNCHED)
+
+# Name, module, help and options of a command, whose function has its name unless the module names
+# another one. A command without a module has actions.
+_Command = tuple[str, str, str, *tuple[Callable[[argparse.ArgumentParser], None], ...]]
+_READS = (_run_argument, allow_code_option, untrusted_option)
+_COMMANDS: Mapping[str, Sequence[_Command]] = {
+    "recipes": (
+        ("init", "recipes", "write a first recipe for the servers that are running", init_options),
+        ("check", "check", "check recipes and list every fault with file:line", _check_options),
+        ("plan", "plan", "count the requests of a recipe without sending any", _plan_options),
+        ("run", "run", "run a recipe, or resume its run", _run_options),
+    ),
+    "results": (
+        ("report", "results", "show the results of a run",
+         *_READS, _form_option, full_option, html_option, charts_option),
+        ("view", "view", "browse runs in a web browser", view_options),
+        ("compare", "results", "compare runs, models, judges or methods on common items",
+         compare_options, _form_option),
+        ("gate", "results", "hold a run against requirements, with verdicts for CI",
+         _run_argument, gate_options, _form_option),
+        ("export", "results", "write tables, frames and figures of a run to files",
+         _run_argument, _no_code, untrusted_option, export_options),
+        ("cite", "results", "print a methods paragraph and BibTeX of a run",
+         *_READS, cite_options),
+        ("labels", "results", "write a sheet for human labels of a run's answers",
+         *_READS, labels_options),
+    ),
+    "runs under way": (
+        ("status", "status", "show the state of a run",
+         _run_argument, _no_code, untrusted_option, json_option),
+        ("pause", "status", "pause a run: stop sending new requests", _run_argument),
+        ("resume", "status", "resume a paused run", _run_argument),
+        ("limit", "status", "change a model's limit of concurrent requests",
+         _run_argument, limit_options),
+        ("stop", "status", "stop a run, as Ctrl-C does", _run_argument),
+    ),
+    "runs, servers and plug-ins": (
+        ("runs", "", "list, merge, repair or clean up runs"),
+        ("servers", "", "list, stop, serve or probe servers"),
+        ("list", "listing:kinds", "list methods, datasets, weights and what else a recipe names",
+         list_options),
+        ("get", "", "install weights, or copy a recipe"),
+        ("new", "recipes", "create a plug-in with a test and a recipe", new_options),
+        ("allow", "check", "allow the recipes of a folder to run code", allow_options),
+    ),
+}  # fmt: skip
+_ACTIONS: Mapping[str, Sequence[_Command]] = {
+    "runs": (
+        ("list", "status:runs", "list the runs in a folder (default)", _runs_options),
+        ("merge", "stored", "put runs of one recipe together into one run", merge_options),
+        ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
+        ("gc", "stored", "delete outcomes that no recipe of a run needs",
+         _run_argument, gc_options),
+    ),
+    "servers": (
+        ("list", "servers:servers", "list the servers left running (default)", json_option),
+        ("stop", "servers", "stop servers left running", stop_options),
+        ("serve", "servers", "serve models on this machine", _serve_options),
+        ("probe", "servers", "probe servers for the features they support",
+         probe_options, _code_run),
+    ),
+    "get": (
+        ("weights", "weights:get", "install weights, after showing size and licence",
+         get_weights_options),
+        ("recipe", "recipes:copy", "copy a recipe that comes with the project, to change it",
+         get_recipe_options),
+    ),
+}  # fmt: skip
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="orchestrator",
+        description=_ABOUT,
+        epilog=_EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "--completion",
+        action=Completion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help="print what a shell (bash, zsh or fish) needs to complete commands and names",
+    )
+    _add(parser, "COMMAND", _COMMANDS)
+    return parser
+
+
+def _add(parser: Parser, metavar: str, titled: Mapping[str, Sequence[_Command]]) -> None:
+    """Add commands, which the help shows under titles."""
+    added = parser.add_subparsers(required=True, metavar=metavar)
+    for title, commands in titled.items():
+        shown = parser.add_argument_group(title)
+        for name, module, text, *options in commands:
+            command = added.add_parser(name, help=text, description=text)
+            if module:
+                command.set_defaults(handler=module if ":" in module else f"{module}:{name}")
+                quiet_option(command)
+            else:
+                _add(command, "ACTION", {"actions": _ACTIONS[name]})
+            for add_options in options:
+                add_options(command)
+            shown._group_actions.append(added._choices_actions[-1])  # noqa: SLF001 (no public way)
+    parser._positionals._group_actions.clear()  # noqa: SLF001 (shown above instead)
+    parser.usual = "list" if "list" in added.choices and metavar == "ACTION" else ""

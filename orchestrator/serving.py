@@ -204,7 +204,7 @@ class Program(NamedTuple):
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """The options of `orchestrator serve`.
+    """The options of `orchestrator servers serve`.
 
     Attributes:
         models: As the command names them; a kind says which forms it takes.
@@ -304,10 +304,10 @@ class LaunchKind(Plugin[ConfigT], ABC):
         return None
 
     def serve_command(self, options: ServeOptions) -> Sequence[str]:  # noqa: ARG002 (a default)
-        """Return the command line of a server that a person starts by `orchestrator serve`.
+        """Return the command line of a server that a person starts by `orchestrator servers serve`.
 
         Raises:
             LaunchError: If weights are not there.
             UsageError: If this kind can't be served so, or an option is wrong.
         """
-        raise UsageError(f"{type(self).__name__} can't be started by `orchestrator serve`")
+        raise UsageError(f"{type(self).__name__} can't be started by `orchestrator servers serve`")

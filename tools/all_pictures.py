@@ -147,7 +147,7 @@ def draw(name: str) -> None:
             _call("-m", "benchmarks.adaptive_pairs", "--tables", "orders", "--figures", str(folder))
         case _:
             if name in {**CHAT, **GIVEN}:
-                _call("-m", "orchestrator", "weights", "get", "smollm2", "--yes", quiet=True)
+                _call("-m", "orchestrator", "get", "weights", "smollm2", "--yes", quiet=True)
             recipe, keys = {**TABLES, **CHAT, **GIVEN}[name]
             tables = [argument for key in keys for argument in ("--table", key)]
             named = () if name in TABLES else ("--name", name)

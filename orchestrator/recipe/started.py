@@ -125,7 +125,7 @@ def _dataset(started: Started) -> list[str]:
             f"dataset: {{path: {_quoted(started.dataset)}}}",
         ]
     return [
-        "# A bundled dataset; `orchestrator datasets` lists all. Questions of your own, one a line",
+        "# A bundled dataset; `orchestrator list datasets` lists all. Your own, one a line",
         '# as {"question": "…", "answer": "…"}: dataset: {path: questions.jsonl}',
         f"dataset: {{kind: {started.dataset}}}",
     ]
@@ -141,8 +141,8 @@ def _methods(judge: str, models: Sequence[str], *, is_bundled: bool) -> list[str
     }
     lines = [
         about[kind],
-        "# Its verdict is read from the probabilities of its labels; `orchestrator probe` says if",
-        "# the server gives them.",
+        "# Its verdict is read from the probabilities of its labels; if the server gives them,",
+        "# `orchestrator servers probe` says.",
     ]
     if len(others) < _MOST_ALONE:
         lines += [

@@ -39,7 +39,7 @@ MOST_BYTES: Final = 64 << 20
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
 """The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
 REPAIR: Final = (
-    "`orchestrator repair RUN` keeps what is readable; the next run requests the rest again"
+    "`orchestrator runs repair RUN` keeps what is readable; the next run requests the rest again"
 )
 
 

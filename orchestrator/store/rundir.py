@@ -402,7 +402,7 @@ def _mark(path: Path) -> _Mark | None:
 
 
 def _unmarked(path: Path) -> str:
-    return f"{path / _MARK} is damaged or missing: `orchestrator repair RUN` rewrites it"
+    return f"{path / _MARK} is damaged or missing: `orchestrator runs repair RUN` rewrites it"
 
 
 def _guessed(path: Path) -> _Mark:

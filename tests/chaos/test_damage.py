@@ -99,7 +99,7 @@ def damaged_copy(arena, name, rng):
 
 def repair(run_dir, capsys):
     capsys.readouterr()
-    code = cli.main(["repair", str(run_dir)])
+    code = cli.main(["runs", "repair", str(run_dir)])
     captured = capsys.readouterr()
     return Ended(code, captured.out + captured.err)
 
@@ -141,7 +141,7 @@ def test_no_damage_becomes_a_number_and_what_can_be_read_is_kept(arena, note, ca
             assert "Traceback" not in ended.words
             if ended.code != EXIT_COMPLETE:
                 assert ended.code == EXIT_FAILED, ended
-                assert "`orchestrator repair RUN`" in ended.words, ended
+                assert "`orchestrator runs repair RUN`" in ended.words, ended
                 n_refused += 1
                 log = settled(arena)
                 repaired = repair(run_dir, capsys)
@@ -159,9 +159,7 @@ def test_no_damage_becomes_a_number_and_what_can_be_read_is_kept(arena, note, ca
             for of_run in (frames(run_dir), arena.expected)
         )
         same_frames(found, expected)
-    said = (
-        "… damaged … `orchestrator repair RUN` keeps what is readable" if n_refused else "nothing"
-    )
+    said = "… damaged … `orchestrator runs repair RUN` keeps the rest" if n_refused else "nothing"
     note(
         name, times=N_RANDOM, exit=", ".join(sorted(exits)), said=said,
         recorded=N_RANDOM * len(before), lost=n_lost, asked_again=n_sent,

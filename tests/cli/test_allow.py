@@ -20,7 +20,17 @@ class Told(Summary):
     def summarise(self, context):
         return [Table('own', 'A table of mine', (), (), notes=('mine says hello',))]
 """
-COMMANDS = ("run", "plan", "check", "report", "export", "status", "view", "gc", "probe")
+COMMANDS = (
+    "run",
+    "plan",
+    "check",
+    "report",
+    "export",
+    "status",
+    "view",
+    "runs gc",
+    "servers probe",
+)
 
 
 @pytest.fixture
@@ -41,7 +51,7 @@ def project(here, recipe, monkeypatch):
 
 def test_every_command_takes_the_permission_and_says_how_to_give_it_once(command):
     for name in COMMANDS:
-        said = " ".join(command(name, "--help")[1].split()).rpartition("--allow-code ")[2]
+        said = " ".join(command(*name.split(), "--help")[1].split()).rpartition("--allow-code ")[2]
         assert "(permanently for a folder: orchestrator allow)" in said[:140], name
 
 
@@ -60,7 +70,7 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     assert code == EXIT_COMPLETE, err
     assert "mine says hello" in out
     assert "mine says hello" in command("report", run_dir)[1]
-    assert command("gc", run_dir)[0] == EXIT_COMPLETE
+    assert command("runs", "gc", run_dir)[0] == EXIT_COMPLETE
     assert command("allow", str(project), "--revoke")[0] == EXIT_COMPLETE
     assert command("allow", "--list")[1] == ""
     code, out, _ = command("report", run_dir)
@@ -138,7 +148,7 @@ def test_a_run_finds_the_file_from_any_folder_and_lives_without_it(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert "mine says hello" in command("report", run, "--allow-code")[1]
-    assert "nothing to delete" in command("gc", run, "--allow-code")[1]
+    assert "nothing to delete" in command("runs", "gc", run, "--allow-code")[1]
     (project / "my method.py").unlink()
     assert command("report", run, "--allow-code", "--html", "page.html")[0] == EXIT_COMPLETE
     assert "no such file" in caplog.text

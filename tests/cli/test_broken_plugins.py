@@ -250,11 +250,12 @@ def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allo
         assert code == EXIT_USAGE
         assert "--allow-code" in err
     assert command("run", path, "--allow-code", "--display", "none")[0] == EXIT_COMPLETE
-    for name in ("report", "export", "status", "gc", "runs", "repair", "view", "probe"):
+    gone_through = ("report", "export", "status", "runs gc", "runs list", "runs repair", "view")
+    for name in (*gone_through, "servers probe"):
         arguments = {"export": ("--to", "x")}.get(name, ())
-        said = "" if name == "view" else command(name, "made", *arguments)[2]
-        if "--allow-code" in said or name in {"report", "gc", "view", "probe"}:
-            assert "--allow-code" in command(name, "--help")[1], name
+        said = "" if name == "view" else command(*name.split(), "made", *arguments)[2]
+        if "--allow-code" in said or name in {"report", "runs gc", "view", "servers probe"}:
+            assert "--allow-code" in command(*name.split(), "--help")[1], name
 
 
 def test_a_summary_that_raises_is_a_note_and_hides_no_other_table(command, recipe, plugin):

@@ -41,7 +41,11 @@ def completed(here):
 
 
 def test_commands_and_options_are_completed(completed):
-    assert completed("orchestrator re") >= {"report", "resume", "repair", "recipes"}
+    assert completed("orchestrator re") >= {"report", "resume"}
+    assert completed("orchestrator runs ") == {"list", "merge", "repair", "gc"}
+    assert completed("orchestrator servers st") == {"stop"}
+    assert completed("orchestrator list me") == {"methods"}
+    assert completed("orchestrator --completion ") == {"bash", "zsh", "fish"}
     assert completed("orchestrator run x --subs") == {"--subset"}
     assert completed("orchestrator run x --format ") == {"table", "markdown", "json"}
 
@@ -62,7 +66,7 @@ def test_runs_are_completed_unless_a_shell_could_read_code_in_their_names(comple
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_code_that_it_can_read(command, shell):
-    code, out, err = command("completion", shell)
+    code, out, err = command("--completion", shell)
     assert (code, err) == (0, "")
     assert "orchestrator" in out
     if shutil.which(shell):
@@ -70,7 +74,7 @@ def test_each_shell_gets_code_that_it_can_read(command, shell):
 
 
 def test_bash_completes_after_the_line_of_the_docs(command, here):
-    code = command("completion", "bash")[1]
+    code = command("--completion", "bash")[1]
     (here / "code").write_text(code)
     said = subprocess.run(
         ["bash", "-c", "source ./code; complete -p orchestrator"],
@@ -82,6 +86,6 @@ def test_bash_completes_after_the_line_of_the_docs(command, here):
 
 
 def test_another_shell_is_refused(command):
-    code, _, err = command("completion", "fsh")
+    code, _, err = command("--completion", "fsh")
     assert code == 2
     assert "did you mean 'fish'?" in err

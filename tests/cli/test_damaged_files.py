@@ -111,7 +111,7 @@ def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
             ("status", "made"),
             ("runs",),
             ("plan", "made.yaml"),
-            ("gc", "made"),
+            ("runs", "gc", "made"),
         ):
             code, out, err = command(*arguments)
             assert code in {0, 1, 2}, (what, arguments, err)
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
             if code:
                 advice = ("repair", "orchestrator run", "remove", "once more", "same command")
                 assert any(word in err for word in advice), (what, arguments, err)
-        code, out, err = command("repair", "made")
+        code, out, err = command("runs", "repair", "made")
         assert code == 0, (what, out, err)
         code, out, err = command("run", "made.yaml", "--display", "plain", "--format", "json")
         assert code == 0, (what, err)
@@ -136,7 +136,7 @@ def test_what_has_the_place_of_the_lock_is_to_be_removed(command, here):
 
     run = hostile_run(here / "runs" / "made")
     folder(run / "lock")
-    code, _, err = command("repair", "made")
+    code, _, err = command("runs", "repair", "made")
     assert code == 2
     assert "remove" in err
 

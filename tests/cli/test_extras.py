@@ -24,9 +24,9 @@ def without(monkeypatch):
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("torch", ("serve", "bundled:judge"), "embedded"),
-        ("transformers", ("serve", "bundled:judge"), "embedded"),
-        ("uvicorn", ("serve", "m=somewhere"), "embedded"),
+        ("torch", ("servers", "serve", "bundled:judge"), "embedded"),
+        ("transformers", ("servers", "serve", "bundled:judge"), "embedded"),
+        ("uvicorn", ("servers", "serve", "m=somewhere"), "embedded"),
         ("uvicorn", ("view",), "view"),
         ("starlette", ("view",), "view"),
     ],

@@ -97,7 +97,7 @@ def test_no_file_of_a_run_is_written_through_a_link(command, recipe, here, name,
     (run / name).unlink(missing_ok=True)
     link(victim, run / name)
     command("run", recipe(), "--display", "none")
-    command("repair", "runs/made")
+    command("runs", "repair", "runs/made")
     assert victim.read_bytes() == content
 
 

@@ -29,7 +29,7 @@ def installed(here, monkeypatch):
 
 
 def test_kinds_are_listed_with_where_they_come_from(command, installed):
-    code, out, _ = command("methods", "--json")
+    code, out, _ = command("list", "methods", "--json")
     assert code == EXIT_COMPLETE
     found = {(one["kind"], one["origin"]): one["about"] for one in json.loads(out)}
     assert {kind for kind, origin in found if origin == "bundled"} == set(
@@ -38,18 +38,18 @@ def test_kinds_are_listed_with_where_they_come_from(command, installed):
     assert found["brief", "acme 1.2"] == "Short answers."
     assert "'acme_answers'" in found["answers", "acme 1.2"]
     assert "acme_bad.py:1: ZeroDivisionError" in found["bad", "acme 1.2"]
-    shown = command("methods")[1]
+    shown = command("list", "methods")[1]
     assert "Short answers." in shown
     assert "from acme 1.2" in shown
 
 
 def test_all_families_are_listed_at_once(command):
-    found = json.loads(command("plugins", "--json")[1])
+    found = json.loads(command("list", "plugins", "--json")[1])
     kinds = {(one["family"], one["kind"]) for one in found}
     assert {("servers", "vllm"), ("backends", "vllm"), ("datasets", "demo")} <= kinds
     assert {one["family"] for one in found} >= {"methods", "analyses"}
     assert all(one["about"] for one in found)
-    shown = command("plugins")[1].splitlines()
+    shown = command("list", "plugins")[1].splitlines()
     assert {"methods", "analyses", "backends", "servers", "datasets"} <= set(shown)
 
 
@@ -59,22 +59,22 @@ def test_statistics_are_listed_with_those_of_packages_and_recipes(command, insta
     path = recipe(methods=[{"kind": "answers"}], statistics={"of": [wanted]})
     found = {
         (one["kind"], one["origin"]): one["about"]
-        for one in json.loads(command("plugins", path, "--json")[1])
+        for one in json.loads(command("list", "plugins", path, "--json")[1])
         if one["family"] == "statistics"
     }
     assert found["span", "acme 1.2"] == "Largest less smallest."
     assert found["./mine.py", str(here / "mine.py")] == "A statistic of mine."
     assert {kind for kind, origin in found if origin == "bundled"} == {"quantile", "share_above"}
-    shown = command("plugins")[1].splitlines()
+    shown = command("list", "plugins")[1].splitlines()
     assert "statistics" in shown
     assert any(line.startswith("span ") for line in shown)
 
 
 def test_statistics_have_a_listing_of_their_own(command, installed):
-    code, out, _ = command("statistics", "--json")
+    code, out, _ = command("list", "statistics", "--json")
     assert code == EXIT_COMPLETE
     assert {one["kind"] for one in json.loads(out)} == {"quantile", "share_above", "span"}
-    shown = command("statistics")[1].splitlines()
+    shown = command("list", "statistics")[1].splitlines()
     assert shown[0].startswith("quantile ")
     assert "from acme 1.2" in shown[-1]
 
@@ -89,7 +89,7 @@ def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, m
     path = recipe(methods=[*methods, {"kind": "answers"}])
     found = {
         one["kind"]: one
-        for one in json.loads(command("methods", path, "--json")[1])
+        for one in json.loads(command("list", "methods", path, "--json")[1])
         if one["origin"] != "bundled"
     }
     assert set(found) == {"./my method.py", "p_listed.mine", "./gone.py"}
@@ -98,4 +98,4 @@ def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, m
     assert found["p_listed.mine"]["origin"] == str(here / "p_listed" / "mine.py")
     assert found["p_listed.mine"]["about"] == "A method of mine."
     assert "cannot be read" in found["./gone.py"]["about"]
-    assert command("methods", "nowhere.yaml")[0] == EXIT_USAGE
+    assert command("list", "methods", "nowhere.yaml")[0] == EXIT_USAGE

@@ -1,4 +1,4 @@
-"""`orchestrator merge`: what it says of runs, and which runs it refuses."""
+"""`orchestrator runs merge`: what it says of runs, and which runs it refuses."""
 
 import shutil
 
@@ -33,7 +33,7 @@ def spent(run):
 
 def test_shards_of_a_recipe_become_its_run(command, recipe, lines, here):
     whole = shards(command, recipe, lines)
-    code, out, _ = command("merge", "a", "b", "--into", "all")
+    code, out, _ = command("runs", "merge", "a", "b", "--into", "all")
     assert code == EXIT_COMPLETE
     assert "b: 12 outcomes copied" in out
     assert "orchestrator run RECIPE --run-dir all" in out
@@ -48,7 +48,7 @@ def test_parts_of_one_plan_are_complete_at_once(command, recipe, lines, here):
     path = recipe(name="made", dataset=lines("all.jsonl", *ROWS))
     assert run(command, path, "alone") == EXIT_COMPLETE
     shutil.copytree("alone", "copy")
-    code, out, _ = command("merge", "alone", "copy", "--into", "all")
+    code, out, _ = command("runs", "merge", "alone", "copy", "--into", "all")
     assert code == EXIT_COMPLETE
     assert "copy: 0 outcomes copied, 24 held already" in out
     merged, alone = orchestrator.load("all"), orchestrator.load("alone")
@@ -59,7 +59,7 @@ def test_parts_of_one_plan_are_complete_at_once(command, recipe, lines, here):
         assert (here / "all" / "results" / frame.name).read_bytes() == frame.read_bytes()
     # The same command again changes nothing.
     before = {frame: merged.frames[frame] for frame in merged.frames}
-    assert command("merge", "alone", "copy", "--into", "all")[0] == EXIT_COMPLETE
+    assert command("runs", "merge", "alone", "copy", "--into", "all")[0] == EXIT_COMPLETE
     again = orchestrator.load("all")
     assert spent("all") == spent("alone")
     assert all(again.frames[name].equals(frame) for name, frame in before.items())
@@ -70,7 +70,7 @@ def test_what_was_left_of_a_merge_that_was_cut_off_is_replaced(command, recipe, 
     with RunDirectory.lock(here / "all"):
         (here / "all" / ".merging").mkdir()
         (here / "all" / ".merging" / "store.sqlite").write_bytes(b"part")
-    assert command("merge", "a", "b", "--into", "all")[0] == EXIT_COMPLETE
+    assert command("runs", "merge", "a", "b", "--into", "all")[0] == EXIT_COMPLETE
     assert not (here / "all" / ".merging").exists()
 
 
@@ -78,7 +78,7 @@ def test_runs_of_other_recipes_are_refused_with_what_differs(command, recipe, li
     data = lines("all.jsonl", *ROWS)
     assert run(command, recipe(name="made", dataset=data), "a") == EXIT_COMPLETE
     assert run(command, recipe(name="made", dataset=data, seed=7), "b") == EXIT_COMPLETE
-    code, _, said = command("merge", "a", "b", "--into", "all")
+    code, _, said = command("runs", "merge", "a", "b", "--into", "all")
     assert code == EXIT_USAGE
     assert "b differs from a: seed (0 and 7)" in " ".join(said.split())
 
@@ -86,24 +86,24 @@ def test_runs_of_other_recipes_are_refused_with_what_differs(command, recipe, li
 def test_a_run_that_is_in_use_is_refused(command, recipe, lines, here):
     shards(command, recipe, lines)
     with RunDirectory.lock(here / "b"):
-        code, _, said = command("merge", "a", "b", "--into", "all")
+        code, _, said = command("runs", "merge", "a", "b", "--into", "all")
     assert code == EXIT_USAGE
     assert "b is in use by process" in " ".join(said.split())
 
 
 def test_names_that_make_no_sense_are_refused(command, recipe, lines):
     shards(command, recipe, lines)
-    assert "named twice" in command("merge", "a", "a", "--into", "all")[2]
-    assert "merged into itself" in command("merge", "a", "--into", "a")[2]
-    assert "no run found at nothing" in command("merge", "nothing", "--into", "all")[2]
+    assert "named twice" in command("runs", "merge", "a", "a", "--into", "all")[2]
+    assert "merged into itself" in command("runs", "merge", "a", "--into", "a")[2]
+    assert "no run found at nothing" in command("runs", "merge", "nothing", "--into", "all")[2]
 
 
 def test_a_damaged_run_is_refused_and_nothing_is_made(command, recipe, lines, here):
     shards(command, recipe, lines)
     store = here / "b" / "store.sqlite"
     store.write_bytes(store.read_bytes()[:20_000])
-    code, _, said = command("merge", "a", "b", "--into", "all")
+    code, _, said = command("runs", "merge", "a", "b", "--into", "all")
     assert code == EXIT_FAILED
     assert "b/store.sqlite" in said
-    assert "orchestrator repair" in said
+    assert "orchestrator runs repair" in said
     assert not (here / "all" / "store.sqlite").exists()

@@ -48,7 +48,7 @@ STREAMS = ["", ">&-", "2>&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"]
 
 @pytest.mark.parametrize("closed", STREAMS)
 def test_streams_that_are_closed_do_no_harm(closed, tmp_path):
-    command = f"exec {sys.executable} -m orchestrator methods {closed}"
+    command = f"exec {sys.executable} -m orchestrator list methods {closed}"
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         capture_output=True,

@@ -66,7 +66,7 @@ def test_a_report_as_html_goes_where_it_is_said(command, runs, here):
 
 
 def test_runs_are_listed_with_their_names(command, runs, here):
-    code, out, _ = command("runs", str(runs.parent))
+    code, out, _ = command("runs", "list", str(runs.parent))
     assert code == 0
     assert "v[2]" in out
     assert "v2" not in out.replace("v[2]", "")

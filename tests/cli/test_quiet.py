@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.cli import _parser
 from orchestrator.report.live import progress
 from orchestrator.report.text import is_quiet, quiet
 from orchestrator.runner.commands import recipes, servers
@@ -19,12 +18,6 @@ def test_every_command_takes_it(name):
     found = commands()[name]
     assert found.get_default("quiet") is False
     assert "--quiet" in found.format_help()
-
-
-def test_an_action_keeps_what_its_command_was_given():
-    for arguments in (["weights", "-q", "get", "x"], ["weights", "get", "-q", "x"]):
-        assert _parser().parse_args(arguments).quiet is True
-    assert _parser().parse_args(["weights", "get", "x"]).quiet is False
 
 
 def test_notes_are_left_out(command, recipe):
@@ -109,8 +102,8 @@ def test_nor_does_one_that_writes_files_of_a_run_say_so(command, recipe):
         ("export", "made", "--to", "frames"),
         ("export", "made", "--figures", "figures"),
         ("report", "made", "--html", "report.html"),
-        ("repair", "made"),
-        ("gc", "made", "--drop"),
+        ("runs", "repair", "made"),
+        ("runs", "gc", "made", "--drop"),
     ):
         assert command(*arguments, "-q") == (0, "", "")
         _, out, err = command(*arguments)
@@ -119,6 +112,6 @@ def test_nor_does_one_that_writes_files_of_a_run_say_so(command, recipe):
 
 def test_faults_are_said_all_the_same(command, here):
     (here / "pairwise_ranking.yaml").touch()
-    code, out, err = command("recipes", "copy", "pairwise_ranking", "-q")
+    code, out, err = command("get", "recipe", "pairwise_ranking", "-q")
     assert (code, out) == (2, "")
     assert "already exists" in err

@@ -322,8 +322,8 @@ def test_a_value_that_is_not_as_it_was_written_is_named_and_repaired(command, ru
         asked("UPDATE meta SET value=? WHERE key=?", (other, key))
         for arguments in (REPORT, ("run", "made.yaml", "--display", "none")):
             code, _, err = command(*arguments)
-            assert (code, repr(key) in err, "orchestrator repair" in err) == (1, True, True), err
-        code, *said = command("repair", "made")
+            assert (code, repr(key) in err, "runs repair RUN" in err) == (1, True, True), err
+        code, *said = command("runs", "repair", "made")
         assert (code, "count from 0" in "".join(said)) == (0, key == "spent")
         assert (f"left out: {key}" in "".join(said)) == (key != values.CHECKSUMS)
         # Roles are those of the columns of frames.
@@ -493,8 +493,8 @@ def test_stores_that_clients_of_an_earlier_version_left_are_named_and_merged(com
     shutil.copytree(run.parent / "other", run / "clients" / "1")
     code, _, err = command("run", "made.yaml", "--display", "none")
     assert code == 2
-    assert "orchestrator merge" in err
-    assert "orchestrator merge" in command("report", "made")[1]
+    assert "orchestrator runs merge" in err
+    assert "orchestrator runs merge" in command("report", "made")[1]
     own, left = "runs/made", "runs/made/clients/1"
-    assert command("merge", own, left, "--into", "runs/all")[0] == 0
+    assert command("runs", "merge", own, left, "--into", "runs/all")[0] == 0
     assert results_of(command("report", "all", "--format", "json")[1]) == expected

@@ -38,11 +38,15 @@ def loaded(*arguments):
     return {name.partition(".")[0] for name in after(*arguments)[0]}
 
 
-def commands():
-    (action,) = (
-        found for found in cli._parser()._actions if isinstance(found, argparse._SubParsersAction)
-    )
-    return action.choices
+def commands(parser=None):
+    """The parser of each command and action, by its words."""
+    found = {}
+    for action in (parser or cli._parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                inner = {f"{name} {words}": one for words, one in commands(command).items()}
+                found |= inner or {name: command}
+    return found
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["rum"]])
@@ -119,7 +123,7 @@ class Noisy:
     def __del__(self):
         print("freed")
 noisy = Noisy()
-sys.argv = ["orchestrator", "runs", sys.argv[1], "--json"]
+sys.argv = ["orchestrator", "runs", "list", sys.argv[1], "--json"]
 try:
     entry()
 finally:

@@ -13,14 +13,17 @@ from tests.cli.test_start_up import commands
     ("arguments", "said"),
     [
         (["runn"], "orchestrator: error: unknown command 'runn'; did you mean 'run'?"),
-        (["recipes", "cpy"], "recipes: error: unknown action 'cpy'; did you mean 'copy'?"),
+        (["get", "recpe"], "get: error: unknown action 'recpe'; did you mean 'recipe'?"),
         (["run", "x", "--limt", "5"], "arguments: --limt; did you mean '--limit'?"),
         (["run", "x", "--limt=5"], "arguments: --limt=5; did you mean '--limit'?"),
         # These lack an argument as well, which argparse would report instead.
         (["run", "--limt=5"], "arguments: --limt=5; did you mean '--limit'?"),
         (["export", "x", "--too", "d"], "arguments: --too; did you mean '--to'?"),
         (["report", "x", "--format", "jsn"], "choice: 'jsn'; did you mean 'json'?"),
-        (["weights", "get", "x", "--yse"], "get: error: unrecognized arguments: --yse; did you"),
+        (
+            ["get", "weights", "x", "--yse"],
+            "weights: error: unrecognized arguments: --yse; did you",
+        ),
     ],
 )
 def test_the_nearest_name_is_suggested(command, arguments, said):
@@ -36,11 +39,11 @@ def test_what_was_removed_says_what_to_use(command, arguments):
     code, out, err = command(*arguments)
     assert (code, out) == (2, "")
     assert "was removed: run parts of the items" in err.splitlines()[-1]
-    assert "`orchestrator merge`" in err.splitlines()[-1]
+    assert "`orchestrator runs merge`" in err.splitlines()[-1]
 
 
 def test_what_is_like_nothing_gets_a_list_or_no_suggestion(command):
-    assert "unknown command 'xyzzy' (choose from init, run, plan," in command("xyzzy")[2]
+    assert "unknown command 'xyzzy' (choose from init, check, plan," in command("xyzzy")[2]
     code, _, err = command("run", "x", "--xyzzy", "-z", "more")
     assert code == 2
     assert err.endswith("orchestrator run: error: unrecognized arguments: --xyzzy -z more\n")
@@ -54,7 +57,7 @@ def test_a_missing_argument_is_still_reported(command):
 
 @pytest.mark.parametrize("name", commands())
 def test_each_command_is_suggested_for_a_typo_in_its_name(command, name):
-    assert "did you mean " in command(f"{name}{name[-1]}")[2]
+    assert "did you mean " in command(*f"{name}{name[-1]}".split())[2]
 
 
 def test_an_option_after_a_double_dash_is_no_option():
@@ -80,7 +83,10 @@ def test_a_recipe_of_the_project_is_suggested_where_none_lies_there(command):
 
 def test_a_recipe_that_resembles_none_brings_no_list_of_all(command):
     err = command("check", "elsewhere/xyzzy.yaml")[2]
-    assert err == "elsewhere/xyzzy.yaml: no such recipe; list recipes with: orchestrator recipes\n"
+    assert (
+        err
+        == "elsewhere/xyzzy.yaml: no such recipe; list recipes with: orchestrator list recipes\n"
+    )
 
 
 def test_a_folder_without_a_run_hides_none_of_the_same_name(command, here):

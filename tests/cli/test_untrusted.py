@@ -79,14 +79,14 @@ def test_repair_writes_nothing_into_a_run_of_another_user(command, here, foreign
     (run / "run.json").unlink()
     before = files_of(run)
     foreign()
-    code, _, err = command("repair", "runs/other")
+    code, _, err = command("runs", "repair", "runs/other")
     assert (code, files_of(run)) == (2, before)
     assert "belongs to another user" in err
 
 
 def test_repair_leaves_views_and_triggers_behind(command, here):
     run = changed(hostile_run(here / "runs" / "other"), *TRIGGER)
-    assert command("repair", "runs/other")[0] == 0
+    assert command("runs", "repair", "runs/other")[0] == 0
     assert (run / "store.damaged-1.sqlite").exists()
     code, out, err = command("report", "runs/other")
     assert code == 0, err
@@ -110,7 +110,7 @@ def test_deep_json_is_no_traceback(command, here):
     run = hostile_run(here / "runs" / "other")
     (run / "status.json").write_text("[" * 200_000)
     assert command("status", "runs/other")[0] == 2
-    assert command("runs", "runs")[0] == 0
+    assert command("runs", "list", "runs")[0] == 0
     changed(run, "DELETE FROM meta WHERE key='checksums'")
     changed(
         run, "UPDATE meta SET value=replace(hex(zeroblob(100000)), '0', '[') WHERE key='frames'"

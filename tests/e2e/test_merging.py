@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 def merge(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "orchestrator", "merge", *map(str, arguments)],
+        [sys.executable, "-m", "orchestrator", "runs", "merge", *map(str, arguments)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

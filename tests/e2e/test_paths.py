@@ -149,13 +149,13 @@ def _read(here, kept, ran):
         assert (here / f"e[1]{form}" / f"items.{form}").exists()
     assert "v[2]" in call(here, "runs", "runs [x]*")
     assert json.loads(call(here, "status", kept, "--json"))["units_total"]
-    assert "no damage found" in call(here, "repair", kept)
-    call(here, "gc", kept)
-    call(here, "gc", kept, "--drop")
+    assert "no damage found" in call(here, "runs", "repair", kept)
+    call(here, "runs", "gc", kept)
+    call(here, "runs", "gc", kept, "--drop")
     _damage(here / kept / "store.sqlite")
-    assert "lost" in call(here, "repair", kept)
+    assert "lost" in call(here, "runs", "repair", kept)
     call(here, "run", "r[1] {x}.json", "--run-dir", kept, "--display", "none")
-    assert "left by repair" in call(here, "gc", kept)
+    assert "left by repair" in call(here, "runs", "gc", kept)
 
 
 def _damage(store):

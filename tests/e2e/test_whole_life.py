@@ -204,7 +204,7 @@ def read(user: User) -> None:
     rows = pl.read_parquet(user.here / "p[1]" / "scores.parquet", glob=False)
     assert rows.height == 2 * len(TEXTS)
     assert (rows["status"] == "ok").sum() > len(TEXTS) // 2
-    assert "no damage found" in user.call("repair", KEPT)
+    assert "no damage found" in user.call("runs", "repair", KEPT)
     with viewed(user, RUNS) as get:
         (run,) = get("/api/runs")["runs"]
         place = f"/api/runs/{quote(run['name'])}/items"
@@ -341,14 +341,14 @@ def test_runs_of_others_do_no_harm(user: User) -> None:
         code = 0 if run.name in {"links", "no_harm"} else 1
         user.call("report", f"{RUNS}/{run.name}", code=code)
         user.call("export", f"{RUNS}/{run.name}", "--to", f"{run.name}.out", code=code)
-    assert "links" in user.call("runs", RUNS)
+    assert "links" in user.call("runs", "list", RUNS)
     with viewed(user, RUNS) as get:
         assert len(get("/api/runs")["runs"]) >= 2
     material(user, "http://127.0.0.1:9")
     for command in (
         ("run", RECIPE, "--run-dir", f"{RUNS}/no_harm", "--display", "none"),
-        ("repair", f"{RUNS}/zstd_bomb"),
-        ("gc", f"{RUNS}/no_harm", "--drop"),
+        ("runs", "repair", f"{RUNS}/zstd_bomb"),
+        ("runs", "gc", f"{RUNS}/no_harm", "--drop"),
         ("pause", f"{RUNS}/no_harm"),
     ):
         assert re.search("belongs to|another user", user.call(*command, code=2))

@@ -61,7 +61,7 @@ def called(tmp_path_factory):
             for arguments in (
                 ("check", "r.yaml"),
                 ("plan", "r.yaml"),
-                ("probe", "r.yaml"),
+                ("servers", "probe", "r.yaml"),
                 ("run", "r.yaml", "--run-dir", "run", "--display", "plain"),
                 ("run", "r.yaml", "--run-dir", "run", "--display", "json"),
                 ("status", "run", "--json"),

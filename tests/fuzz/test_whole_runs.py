@@ -110,7 +110,7 @@ def test_a_run_ends_and_its_units_fail_with_a_cause(kind, seed, tmp_path, capsys
 def test_questions_about_a_server_that_go_wrong_are_said(kind, seed, tmp_path, capsys) -> None:
     with damaging(kind, seed, at_once=True) as (url, _):
         code = run(write(tmp_path, url, kind), tmp_path / "run")
-        probed = main(["probe", url, "--model", MODELS["judge"]])
+        probed = main(["servers", "probe", url, "--model", MODELS["judge"]])
     assert code in {EXIT_COMPLETE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL}
     assert probed in {EXIT_COMPLETE, EXIT_FAILED, EXIT_USAGE}
     assert "Traceback" not in capsys.readouterr().err

@@ -80,7 +80,9 @@ def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected
 
 
 def test_a_kind_that_can_not_be_served_says_so():
-    with pytest.raises(UsageError, match="VllmLaunch can't be started by `orchestrator serve`"):
+    with pytest.raises(
+        UsageError, match="VllmLaunch can't be started by `orchestrator servers serve`"
+    ):
         vllm.VllmLaunch(vllm.Config()).serve_command(ServeOptions(("a",)))
 
 

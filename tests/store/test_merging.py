@@ -236,7 +236,7 @@ def test_a_flipped_bit_is_refused_with_the_file(tmp_path: Path, read: str, write
         wrong = blob[:-1] + bytes((blob[-1] ^ 1,))
         connection.execute(write, (wrong,))
     before = files_of(second)
-    with pytest.raises(StoreError, match=r"b/store.sqlite.*damaged.*orchestrator repair"):
+    with pytest.raises(StoreError, match=r"b/store.sqlite.*damaged.*orchestrator runs repair"):
         merged(tmp_path, first, second)
     assert files_of(second) == before
 

@@ -81,7 +81,7 @@ def test_a_flipped_bit_in_a_number_loses_that_outcome_and_says_whose_it_was(path
         head[-9] ^= 4
         file.execute("UPDATE outcome SET head=? WHERE id=7", (bytes(head),))
     file.close()
-    with Store.open(path) as store, pytest.raises(StoreError, match="orchestrator repair"):
+    with Store.open(path) as store, pytest.raises(StoreError, match="orchestrator runs repair"):
         store.get(key(6))
     found = salvage(path)
     assert found.lost == {("judge", "choose"): 1}

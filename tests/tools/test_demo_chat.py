@@ -6,7 +6,7 @@ from tools import demo_chat
 
 
 def test_a_sample_shows_nothing(capfd):
-    demo_chat._call("recipes", is_sample=True)
+    demo_chat._call("list", "recipes", is_sample=True)
     assert capfd.readouterr() == ("", "")
 
 

@@ -1,7 +1,8 @@
-"""`orchestrator methods` and its siblings: available kinds, and where each comes from."""
+"""`orchestrator list`: available kinds, and where each comes from."""
 
 import argparse
 import ast
+import importlib
 import importlib.util
 import json
 import sys
@@ -13,7 +14,7 @@ import msgspec
 
 from orchestrator import plugins
 from orchestrator.disk.paths import answers
-from orchestrator.errors import EXIT_COMPLETE, PluginError
+from orchestrator.errors import EXIT_COMPLETE, PluginError, UsageError
 from orchestrator.plugins import by_path
 from orchestrator.recipe import source
 from orchestrator.recipe.load import find
@@ -50,8 +51,17 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def kinds(options: argparse.Namespace) -> int:
-    """List plug-ins."""
-    families = list(_FAMILIES) if options.family == "plugins" else [options.family]
+    """List what recipes can name.
+
+    Raises:
+        UsageError: If a recipe is given with a kind that recipes do not define.
+    """
+    if options.kind in {"recipes", "weights"}:
+        if options.recipe is not None:
+            raise UsageError(f"`orchestrator list {options.kind}` takes no recipe")
+        module = importlib.import_module(f"orchestrator.runner.commands.{options.kind}")
+        return int(getattr(module, options.kind)(options))
+    families = list(_FAMILIES) if options.kind == "plugins" else [options.kind]
     found = [one for family in families for one in listed(family)]
     if options.recipe is not None:
         found += _named_by(find(options.recipe), families)

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from typing import Final
 
 
 def json_option(command: argparse.ArgumentParser) -> None:
@@ -9,18 +10,10 @@ def json_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print machine-readable JSON")
 
 
-def quiet_option(command: argparse.ArgumentParser, *, nested: bool = False) -> None:
-    """Add `--quiet`, which every command has.
-
-    Where `nested`, it is an action, whose default must not replace what its command was given.
-    """
-    default = argparse.SUPPRESS if nested else False
+def quiet_option(command: argparse.ArgumentParser) -> None:
+    """Add `--quiet`, which every command has."""
     command.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        default=default,
-        help="print results, warnings and errors only",
+        "-q", "--quiet", action="store_true", help="print results, warnings and errors only"
     )
 
 
@@ -233,7 +226,7 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator labels`, but for the run."""
     command.add_argument("--to", metavar="FILE.csv", required=True, help="sheet to write")
     command.add_argument(
-        "--n", type=at_least_one, default=100, metavar="N", help="rows to label (default: 100)"
+        "--n", type=count, default=100, metavar="N", help="rows to label (default: 100)"
     )
     command.add_argument(
         "--method", metavar="NAME", help="method whose judgments are labelled (default: the first)"
@@ -252,15 +245,19 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def at_least_one(text: str) -> int:
-    """Return a whole number of at least 1."""
+def count(text: str) -> int:
+    """Return a whole number of at least 1.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
 
 
 def probe_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator probe`, but for those that it shares with other commands."""
+    """Arguments of `orchestrator servers probe`, but for those of other commands."""
     command.add_argument(
         "what", metavar="URL|RECIPE", help="URL of a running server, or a recipe with servers"
     )
@@ -277,14 +274,10 @@ def probe_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def servers_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator servers`."""
-    command.add_argument(
-        "action", nargs="?", choices=["list", "stop"], default="list", help="action (default: list)"
-    )
+def stop_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator servers stop`."""
     command.add_argument("name", nargs="*", metavar="NAME", help="names of the servers to stop")
     command.add_argument("--all", action="store_true", help="stop all servers")
-    json_option(command)
 
 
 def limit_options(command: argparse.ArgumentParser) -> None:
@@ -294,7 +287,7 @@ def limit_options(command: argparse.ArgumentParser) -> None:
 
 
 def merge_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator merge`."""
+    """Arguments of `orchestrator runs merge`."""
     command.add_argument(
         "runs", nargs="+", metavar="RUN", help="folders of runs, or their names in runs/"
     )
@@ -309,7 +302,7 @@ def merge_options(command: argparse.ArgumentParser) -> None:
 
 
 def gc_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator gc`, after the run."""
+    """Arguments of `orchestrator runs gc`, after the run."""
     command.add_argument(
         "--keep", type=int, default=1, metavar="N",
         help="keep what the last N recipes of the run need (default: 1)",
@@ -328,8 +321,15 @@ def allow_code_option(
     command.add_argument("--allow-code", action="store_true", help=said)
 
 
-def listing_options(command: argparse.ArgumentParser) -> None:
-    """Add the arguments of the commands that list kinds of plug-ins."""
+LISTED: Final = (
+    "methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes", "weights",
+)  # fmt: skip
+"""What `orchestrator list` lists; "plugins" is all that a package can add."""
+
+
+def list_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator list`."""
+    command.add_argument("kind", metavar="KIND", choices=LISTED, help=f"one of {', '.join(LISTED)}")
     command.add_argument(
         "recipe", nargs="?", metavar="RECIPE", help="also list the code that this recipe names"
     )
@@ -380,31 +380,19 @@ def view_options(command: argparse.ArgumentParser) -> None:
     allow_code_option(command)
 
 
-def weights_options(command: argparse.ArgumentParser) -> None:
-    """Sub-commands of `orchestrator weights`."""
-    json_option(command)
-    actions = command.add_subparsers(title="actions", metavar="ACTION")
-    text = "install weights into this Python environment, after showing size and licence"
-    get = actions.add_parser("get", help=text, description=text)
-    get.set_defaults(handler="runner.commands.weights:get")
-    quiet_option(get, nested=True)
-    get.add_argument("name", metavar="NAME", help="name as listed, such as smollm2")
-    get.add_argument("--yes", action="store_true", help="install without asking")
+def get_weights_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator get weights`."""
+    command.add_argument("name", metavar="NAME", help="name as listed, such as smollm2")
+    command.add_argument("--yes", action="store_true", help="install without asking")
 
 
-def recipes_options(command: argparse.ArgumentParser) -> None:
-    """Sub-commands of `orchestrator recipes`."""
-    json_option(command)
-    actions = command.add_subparsers(title="actions", metavar="ACTION")
-    text = "copy a recipe that comes with the project, to change it"
-    copy = actions.add_parser("copy", help=text, description=text)
-    copy.set_defaults(handler="runner.commands.recipes:copy")
-    quiet_option(copy, nested=True)
-    copy.add_argument("name", metavar="NAME", help="name as listed, such as pairwise_ranking")
-    copy.add_argument(
+def get_recipe_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator get recipe`."""
+    command.add_argument("name", metavar="NAME", help="name as listed, such as pairwise_ranking")
+    command.add_argument(
         "to", nargs="?", metavar="TO", help="file or folder to write (default: NAME.yaml here)"
     )
-    copy.add_argument("--force", action="store_true", help="overwrite an existing file")
+    command.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
 def init_options(command: argparse.ArgumentParser) -> None:

@@ -13,13 +13,19 @@ from typing import Any, Final
 
 from orchestrator.disk.files import few_files
 from orchestrator.disk.paths import RUNS, STORE_NAME
+from orchestrator.runner.commands.options import LISTED
 
 # What earlier versions had, and what does its work.
 _PARTS = (
     "run parts of the items, each with a `--run-dir` of its own, and put them together by "
-    "`orchestrator merge`"
+    "`orchestrator runs merge`"
 )
 _REMOVED = {"--clients": _PARTS, "--listen": _PARTS, "join": _PARTS}
+_MOVED = {kind: f"list {kind}" for kind in LISTED} | {
+    "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
+    "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",
+    "completion": "--completion",
+}  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,6 +35,8 @@ class Parser(argparse.ArgumentParser):
     and not the one of the whole program.
     """
 
+    usual = ""
+    """Action that is meant where none is named."""
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401 (as argparse declares it)
@@ -37,7 +45,10 @@ class Parser(argparse.ArgumentParser):
         Exits with 2 if there is an argument that the command does not know.
         """
         self._given = () if args is None else tuple(args)
-        found, unknown = super().parse_known_args(args, namespace)
+        first = next(iter(self._given), "-")
+        if self.usual and first[0] == "-" and first not in _HELP and VARIABLE not in os.environ:
+            self._given = (self.usual, *self._given)
+        found, unknown = super().parse_known_args(self._given, namespace)
         if unknown:
             self.error(self._hint(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
         return found, []
@@ -62,6 +73,9 @@ class Parser(argparse.ArgumentParser):
         is_command = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 (no public way)
         if is_command and (gone := _gone(value)):
             raise argparse.ArgumentError(None, gone)
+        for old in (" ".join(self._given[:2]), value) if is_command else ():
+            if old in _MOVED:
+                self.exit(2, f"orchestrator {old} is now: orchestrator {_MOVED[old]}\n")
         what = f"unknown {str(action.metavar).lower()}" if is_command else "invalid choice:"
         near = _nearest(str(value), choices)
         hint = f"; did you mean {near!r}?" if near else f" (choose from {', '.join(choices)})"
@@ -101,30 +115,26 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return found[0] if found else ""
 
 
-class CommandsHelp(argparse.RawDescriptionHelpFormatter):
-    """Help of a parser of commands, each with its text beside it."""
-
-    def add_argument(self, action: argparse.Action) -> None:
-        """Add an argument, and make room for the names of commands."""
-        super().add_argument(action)
-        if action.choices is not None and not action.option_strings:
-            # argparse does not count that commands are indented further, and breaks long ones.
-            longest = max(map(len, action.choices))
-            self._action_max_length = max(
-                self._action_max_length, longest + 2 * self._indent_increment
-            )
-
-
 VARIABLE: Final = "_ARGCOMPLETE"
 """Set by the shell where it asks for completions instead of running the program."""
 SHELLS: Final = ("bash", "zsh", "fish")
+_HELP: Final = ("-h", "--help")
 
 
-def completion(options: argparse.Namespace) -> int:
-    """Print what a shell has to evaluate."""
-    argcomplete = importlib.import_module("argcomplete")
-    sys.stdout.write(argcomplete.shellcode(["orchestrator"], shell=options.shell) + "\n")
-    return 0
+class Completion(argparse.Action):
+    """Prints what a shell has to evaluate, and ends the program."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002 (of argparse)
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 (of argparse)
+    ) -> None:
+        """Called by argparse."""
+        argcomplete = importlib.import_module("argcomplete")
+        sys.stdout.write(argcomplete.shellcode(["orchestrator"], shell=values) + "\n")
+        parser.exit()
 
 
 def complete(parser: argparse.ArgumentParser) -> None:

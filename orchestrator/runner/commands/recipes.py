@@ -1,4 +1,4 @@
-"""Recipes and plug-ins to start from: `orchestrator recipes`, `init` and `new`."""
+"""Recipes and plug-ins to start from: `orchestrator list recipes`, `init` and `new`."""
 
 import argparse
 import json

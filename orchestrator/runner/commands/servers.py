@@ -1,4 +1,4 @@
-"""Commands about servers: `orchestrator probe`, `servers` and `serve`."""
+"""`orchestrator servers` and its actions."""
 
 import argparse
 import asyncio
@@ -261,26 +261,34 @@ def probe(options: argparse.Namespace) -> int:
     return EXIT_COMPLETE
 
 
-def servers(options: argparse.Namespace) -> int:
-    """List the servers that runs have kept, or end some."""
+def stop(options: argparse.Namespace) -> int:
+    """End servers that runs have kept.
+
+    Raises:
+        UsageError: If a name is none of theirs, or it is not clear which are to be stopped.
+    """
     shelf = ServerRegistry()
     found = {kept.name: kept for kept in shelf.all()}
-    if options.action == "stop":
-        unknown = [name for name in options.name if name not in found]
-        if unknown:
-            raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
-        if not options.name and not options.all:
-            raise UsageError("specify a server name or --all")
-        for name in options.name or found:
-            shelf.stop(found[name])
-            confirm(f"{name} stopped")
-        return EXIT_COMPLETE
+    unknown = [name for name in options.name if name not in found]
+    if unknown:
+        raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
+    if not options.name and not options.all:
+        raise UsageError("specify a server name or --all")
+    for name in options.name or found:
+        shelf.stop(found[name])
+        confirm(f"{name} stopped")
+    return EXIT_COMPLETE
+
+
+def servers(options: argparse.Namespace) -> int:
+    """List the servers that runs have kept."""
+    found = ServerRegistry().all()
     if options.json:
-        write_to(sys.stdout, msgspec.json.encode(list(found.values())).decode() + "\n")
+        write_to(sys.stdout, msgspec.json.encode(list(found)).decode() + "\n")
         return EXIT_COMPLETE
     rows = [
         (kept.name, f"{kept.kind} at {kept.base_url}, {', '.join(kept.models)}; log {kept.log}")
-        for kept in found.values()
+        for kept in found
     ]
     if rows:
         print_to(sys.stdout, tables.listing(rows))

@@ -151,7 +151,7 @@ def _counted(found: Unplanned, aside: list[Path], keep: int) -> list[str]:
     if found.is_empty and not aside:
         return [*lines, "nothing to delete"]
     room = numbers.size(found.n_bytes + _n_bytes(aside))
-    would = f"`orchestrator gc --drop` would delete {_unplanned(found)}, about {room}"
+    would = f"`orchestrator runs gc --drop` would delete {_unplanned(found)}, about {room}"
     lines.append(f"{would}; nothing was changed")
     return lines
 

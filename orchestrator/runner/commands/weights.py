@@ -1,4 +1,4 @@
-"""`orchestrator weights`: weights that packages carry, and those that were converted."""
+"""`orchestrator list weights`: weights that packages carry, and those that were converted."""
 
 import argparse
 import hashlib
@@ -36,7 +36,7 @@ def weights(options: argparse.Namespace) -> int:
         _say(f"{one.name}: {one.about}, {one.licence}")
         path = one.path
         if path is None:
-            _say(f"  not installed ({size(one.n_bytes)}); run: orchestrator weights get {one.name}")
+            _say(f"  not installed ({size(one.n_bytes)}); run: orchestrator get weights {one.name}")
         else:
             _say(f"  installed ({size(path.stat().st_size)}): {path}")
             _say(f'  in a recipe: weights: "{one.weights}"')

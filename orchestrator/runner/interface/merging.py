@@ -208,8 +208,8 @@ def _record(store: EndedStore) -> dict[str, Any]:
     text = store.meta.get(REVISION)
     if text is None:
         raise StoreError(
-            f"{store.run}: the recipe of this run is missing. `orchestrator repair RUN` restores "
-            "it, or `orchestrator run` with the same recipe rewrites it"
+            f"{store.run}: the recipe of this run is missing. `orchestrator runs repair RUN` "
+            "restores it, or `orchestrator run` with the same recipe rewrites it"
         )
     try:
         return parse(text.encode())

@@ -68,8 +68,8 @@ def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
     found = last_revision(run_dir)
     if found is None and (text is not None or store.current_plan is not None):
         raise StoreError(
-            f"{run_dir.revisions}: the recipe of this run is missing. `orchestrator repair RUN` "
-            "restores it, or `orchestrator run` with the same recipe rewrites it"
+            f"{run_dir.revisions}: the recipe of this run is missing. `orchestrator runs repair "
+            "RUN` restores it, or `orchestrator run` with the same recipe rewrites it"
         )
     return found or {}
 
@@ -85,7 +85,7 @@ def read_revision(file: Path) -> dict[str, Any]:
     except (OSError, *_UNREADABLE) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise StoreError(
-            f"{file} is damaged: {why}. `orchestrator repair RUN` restores it, or "
+            f"{file} is damaged: {why}. `orchestrator runs repair RUN` restores it, or "
             "`orchestrator run` with the same recipe rewrites it without sending requests"
         ) from error
     return found

@@ -210,7 +210,7 @@ async def _nobody(_model: str) -> None:
     """Wait for nobody."""
 
 
-# What changes numbers silently; the rest is said by `orchestrator probe`.
+# What changes numbers silently; the rest is said by `orchestrator servers probe`.
 _TOLD: Final = frozenset({"generate", "score", "bos_twice", "prompt_tokens", "think_block", "date"})
 
 

@@ -189,7 +189,7 @@ def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
             break
     raise StoreError(
         f"{path} is damaged: `orchestrator run` with the same recipe rewrites it without "
-        "sending requests; `orchestrator repair RUN` sets it aside"
+        "sending requests; `orchestrator runs repair RUN` sets it aside"
     )
 
 

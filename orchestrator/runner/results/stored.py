@@ -223,7 +223,7 @@ def check_whole(run_dir: RunDirectory) -> None:
 def _left_by_clients(path: Path) -> str:
     return (
         f"{path / _CLIENTS} holds what clients of an earlier version recorded and did not merge: "
-        f"`orchestrator merge {path} {path / _CLIENTS}/[0-9]* --into OTHER` puts it together "
+        f"`orchestrator runs merge {path} {path / _CLIENTS}/[0-9]* --into OTHER` puts it together "
         "with this run"
     )
 

@@ -76,7 +76,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
         run_dir.write_revision(text)
     plan_hash = plan.hash()
     is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
-    # Readers take the recipe from there, with the plan; `orchestrator repair` restores the file.
+    # Readers take the recipe from there, with the plan; `runs repair` restores the file.
     values = {**plan_values(plan), RULE: rule_text(prepared.rule), REVISION: text}
     plan_id = store.open_plan(plan_hash, len(plan), values)
     adopted = 0
