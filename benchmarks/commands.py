@@ -4,9 +4,9 @@
 
 A run of N judgments is made against a fixed-reply server and each command is run on it, in a
 process of its own. `runs repair`, `runs gc` and `export` read the whole store and show their
-progress; every other command should take at most 5 s and 400 MB with a million outcomes. Then the commands that
-read results are run on N rows of each of the other methods (`_large.py`): `report` with nothing
-kept of earlier calls, then each command as it is from the second call on.
+progress; every other command should take at most 5 s and 400 MB with a million outcomes. Then the
+commands that read results are run on N rows of each of the other methods (`_large.py`): `report`
+with nothing kept of earlier calls, then each command as it is from the second call on.
 """
 
 import argparse
