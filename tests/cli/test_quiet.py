@@ -64,7 +64,7 @@ def test_a_quiet_run_prints_its_results_only(command, recipe):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("recipes", "copy", "pairwise_ranking"),
+        ("get", "recipe", "pairwise_ranking"),
         ("init", "mine.yaml", "--yes"),
         ("new", "method", "brevity"),
         ("allow", "project"),
