@@ -18,7 +18,6 @@ from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
-    at_least_one,
     charts_option,
     cite_options,
     compare_options,

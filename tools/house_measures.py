@@ -31,17 +31,17 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_298,
-    "functions with `Any` in the signature": 257,
-    "lines": 111_857,
-    "files": 516,
-    "distinct names": 4_426,
-    "value classes": 700,
-    "fields of value classes": 3_224,
-    "pairs of value classes that share 60 % of their fields": 83,
+    "functions with `Any` in the signature": 255,
+    "lines": 111_730,
+    "files": 497,
+    "distinct names": 4_420,
+    "value classes": 689,
+    "fields of value classes": 3_142,
+    "pairs of value classes that share 60 % of their fields": 65,
     "floors of layers": 10,
     "frames to a run's first request": 17,
     "files to a run's first request": 10,
-    "files that one run enters": 262,
+    "files that one run enters": 251,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

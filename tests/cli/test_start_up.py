@@ -40,7 +40,7 @@ def loaded(*arguments):
 
 def commands(parser=None):
     """The parser of each command and action, by its words."""
-    found = {}
+    found: dict[str, argparse.ArgumentParser] = {}
     for action in (parser or cli._parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():
