@@ -13,6 +13,7 @@ LARGEST_PROBABILITY = 5e-5
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.timeout(300)
 def test_what_shares_a_batch_changes_no_text_and_numbers_within_the_stated_bound():

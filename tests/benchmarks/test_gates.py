@@ -12,6 +12,7 @@ MOST = int(stats.binom.ppf(0.999, SIMULATIONS, 0.05))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("column", list(alarm_cells(40, 1, "sure")))
 def test_equal_models_rarely_raise_an_alarm(column):
     cell = alarm_cells(40, 1, "sure")[column]
@@ -19,6 +20,7 @@ def test_equal_models_rarely_raise_an_alarm(column):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_items_of_one_cluster_do_not_count_as_many():
     cell = alarm_cells(80, 4, "soft")["win_rate(a, b) > 0.5"]
     assert share(cell, SIMULATIONS, 4) * SIMULATIONS <= MOST

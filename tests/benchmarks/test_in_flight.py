@@ -29,6 +29,7 @@ FILES = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("allowed", [512, 2000])
 def test_the_server_has_all_requests_open_that_are_allowed(allowed):
     # It answers none before that many are open, or none has come for five seconds.

@@ -123,6 +123,7 @@ def test_constants_come_from_the_small_runs_and_from_the_page():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_outcomes_are_stored_beside_many_keys(tmp_path):
     found = store_growth.measure(tmp_path, 50_000, 2_000)
     assert found.n == 50_000
@@ -130,6 +131,7 @@ def test_outcomes_are_stored_beside_many_keys(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_the_client_is_measured_against_a_server_on_another_node(reply):
@@ -138,6 +140,7 @@ def test_the_client_is_measured_against_a_server_on_another_node(reply):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("reply")
@@ -148,6 +151,7 @@ def test_no_judgment_is_lost_or_asked_again_when_a_node_is_killed():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("reply")
@@ -161,6 +165,7 @@ def test_a_large_run_is_looked_at_along_the_way(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_a_hand_over_is_measured(tmp_path):

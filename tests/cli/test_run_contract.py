@@ -227,7 +227,7 @@ def test_nothing_but_files_is_opened_and_no_bit_changes_a_number(command, run, w
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "one_in", [4, pytest.param(1, marks=pytest.mark.long)], ids=["some readers", "all readers"]
+    "one_in", [8, pytest.param(1, marks=pytest.mark.long)], ids=["some readers", "all readers"]
 )
 @pytest.mark.parametrize("is_written", [False, True], ids=["alone", "written"])
 @pytest.mark.parametrize("file", FILES)

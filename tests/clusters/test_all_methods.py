@@ -13,7 +13,7 @@ from orchestrator.runner.results.tables import summarise
 from tests.clusters.copied import copied, differing, numbers
 from tests.e2e.runs import CANDIDATES, fake_server, run, write_recipe
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 ANSWER = {"max_tokens": 8, "temperature": 1.0}
 JUDGED = {"judges": ["judge", "strong"], "prompt": "compact", "answer": ANSWER}

@@ -26,7 +26,7 @@ from tests.conformance.measure import NUMBERS, SYMBOLS, known
 from tests.conformance.reference import Reference, reference
 from tests.conformance.servers import REAL_KINDS, SMOLLM2, Running, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.smollm2, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.smollm2, pytest.mark.timeout(600)]
 CHAT = (Message("system", "Be brief."), Message("user", "Is 3 + 4 = 8 a good answer?"))
 OPENING = "<|im_start|>assistant\n"
 END_OF_TURN = 2

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.methods.alpaca_eval import is_switched
 from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
 
-pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.models, pytest.mark.timeout(600)]
 
 NAMES = ("novice", "apprentice", "expert", "judge")
 SYMBOLS = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")

@@ -6,7 +6,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE
 from tests.e2e.runs import CANDIDATES, fake_server, frames, run, stats, write_recipe
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 N = 6
 ANSWER = {"max_tokens": 8, "temperature": 1.0}

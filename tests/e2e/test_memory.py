@@ -18,7 +18,7 @@ from tests.fuzz.mangled import mangling
 from tests.network.hostile import ATTACKS, attacking
 from tests.store.frames import compressed_blob, zeros
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 BOMB_BYTES = 4_100 << 20
 ITEM = "Zanzibar"

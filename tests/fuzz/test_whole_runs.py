@@ -40,7 +40,8 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "llamacpp": ("llamacpp", "llama_server", {}, PAIRWISE),
     "llamacpp, scores": ("llamacpp", "llama_server", {}, PROBDIFF),
 }
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))]
+LONG = (pytest.mark.slow, pytest.mark.long)
+SEEDS = [1, pytest.param(2, marks=pytest.mark.slow), *(pytest.param(n, marks=LONG) for n in (3, 4))]
 
 
 def write(folder: Path, url: str, kind: str) -> Path:

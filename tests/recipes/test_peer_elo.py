@@ -15,7 +15,7 @@ from orchestrator.recipe.load import find
 from orchestrator.runner.api import plan
 from tests.e2e.runs import fake_server, frames, run, stats
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 MODELS = ("fake:0.3", "fake:0.6", "fake:0.8", "fake:0.95")
 NAMES = ("w", "x", "y", "z")

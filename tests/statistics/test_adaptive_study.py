@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.adaptive_pairs import ERROR, Study, direct_orders, results, run_test
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 N = 300
 # Three standard errors above the level.

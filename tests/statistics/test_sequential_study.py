@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.sequential import ERROR, Study, coverage, simulate
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 N = 300
 # Three standard errors above the level.

@@ -50,6 +50,7 @@ def test_elo_intervals_cover_over_prompts():
 
 # The benchmark does 2,000 studies of each; here as many as find what is wrong by two points.
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("n_prompts", "n_studies"), [(20, 1000), (50, 800), (200, 400)])
 @pytest.mark.parametrize("size", [1, 5])
@@ -60,6 +61,7 @@ def test_intervals_cover_at_their_level(n_prompts, n_studies, size):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("n_prompts", [50, 200])
 def test_intervals_are_not_too_long(n_prompts):

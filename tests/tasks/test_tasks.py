@@ -11,6 +11,7 @@ from tests.tasks.tasks import TASKS, Task
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
