@@ -76,8 +76,8 @@ def at_terminal(folder: Path, width: int, *arguments: str, height: int = 40, **c
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize(
-    "arguments", [("report", "run"), ("plan", "wide.yaml"), ("status", "run"), ("runs", "."),
-                  ("methods",), ("recipes",)],
+    "arguments", [("report", "run"), ("plan", "wide.yaml"), ("status", "run"),
+                  ("runs", "list", "."), ("list", "methods"), ("list", "recipes")],
 )  # fmt: skip
 def test_nothing_is_wider_than_the_terminal(made, width, arguments):
     for line in STYLE.sub("", at_terminal(made, width, *arguments)).split("\n"):
