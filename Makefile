@@ -93,7 +93,7 @@ vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two 
 	@$(BIN)/python -m tools.set_up_vllm
 
 test-vllm: vllm ## the tests that need a real vLLM (six minutes)
-	$(BIN)/python -m pytest -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/conformance tests/e2e tests/launch -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
 	@$(BIN)/python tools/set_up_llamacpp.py
@@ -106,13 +106,13 @@ cluster-test: setup ## servers on the nodes of a real Slurm, which is installed 
 	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
 		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
-	$(BIN)/python -m pytest -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster tests/benchmarks -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 ray: setup ## install Ray into .venv (once, 80 MB are fetched)
 	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"
 
 ray-test: ray ## servers on the nodes of a real Ray (root only; ten minutes)
-	$(BIN)/python -m pytest -m ray -o timeout=900 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster -m ray -o timeout=900 $(PYTEST_ARGS)
 
 chaos: setup ## interrupt, fill, damage and starve runs; writes the table of docs/reliability.md
 	$(BIN)/python -m tests.chaos.table $(PYTEST_ARGS)
