@@ -87,7 +87,7 @@ def test_a_merge_that_is_killed_can_be_run_again(tmp_path):
             "from orchestrator.runner.interface import merging\n"
             "merging.put_in_place = lambda *_: os.kill(os.getpid(), 9)\n"
             "from orchestrator.cli import main\n"
-            "main(['merge', *sys.argv[1:]])\n"
+            "main(['runs', 'merge', *sys.argv[1:]])\n"
         )
         killed = subprocess.run(
             [sys.executable, "-c", script, *map(str, arguments)], cwd=ROOT, check=False
