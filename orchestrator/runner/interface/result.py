@@ -441,7 +441,7 @@ class Result:
 
 
 def _document() -> ModuleType:
-    return _module("html_report")
+    return _module("exporting")
 
 
 def _module(name: str) -> ModuleType:
