@@ -229,7 +229,11 @@ def test_nothing_but_files_is_opened_and_no_bit_changes_a_number(command, run, w
 @pytest.mark.parametrize(
     "one_in", [8, pytest.param(1, marks=pytest.mark.long)], ids=["some readers", "all readers"]
 )
-@pytest.mark.parametrize("is_written", [False, True], ids=["alone", "written"])
+@pytest.mark.parametrize(
+    "is_written",
+    [False, pytest.param(True, marks=pytest.mark.long)],
+    ids=["alone", "written"],
+)
 @pytest.mark.parametrize("file", FILES)
 def test_every_reader_of_every_harmed_file(command, run, anew, here, file, is_written, one_in):
     expected = results_of(command(*REPORT)[1])

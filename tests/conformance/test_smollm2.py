@@ -23,7 +23,7 @@ from tests.conformance.reference import reference
 from tests.conformance.servers import REAL_KINDS, SMOLLM2, running
 from tests.launch.embedded.test_features import direct
 
-pytestmark = [pytest.mark.slow, pytest.mark.smollm2, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.smollm2, pytest.mark.timeout(600)]
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CHAT = (Message("user", "What is the capital of France?"),)
 _MISSING = frozenset((4, 6, 19, 20, 22, 29, 192, 193, *range(241, 256))) - {243, 244}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.smollm2, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.smollm2, pytest.mark.timeout(580)]
 
 
 def call(*arguments: object) -> str:

@@ -171,7 +171,10 @@ QUICK = {
 
 @pytest.mark.parametrize(
     "bomb",
-    [pytest.param(bomb, marks=() if bomb in QUICK else pytest.mark.slow) for bomb in BOMBS],
+    [
+        pytest.param(bomb, marks=() if bomb in QUICK else (pytest.mark.slow, pytest.mark.long))
+        for bomb in BOMBS
+    ],
 )
 def test_bombs_are_refused_in_time(bomb):
     assert not read(BOMBS[bomb])

@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "llamacpp, scores": ("llamacpp", "llama_server", {}, PROBDIFF),
 }
 LONG = (pytest.mark.slow, pytest.mark.long)
-SEEDS = [1, pytest.param(2, marks=pytest.mark.slow), *(pytest.param(n, marks=LONG) for n in (3, 4))]
+SEEDS = [1, *(pytest.param(n, marks=LONG) for n in (2, 3, 4))]
 
 
 def write(folder: Path, url: str, kind: str) -> Path:

@@ -105,6 +105,7 @@ def test_columns_with_missing_prompts_are_as_if_alone():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("n", [20, 40, 200])
 @pytest.mark.parametrize("name", sorted(BENCHMARK["WORLDS"]))
 def test_intervals_hold_the_truth_at_any_number_of_prompts(name, n):

@@ -34,6 +34,7 @@ def test_no_two_statements_contradict_each_other(seed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("first", MORE_SEEDS[::20])
 def test_no_two_statements_of_many_studies_do(first, tmp_path):
     contradictions = {
