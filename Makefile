@@ -106,7 +106,7 @@ cluster-test: setup ## servers on the nodes of a real Slurm, which is installed 
 	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
 		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
-	$(BIN)/python -m pytest tests/cluster tests/benchmarks -m cluster -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster -m "cluster and not long" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 ray: setup ## install Ray into .venv (once, 80 MB are fetched)
 	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"

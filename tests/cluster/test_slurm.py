@@ -31,6 +31,7 @@ def test_a_step_that_is_killed_is_started_again(cluster, expected, also):
     rows.starts_again(cluster, expected, lambda node: end_server(cluster.rig, node, also=also))
 
 
+@pytest.mark.long
 def test_a_step_that_is_cancelled_is_started_again_and_no_fault_of_the_server(cluster, expected):
     process = cluster.begun()
     node = cluster.node("judge")
@@ -66,6 +67,7 @@ def test_a_node_out_of_reach_is_replaced_and_ends_its_server_by_itself(cluster, 
         cluster.rig.until_idle()
 
 
+@pytest.mark.long
 def test_where_slurmd_is_dead_and_its_node_lives_another_node_is_taken(cluster, expected):
     def lose(node):
         cluster.rig.kill_slurmd(node)
@@ -74,6 +76,7 @@ def test_where_slurmd_is_dead_and_its_node_lives_another_node_is_taken(cluster, 
     rows.is_replaced(cluster, cluster.rig, expected, lose)
 
 
+@pytest.mark.long
 def test_a_controller_that_is_down_says_nothing_of_the_servers(cluster, expected):
     cluster.judge_in(0.8)  # so that the run goes on for longer than the controller takes to save
     process = cluster.begun()
@@ -139,6 +142,7 @@ def crowd(rig, tmp_path):
     return crowded, process
 
 
+@pytest.mark.long
 def test_what_stood_on_a_node_that_dies_in_a_wave_gets_another_wave(rig, tmp_path, expected):
     """Three servers want two GPUs each, and one of the job's two nodes with two is lost."""
     crowded, process = crowd(rig, tmp_path)
@@ -157,6 +161,7 @@ def test_what_stood_on_a_node_that_dies_in_a_wave_gets_another_wave(rig, tmp_pat
     assert not crowded.times("no machine took it")
 
 
+@pytest.mark.long
 def test_a_node_that_only_srun_calls_lost_is_planned_anew(rig, tmp_path, expected):
     """A server is killed on a node whose slurmd is dead, which Slurm still believes in."""
     crowded, process = crowd(rig, tmp_path)

@@ -119,6 +119,7 @@ def test_a_job_that_is_preempted_begins_again(rig, tmp_path, expected):
     cluster.check(expected)
 
 
+@pytest.mark.long
 def test_a_job_whose_node_dies_begins_again_on_another(cluster, expected):
     number, node = judging(cluster)
     cluster.rig.kill_node(node)
@@ -131,6 +132,7 @@ def test_a_job_whose_node_dies_begins_again_on_another(cluster, expected):
     cluster.check(expected)
 
 
+@pytest.mark.long
 def test_a_job_that_begins_again_waits_for_a_client_that_slurm_has_lost(cluster, expected):
     """Slurm gives up a node whose slurmd is dead, but the client there lives."""
     cluster.judge_in(1.2)

@@ -33,6 +33,7 @@ def test_a_run_with_servers_as_jobs_gives_the_same_frames(cluster, expected):
     assert sorted(job.split()[1:] for job in jobs) == 2 * [["spare", "10:00", "RUNNING"]]
 
 
+@pytest.mark.long
 def test_servers_that_are_preempted_come_back_and_it_is_no_fault_of_theirs(cluster, expected):
     cluster.judge_in(0.4)  # so that the run goes on for longer than Slurm takes to preempt
     process = cluster.begun()
@@ -45,6 +46,7 @@ def test_servers_that_are_preempted_come_back_and_it_is_no_fault_of_theirs(clust
     cluster.check(expected)
 
 
+@pytest.mark.long
 def test_asking_begins_while_a_server_waits_in_the_queue(cluster, expected):
     # So that the run goes on for longer than the second judge takes to start.
     cluster.judge_in(0.4, replicas=2)
@@ -74,6 +76,7 @@ def test_after_kill_9_of_the_client_no_job_is_left_that_waits_or_runs(cluster, e
     cluster.check(expected)
 
 
+@pytest.mark.long
 def test_a_node_that_dies_is_replaced_by_another(cluster, expected):
     rows.is_replaced(cluster, cluster.rig, expected, cluster.rig.kill_node)
 

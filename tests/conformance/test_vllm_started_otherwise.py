@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.models,
     pytest.mark.vllm,
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 
