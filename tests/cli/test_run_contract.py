@@ -58,6 +58,7 @@ def files_of(run: Path) -> list[str]:
     return sorted(str(file.relative_to(run)) for file in run.rglob("*") if file.is_file())
 
 
+LONG = partial(pytest.param, marks=pytest.mark.long)
 FILES = (
     "lock", "log.jsonl", "results/.exported", "results/.items", "results/.lock", "results/.numbers",
     "results/.rankings", "results/answers.parquet", "results/items.parquet",
@@ -226,14 +227,8 @@ def test_nothing_but_files_is_opened_and_no_bit_changes_a_number(command, run, w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "one_in", [8, pytest.param(1, marks=pytest.mark.long)], ids=["some readers", "all readers"]
-)
-@pytest.mark.parametrize(
-    "is_written",
-    [False, pytest.param(True, marks=pytest.mark.long)],
-    ids=["alone", "written"],
-)
+@pytest.mark.parametrize("one_in", [8, LONG(1)], ids=["some readers", "all readers"])
+@pytest.mark.parametrize("is_written", [False, LONG(True)], ids=["alone", "written"])
 @pytest.mark.parametrize("file", FILES)
 def test_every_reader_of_every_harmed_file(command, run, anew, here, file, is_written, one_in):
     expected = results_of(command(*REPORT)[1])
