@@ -178,7 +178,7 @@ def test_servers_are_kept_on_request_found_again_and_ended_by_command(tmp_path):
         assert second.returncode == EXIT_COMPLETE, second.stderr
         assert pids(tmp_path / "2") == []
         assert psutil.pid_exists(pid)
-        assert "fake at http://127.0.0.1" in orchestrator(state, "servers").stdout
+        assert "scripted at http://127.0.0.1" in orchestrator(state, "servers").stdout
         other = launched(tmp_path / "o.json", n=4)
         third = orchestrator(state, "run", str(other), *more, str(tmp_path / "3"))
         assert third.returncode == EXIT_COMPLETE, third.stderr
