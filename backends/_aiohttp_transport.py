@@ -28,7 +28,7 @@ from backends._transport import (
     check_key,
     connect_timeout_s,
 )
-from orchestrator.backend import Endpoint, is_private, split_query
+from orchestrator.backend import Endpoint, is_private, key_headers
 from orchestrator.network import CONTROL_BYTES, collect, proxy_of
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -58,13 +58,13 @@ class AiohttpTransport:
         keepalive_s: float = KEEPALIVE_S,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        self._base_url, self._query = split_query(check_base_url(endpoint.base_url))
+        self._base_url, self._query = check_base_url(endpoint.base_url)
         self._secret = check_key(endpoint.api_key)
         self._max_in_flight = endpoint.max_in_flight
         self._keepalive_s = keepalive_s
         self._max_body_bytes = max_body_bytes
         # With each request: a session sends its own headers to proxies too.
-        self._key_headers = endpoint.key_headers()
+        self._key_headers = key_headers(endpoint.base_url, endpoint.api_key)
         self._repeats = Repeats()
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 

@@ -27,7 +27,7 @@ from backends._transport import (
     check_key,
     whole,
 )
-from orchestrator.backend import Endpoint, is_private
+from orchestrator.backend import Endpoint, is_private, key_headers
 from orchestrator.network import CONTROL_BYTES
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -58,7 +58,7 @@ def lean_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Tran
     Raises:
         UsageError: If the URL or the key can't be used.
     """
-    base_url = check_base_url(endpoint.base_url)
+    base_url, _ = check_base_url(endpoint.base_url)
     if base_url.startswith("http://") and is_private(base_url):
         return DirectTransport(endpoint, keepalive_s)
     # aiohttp takes a tenth of a second to import, and most servers are reached without it.
@@ -85,16 +85,18 @@ class DirectTransport:
         keepalive_s: float = KEEPALIVE_S,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        parts = urlsplit(check_base_url(endpoint.base_url))
+        base_url, query = check_base_url(endpoint.base_url)
+        parts = urlsplit(base_url)
         self._path = quote(parts.path, safe=_SAFE)
-        self._query = "?" + quote(parts.query, safe=_SAFE) if parts.query else ""
+        self._query = quote(query, safe=_SAFE + "?")
         # The headers that all requests share, and the empty line after them.
         check_key(endpoint.api_key)
-        shown = "".join(f"{name}: {value}\r\n" for name, value in endpoint.key_headers().items())
+        shown = key_headers(endpoint.base_url, endpoint.api_key)
+        key_lines = "".join(f"{name}: {value}\r\n" for name, value in shown.items())
         self._head = (
             f"Host: {parts.netloc}\r\nUser-Agent: orchestrator\r\n"
             "Content-Type: application/json\r\nAccept: application/json\r\n"
-            f"Accept-Encoding: identity\r\n{shown}\r\n"
+            f"Accept-Encoding: identity\r\n{key_lines}\r\n"
         )
         address = (parts.hostname or "", parts.port or 80)
         # Questions about health and load have connections of their own: they must be answered

@@ -15,12 +15,12 @@ from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
+    ROUTES_MISSING,
     BackendKind,
     Capabilities,
     Endpoint,
     Provenance,
     ServerLoad,
-    server_address,
 )
 from orchestrator.plugins.base import Settings
 from orchestrator.records import (
@@ -61,7 +61,6 @@ _NO_ROUTE: Final = (
     "there, of a class such as LlamaForSequenceClassification or Qwen2ForRewardModel"
 )
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
-ROUTES_MISSING: Final = frozenset({404, 405, 501})
 
 
 class Posts(Protocol):
@@ -350,11 +349,6 @@ class OpenaiCompatible:
             version=failures.clean(version, self._endpoint.api_key),
             fingerprint=failures.clean(fingerprint, self._endpoint.api_key),
         )
-
-
-def without_version(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with the server's own address; users copy it with `/v1` and without."""
-    return msgspec.structs.replace(endpoint, base_url=server_address(endpoint.base_url))
 
 
 class Native(OpenaiCompatible):

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from backends._silence import UNREACHABLE
-from orchestrator.backend import base_url_fault, split_query
+from orchestrator.backend import base_url_fault, server_address, split_query
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -128,15 +128,15 @@ def cause_of(error: OSError) -> str:
     return "unreachable" if error.errno in UNREACHABLE else "connection"
 
 
-def check_base_url(base_url: str) -> str:
-    """`base_url` without a trailing slash, and with its query.
+def check_base_url(base_url: str) -> tuple[str, str]:
+    """The server's own address, without `/v1`, and its query, which goes behind every route.
 
     Raises:
         UsageError: If it is no http(s) URL, or holds a user name or password.
     """
     if fault := base_url_fault(base_url):
         raise UsageError(f"a base URL {fault}")
-    return "".join(split_query(base_url))
+    return split_query(server_address(base_url))
 
 
 def check_key(api_key: str) -> str:

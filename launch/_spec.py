@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from launch._watchdog import LISTENING
 from orchestrator.errors import LaunchError
-from orchestrator.recipe.settings import is_secret, is_secret_name
+from orchestrator.secrets import is_secret, is_secret_name
 
 _LOWEST: Final = 10_240
 _MANY: Final = 22_528

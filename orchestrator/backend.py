@@ -21,16 +21,18 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAs
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
+from orchestrator.secrets import is_secret_parameter
 
 T = TypeVar("T")
 LOCAL: Final = "local"
 """Stands for the address of a back-end that needs no server."""
+ROUTES_MISSING: Final = frozenset({404, 405, 501})
+"""Statuses of a server that lacks the route, or the method of the request."""
 
 
 RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
 """With this variable in the environment `answered` hides no fault; the tests set it."""
 
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|sig(?:nature)?$", re.IGNORECASE)
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
 _PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
 # Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
@@ -86,7 +88,8 @@ def base_url_fault(base_url: str) -> str:
         return _NO_URL
     if parts.fragment:
         return "must not contain '#'"
-    if any(_SECRET_NAME.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    if any(is_secret_parameter(name) for name, _ in parameters):
         return "must not contain a key behind '?'; use 'api_key_env'"
     return ""
 
@@ -98,9 +101,19 @@ def server_address(base_url: str) -> str:
 
 
 def split_query(base_url: str) -> tuple[str, str]:
-    """The address, without a trailing slash, and its query with the `?`; both go round a route."""
+    """The address, without a trailing slash, and the query with its `?`: a route goes between."""
     address, mark, query = base_url.partition("?")
     return address.rstrip("/"), mark + query
+
+
+def key_headers(base_url: str, api_key: str) -> dict[str, str]:
+    """Headers that show a key, for requests to this address and to no proxy; none without one."""
+    if not api_key:
+        return {}
+    bearer = {"Authorization": f"Bearer {api_key}"}
+    # Azure's routes with a date for a version read a key in a header of their own.
+    is_azure = "api-version=" in split_query(base_url)[1]
+    return {**bearer, "api-key": api_key} if is_azure else bearer
 
 
 def is_private(base_url: str) -> bool:
@@ -148,15 +161,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, {self.model!r})"
-
-    def key_headers(self) -> dict[str, str]:
-        """Headers that show the key, which are sent to this address and to no proxy."""
-        if not self.api_key:
-            return {}
-        bearer = {"Authorization": f"Bearer {self.api_key}"}
-        # Azure's routes with a date for a version read a key in a header of their own.
-        is_azure = "api-version=" in self.base_url
-        return {**bearer, "api-key": self.api_key} if is_azure else bearer
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_298,
     "functions with `Any` in the signature": 255,
-    "lines": 111_730,
+    "lines": 111_723,
     "files": 497,
     "distinct names": 4_420,
     "value classes": 689,

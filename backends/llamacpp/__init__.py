@@ -21,15 +21,13 @@ from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
     OpenaiCompatible,
-    without_version,
 )
 from backends._openai_compatible import (
     ChatConfig as ChatConfig,
 )
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
 from backends._transport import Transport
-from backends.llamacpp import completions as completions
-from backends.llamacpp import wire
+from backends.llamacpp import completions, wire
 from backends.llamacpp.forcing import COMPLETION, Forcer, LlamacppTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
@@ -298,5 +296,4 @@ class LlamacppKind(BackendKind[Config]):
         Raises:
             UsageError: If the base URL or the key can't be used.
         """
-        endpoint = without_version(endpoint)
         return Llamacpp(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

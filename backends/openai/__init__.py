@@ -20,16 +20,21 @@ from pydantic import Field, field_validator
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     NO_LOGPROBS,
-    ROUTES_MISSING,
     ChatConfig,
     Decode,
     OpenaiCompatible,
-    without_version,
 )
 from backends._transport import KEEPALIVE_S, Transport
 from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, is_private
+from orchestrator.backend import (
+    ROUTES_MISSING,
+    Backend,
+    BackendKind,
+    Capabilities,
+    Endpoint,
+    is_private,
+)
 from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire import rulings
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
@@ -208,7 +213,6 @@ class OpenaiKind(BackendKind[Config]):
             extra=config.extra_body,
             system_role=config.system_role,
         )
-        endpoint = without_version(endpoint)
         return Openai(
             endpoint,
             _transport(endpoint, config),

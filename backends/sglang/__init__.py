@@ -11,7 +11,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, unratable, without_route, without_version
+from backends._openai_compatible import CONTROL_TIMEOUT_S, unratable, without_route
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, as_outcome, known
 from backends._transport import Transport
@@ -205,5 +205,4 @@ class SglangKind(BackendKind[Config]):
         Raises:
             UsageError: If the base URL or the key can't be used.
         """
-        endpoint = without_version(endpoint)
         return Sglang(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

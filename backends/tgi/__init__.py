@@ -17,7 +17,6 @@ from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
     ChatConfig,
     OpenaiCompatible,
-    without_version,
 )
 from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import Transport
@@ -312,5 +311,4 @@ class TgiKind(BackendKind[Config]):
         Raises:
             UsageError: If the base URL or the key can't be used.
         """
-        endpoint = without_version(endpoint)
         return Tgi(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

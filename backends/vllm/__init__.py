@@ -16,7 +16,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import TRIED, RatedBy, rated, without_version
+from backends._openai_compatible import TRIED, RatedBy, rated
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
@@ -352,5 +352,4 @@ class VllmKind(BackendKind[Config]):
         Raises:
             UsageError: If the base URL or the key can't be used.
         """
-        endpoint = without_version(endpoint)
         return Vllm(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -4,6 +4,7 @@ A file in `datasets/` holds a class derived from `DatasetKind`.
 """
 
 import math
+import os
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.ask import KEY_BYTES, digest, item_digest
+from orchestrator.disk import paths
 from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import Item
 from orchestrator.statistics.multiple import Places, connected
 
-Digests = NDArray[np.uint8]
 Codes = NDArray[np.int32]
+Digests = NDArray[np.uint8]
 Hashes = NDArray[np.uint64]
 
 NO_ITEMS: Final = "has no items"
@@ -429,3 +431,24 @@ def _asked(item: Item) -> tuple[object, ...]:
 
 def _hash(*parts: object) -> int:
     return int.from_bytes(digest("key", *parts)[:8], "little")
+
+
+DATA_VARIABLE: Final = "ORCHESTRATOR_DATA"
+
+
+def is_here(kind: str, file: File) -> bool:
+    """Return True if the file can be used without a network."""
+    folders = [folder for folder in (data_folder(), cache_folder()) if folder is not None]
+    names = (file.name, *file.others)
+    return any((folder / kind / name).is_file() for folder in folders for name in names)
+
+
+def data_folder() -> Path | None:
+    """The folder of files that the user put there by hand."""
+    given = os.environ.get(DATA_VARIABLE)
+    return Path(given).expanduser() if given else None
+
+
+def cache_folder() -> Path:
+    """The folder of what was fetched."""
+    return paths.cache_folder() / "datasets"

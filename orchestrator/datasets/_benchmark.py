@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset.folders import DATA_VARIABLE, cache_folder, data_folder
+from orchestrator.dataset import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 from pydantic import Field, model_validator
 
+from orchestrator.dataset import data_folder
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
-from orchestrator.dataset.folders import data_folder
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import converted, hub_file, listing, located, shown_name
 from orchestrator.plugin import About, Dataset, DatasetError, DatasetKind, Settings

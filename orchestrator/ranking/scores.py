@@ -1,4 +1,4 @@
-"""Scores of a run's methods in one shape, side by side, and their means."""
+"""Scores of a run's methods in one shape, side by side, their means, and statistics of columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,15 @@ from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer_frames, role_slices
 from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.summary import Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of
+from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
+from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
-from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table
+from orchestrator.statistics.resampling import Resampling, bootstrapped
+from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table, measured
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -405,3 +407,41 @@ def _mean(
     if kind == pl.Boolean() or "model_a" in points.columns:
         return share_of(points, pl.col(column), confidence_level)
     return mean_of(points, pl.col(column), confidence_level)
+
+
+class Estimates:
+    """The table of one statistic."""
+
+    def __init__(self, statistic: Statistic) -> None:
+        self._statistic = statistic
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Return one line for each model of the method.
+
+        Raises:
+            UsageError: If there is no such method, or no such column of numbers in its rows.
+        """
+        config = self._statistic.config
+        source = source_of(context, config.method)
+        points = score(context, source, config.column).points
+        lines: list[list[Cell]] = []
+        for (model,), rows in points.group_by("model", maintain_order=True):
+            known = rows.drop_nulls("value")
+            found = bootstrapped(
+                known["value"].to_numpy().astype(np.float64),
+                codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
+                self._statistic.of,
+                Resampling(context.n_resamples, context.rng(), context.confidence_level),
+            )
+            missing = len(rows) - len(known)
+            lines.append([str(model), without_n(measured(found)), len(known), missing])
+        columns = (
+            Column("model"),
+            Column(self._statistic.title, "number"),
+            Column("rows", "count"),
+            Column("missing", "count"),
+        )
+        title = f"{config.method}.{config.column}: {self._statistic.title}"
+        basis = prompt_words(points.filter(pl.col("value").is_not_null()))
+        notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
+        return [make_table(context.name, title, columns, lines, basis=basis, notes=notes)]

@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 from orchestrator.errors import Fault
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.settings import is_secret, is_secret_field
 from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
+from orchestrator.secrets import is_secret, is_secret_field
 
 MAX_SHOWN: Final = 40
 

@@ -377,7 +377,7 @@ class ModelSpec:
 
     @property
     def thinking_end(self) -> str:
-        """What stands between its thinking and its answer; empty where it thinks not."""
+        """The text between its thinking and its answer; empty where it thinks not."""
         return self.entry.thinking.end if self.entry.thinking else ""
 
     @property

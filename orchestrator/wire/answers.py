@@ -54,7 +54,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def end_of(reason: str | None) -> str:
-    """What a server's `finish_reason`, or its like, means: one of the names above."""
+    """Translate a server's `finish_reason`, or its like, to one of the names above."""
     found = _ENDS.get(reason)
     if found is None and reason is not None:
         name = _HUMP.sub("_", _ENUM.sub("", reason.strip(), count=1))

@@ -112,7 +112,9 @@ async def test_a_query_goes_behind_the_route_and_azures_key_into_its_header(kind
         assert headers["api-key"] == KEY
 
 
-@pytest.mark.parametrize("name", ["key", "api_key", "subscription-key", "token", "sig", "Secret"])
+@pytest.mark.parametrize(
+    "name", ["key", "api_key", "subscription-key", "token", "sig", "Secret", "credential"]
+)
 def test_a_key_in_a_query_is_refused_and_not_shown(name):
     fault = base_url_fault(f"https://models.example/v1?{name}=abcdef")
     assert "api_key_env" in fault

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from launch.fake import FakeServer
+from launch._fake_server import FakeServer
 
 CHAT = "/v1/chat/completions"
 QUALITY = {"weak": 0.1, "strong": 0.9, "judge": 1.0}

@@ -44,7 +44,7 @@ def test_what_is_left_to_the_embedded_server_is_not_on_its_command_line(tmp_path
 def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
     models = (ServedModel("a", "fake:0.7"), ServedModel("b", "fake:large"))
     command = fake.argv(models, 4242)
-    assert command[:5] == (*OWN, "launch.fake")
+    assert command[:5] == (*OWN, "launch._fake_server")
     address = ("--port", "4242", "--host", "127.0.0.1")
     assert command[5:] == (*address, "--model", "a", "--model", "b", "--quality", '{"a": 0.7}')
 
@@ -52,7 +52,7 @@ def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
 def test_serving_the_fake_server_is_its_command_line():
     asked = ServeOptions(("a", "b:0.3"), host="::1", port=4242)
     command = fake.FakeLaunch(fake.Config()).serve_command(asked)
-    assert command[:5] == (*OWN, "launch.fake")
+    assert command[:5] == (*OWN, "launch._fake_server")
     address = ("--port", "4242", "--host", "::1")
     assert command[5:] == (
         *address,
@@ -111,6 +111,14 @@ def test_a_setting_that_embedded_does_not_know_is_refused(settings):
 def test_the_launch_kinds_import_without_torch():
     code = "import sys, launch.embedded, launch.fake; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["_fake_server", "_spec", "_watchdog"])
+def test_what_begins_with_every_server_loads_nothing_of_recipes_and_settings(module):
+    heavy = {"orchestrator.recipe", "orchestrator.contracts", "pydantic", "numpy", "yaml"}
+    code = f"import sys, launch.{module}; print(*sorted({heavy!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_path):
@@ -300,6 +308,6 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
 
 
 def test_a_server_starts_without_a_warning_of_the_interpreter():
-    command = [*OWN, "launch.fake", "--help"]
+    command = [*OWN, "launch._fake_server", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from orchestrator.errors import OrchestratorError, UsageError
-from orchestrator.recipe.settings import OnEnd, is_secret, is_secret_name
+from orchestrator.recipe.settings import OnEnd
 from orchestrator.report.display import Display
 from orchestrator.report.gate import gate_words
 from orchestrator.report.progress import Completeness
 from orchestrator.report.text import safe_line
+from orchestrator.secrets import is_secret, is_secret_name
 from orchestrator.trackers import State
 
 if TYPE_CHECKING:

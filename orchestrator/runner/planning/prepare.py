@@ -9,8 +9,7 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
-from orchestrator.dataset import About, Dataset
-from orchestrator.dataset.folders import is_here
+from orchestrator.dataset import About, Dataset, is_here
 from orchestrator.errors import PluginError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe

@@ -9,9 +9,10 @@ import msgspec
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
+    ROUTES_MISSING,
     Backend,
-    Endpoint,
     Provenance,
+    key_headers,
     reward,
     server_address,
     split_query,
@@ -53,7 +54,7 @@ class Http:
     def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
         self._base_url, self._query = split_query(base_url)
         self._secret = api_key
-        self._key_headers = Endpoint(base_url=base_url, model="", api_key=api_key).key_headers()
+        self._key_headers = key_headers(base_url, api_key)
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
@@ -130,7 +131,6 @@ USUAL: Final[Mapping[int, str]] = {
 
 _MODELS: Final = "/v1/models"
 _KEYLESS: Final = frozenset({401, 403})
-_ROUTES_MISSING: Final = frozenset({404, 405})
 # Servers on this machine list their models at once, also when they are busy.
 _TIMEOUT_S: Final = 3.0
 
@@ -243,12 +243,12 @@ class Asking:
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
         """Post JSON to a route; it may stand right behind the address, without `/v1`."""
         found = await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
-        if found.status not in _ROUTES_MISSING or not path.startswith("/v1/"):
+        if found.status not in ROUTES_MISSING or not path.startswith("/v1/"):
             return found
         other = await self._patiently(
             lambda: self._t.http.post(path.removeprefix("/v1"), body), _failure_of
         )
-        return found if other.status in _ROUTES_MISSING else other
+        return found if other.status in ROUTES_MISSING else other
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""

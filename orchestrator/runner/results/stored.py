@@ -41,7 +41,7 @@ from orchestrator.units import Plan
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What stands in a store and in the last status.
+    """The content of a store and of the last status.
 
     Attributes:
         version: Of the program that began the last call.

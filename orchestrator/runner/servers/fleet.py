@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.backend import Backend, Endpoint, NamesItself, answered, server_address
+from orchestrator.backend import Backend, Endpoint, NamesItself, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
@@ -443,7 +443,6 @@ class Fleet:
         kind, name, api_key = spec.backend, spec.model, ""
         base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
         if spec.server is None:
-            base_url = server_address(base_url)
             api_key = api_key_of(spec)
         else:
             launched = self._servers[spec.name][number]
