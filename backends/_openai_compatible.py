@@ -198,6 +198,7 @@ class OpenaiCompatible:
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.api_key,
+            ids=dialect.token_ids,
         )
         read = replies.completion if legacy else replies.generation
         return await self._post(

@@ -67,6 +67,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         thinking_end: What stands between a reasoning model's thinking and its answer; empty where
             it does not think, or its server sets the thinking aside.
         secret: The key, kept out of messages.
+        ids: Whether ids were asked for. Those that a server states beside the texts without being
+            asked are dropped, since nothing would tell their texts later.
     """
 
     logprobs: bool = True
@@ -75,6 +77,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     offsets: bool = False
     thinking_end: str = ""
     secret: str = ""
+    ids: bool = True
 
 
 def drawn(
@@ -187,6 +190,8 @@ def _observe(
     if isinstance(tokens, Failure):
         return tokens
     entries, span, own = tokens.entries, tokens.span, tokens.own
+    if not reading.ids:
+        _drop_ids(entries)
     values = logprob_array([entry.logprob for entry in entries])
     if isinstance(values, Failure):
         return values
@@ -212,6 +217,13 @@ def _observe(
     if ids is None and offsets is None:
         named, names = _joined(own, names)
     return _Observed(ids, values, top, offsets, span.start or None, named, names)
+
+
+def _drop_ids(entries: list[Any]) -> None:
+    for entry in entries:
+        entry.id = None
+        for one in getattr(entry, "top_logprobs", ()):
+            one.id = None
 
 
 def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:

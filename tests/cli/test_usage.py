@@ -40,6 +40,14 @@ def test_without_an_action_they_list(command, name):
         assert command(name, *options) == command(name, "list", *options)
 
 
+def test_a_folder_in_place_of_an_action_is_listed(command, here):
+    for name in ("of mine", "list", "lists"):
+        (here / name).mkdir()
+    for name in ("of mine", "./list", "lists"):
+        assert command("runs", name) == command("runs", "list", name)
+    assert command("runs", "no folder")[0] == EXIT_USAGE
+
+
 def test_every_option_says_what_it_does(command):
     for name in COMMANDS:
         _, out, _ = command(*name.split(), "--help")

@@ -4,11 +4,11 @@ import sys
 
 from launch._spec import ServerSpec
 from launch._supervisor import start_server
-from launch.fake import FakeLaunch
+from tests.fake.launch import Scripted
 
 
-class Slow(FakeLaunch):
-    """The fake server with another program in its place."""
+class Slow(Scripted):
+    """The scripted server with another program in its place."""
 
     async def start(self, models, log_path):
         command = "import os, sys, time; print('pid', os.getpid(), flush=True); time.sleep(300)"

@@ -91,6 +91,18 @@ def test_tokens_that_do_not_spell_the_text_keep_their_own_texts():
     assert texts == [b"\xc3", "\ufffd".encode(), b"!"]
 
 
+def test_ids_that_were_not_asked_for_do_not_stand_in_the_way_of_texts():
+    listed = [("x", -0.5), ("y", -2.0)]
+    one = entry("x", -0.5, listed, id=7)
+    for n, alternative in enumerate(one["top_logprobs"]):
+        alternative["id"] = 7 + n
+    body = chat("x", [one], "length")
+    assert read(body, top=2).token_ids.tolist() == [7]
+    made = read(body, top=2, ids=False)
+    assert (made.token_ids, made.offsets.tolist()) == (None, [0])
+    assert [made.names[-2 - one] for one in made.top.token_ids[0].tolist()] == [b"x", b"y"]
+
+
 def test_ids_written_as_placeholders_are_read():
     listed = [("token_id:7", -0.5), ("token_id:9", -2.0)]
     outcome = read(chat("x", [entry("token_id:7", -0.5, listed)], "length"), top=2)
