@@ -39,6 +39,7 @@ from orchestrator.runner.commands.options import (
     place_option,
     probe_options,
     quiet_option,
+    rm_options,
     stop_options,
     submit_option,
     subset_option,
@@ -337,7 +338,7 @@ _COMMANDS: Mapping[str, Sequence[_Command]] = {
         ("stop", "status", "stop a run, as Ctrl-C does", _run_argument),
     ),
     "runs, servers and plug-ins": (
-        ("runs", "", "list, merge, repair or clean up runs"),
+        ("runs", "", "list, merge, repair, clean up or delete runs"),
         ("servers", "", "list, stop, serve or probe servers"),
         ("list", "listing:kinds", "list methods, datasets, weights and what else a recipe names",
          list_options),
@@ -353,6 +354,7 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
         ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
         ("gc", "stored", "delete outcomes that no recipe of a run needs",
          _run_argument, gc_options),
+        ("rm", "stored", "delete runs, after a question", rm_options),
     ),
     "servers": (
         ("list", "servers:servers", "list the servers left running (default)", json_option),

@@ -352,21 +352,26 @@ def runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
     Args:
         page: Where they are laid out.
         rows: One mapping a run with `path`, and where known `state` (a word), `units_done`,
-            `units_total`, `units_failed` and `size` (bytes).
+            `units_total`, `units_failed`, `size` (bytes) and `age_s` (seconds).
     """
     if not rows:
         yield page.words("no runs found", FAINT)
         return
-    columns = [Column("state", "left"), Column("units done"), Column("failed"), Column("size")]
+    columns = [
+        Column("state", "left"), Column("units done"), Column("failed"), Column("size"),
+        Column("written"),
+    ]  # fmt: skip
     cells = []
     for row in rows:
         failed = row.get("units_failed")
         value = row.get("size")
+        age = numbers.duration(row.get("age_s"))
         cells.append([
             page.data(str(row.get("state", "")), 12),
             page.cell(f"{_count(row.get('units_done'))} of {_count(row.get('units_total'))}"),
             page.cell(_count(failed), BAD if failed else FAINT),
             page.cell(numbers.UNDEFINED if value is None else numbers.size(value)),
+            page.cell("" if age == numbers.UNDEFINED else f"{age} ago"),
         ])  # fmt: skip
     yield _named(page, "run", [str(row["path"]) for row in rows], columns, cells)
 

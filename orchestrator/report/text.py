@@ -16,6 +16,8 @@ from typing import Final, TextIO
 
 from rich.cells import cell_len
 
+from orchestrator.errors import UsageError
+
 ELLIPSIS: Final = "…"
 # What our own words use beyond ASCII, and what stands for it where the encoding has nothing else.
 _OURS: Final = str.maketrans({
@@ -243,6 +245,20 @@ def confirm(text: str) -> None:
     """Print on stdout, on a line, what a command has done; `--quiet` leaves it out."""
     if not is_quiet():
         write_to(sys.stdout, f"{safe_line(text)}\n")
+
+
+def agreed(question: str, instead: str) -> bool:
+    """Ask on the terminal; True for "y" or "yes".
+
+    Raises:
+        UsageError: If stdin is no terminal. It says what to do instead.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(f"stdin is no terminal, so nobody can be asked; {instead}")
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False
 
 
 def write_to(stream: TextIO, text: str) -> bool:

@@ -108,17 +108,18 @@ class RunDirectory:
 
     @classmethod
     @contextlib.contextmanager
-    def lock(cls, path: Path, *, fresh: bool = False) -> Iterator[Self]:
+    def lock(cls, path: Path, *, fresh: bool = False, exactly: bool = False) -> Iterator[Self]:
         """Hold a run for writing; made where there is none.
 
         The path is `runs/<recipe name>`. Where `--fresh` began `<path>.2` and so on, the newest of
-        them is held; a numbered path means that one.
+        them is held, unless this one is wanted `exactly`; a numbered path means that one.
 
         Raises:
             RunDirectoryError: If another process holds it, another user owns or may write it, or
                 the folder is something else.
         """
-        path, mark = _next(path) if fresh else (newest(path), _Mark(path.name))
+        found = path if exactly else newest(path)
+        path, mark = _next(path) if fresh else (found, _Mark(path.name))
         _make(path)
         owner = this_process()
         directory = cls(path, owner)

@@ -313,6 +313,18 @@ def gc_options(command: argparse.ArgumentParser) -> None:
     allow_code_option(command)
 
 
+def rm_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator runs rm`."""
+    command.add_argument(
+        "runs", nargs="*", metavar="RUN", help="folders of runs, or their names in runs/"
+    )
+    command.add_argument(
+        "--older-than", type=float, metavar="DAYS",
+        help="only runs last written more than so many days ago (without RUN: of all in runs/)",
+    )  # fmt: skip
+    command.add_argument("--yes", action="store_true", help="delete without asking")
+
+
 def allow_code_option(
     command: argparse.ArgumentParser, words: str = "import code that the recipe names"
 ) -> None:

@@ -1,16 +1,19 @@
-"""Commands that change stored runs: merge, gc and repair."""
+"""Commands that change stored runs: merge, repair, gc and rm."""
 
 import argparse
+import contextlib
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from orchestrator import __version__, numbers
 from orchestrator.columns import ITEMS
 from orchestrator.disk import files
-from orchestrator.disk.paths import is_foreign
+from orchestrator.disk.paths import RUNS, STORE_NAME, is_foreign
 from orchestrator.errors import (
     EXIT_COMPLETE,
     OrchestratorError,
@@ -21,7 +24,7 @@ from orchestrator.errors import (
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import agreed, confirm, safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of
@@ -29,6 +32,7 @@ from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.planning.revisions import REVISION, last_revision, read_revision
 from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
+from orchestrator.runner.results.runs import describe, list_runs
 from orchestrator.runner.results.stored import missing_notes
 from orchestrator.store import (
     RunDirectory,
@@ -42,6 +46,8 @@ from orchestrator.store import (
     salvage,
     unplanned,
 )
+
+_DAY_S: Final = 24 * 3600
 
 
 def merge(options: argparse.Namespace) -> int:
@@ -84,6 +90,59 @@ def gc(options: argparse.Namespace) -> int:
     remain = f"{numbers.size(after)} of {numbers.size(before)} remain"
     confirm(f"{path}: deleted {_unplanned(found)}; {remain}")
     return EXIT_COMPLETE
+
+
+def rm(options: argparse.Namespace) -> int:
+    """Delete runs, after a question; nothing if one of them is in use or another user's."""
+    days = options.older_than
+    if days is None and not options.runs:
+        raise UsageError("which runs? RUN, or --older-than DAYS for those in runs/")
+    runs = [*dict.fromkeys(run_path(run) for run in options.runs)]
+    if not options.runs:
+        listed = list_runs(Path(RUNS))
+        runs = [Path(one["path"]) for one in listed if one["state"] not in {"running", "foreign"}]
+    with contextlib.ExitStack() as held:
+        rows = [describe(run) for run in runs]
+        rows = [row for row in rows if days is None or row["age_s"] > days * _DAY_S]
+        for run in (Path(row["path"]) for row in rows):
+            _hold(run, held)
+        for row in rows:
+            size, age = numbers.size(row["size"]), numbers.duration(row["age_s"])
+            say_of(Path(row["path"]), [f"{row['state']}, {size}, last written {age} ago"])
+        n, total = numbers.counted(len(rows), "run"), numbers.size(sum(row["size"] for row in rows))
+        if not rows or not (
+            options.yes or agreed(f"Delete {n} ({total}) for good?", "delete with --yes")
+        ):
+            confirm("nothing was deleted")
+            return EXIT_COMPLETE
+        for row in rows:
+            _delete(Path(row["path"]))
+    confirm(f"deleted {n}, {total}")
+    return EXIT_COMPLETE
+
+
+def _hold(run: Path, held: contextlib.ExitStack) -> None:
+    if not (run / STORE_NAME).exists():
+        raise RunDirectoryError(f"{run} is no run; nothing was deleted")
+    if is_foreign(run) or run.is_symlink():
+        whose = "stands elsewhere, by a link" if run.is_symlink() else "belongs to another user"
+        raise RunDirectoryError(f"{run} {whose}; nothing was deleted")
+    if Path.cwd().is_relative_to(run.resolve()):
+        raise RunDirectoryError(f"{run} holds the working directory; nothing was deleted")
+    RunDirectory.mend(run)
+    held.enter_context(RunDirectory.lock(run, exactly=True))
+
+
+def _delete(run: Path) -> None:
+    """Delete a run, its store last: what an interruption leaves is still a run."""
+    for path in run.iterdir():
+        if path.name == STORE_NAME:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    shutil.rmtree(run)
 
 
 def _planned(

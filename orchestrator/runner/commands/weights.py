@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator import weights as known
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, OrchestratorError, UsageError
 from orchestrator.numbers import size
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import agreed, confirm, safe_line, write_to
 from orchestrator.weights import Published
 
 _FLOAT_BYTES: Final = 4
@@ -89,7 +89,7 @@ def get(options: argparse.Namespace) -> int:
         f"  the embedded server and vLLM need {size(_FLOAT_BYTES * wanted.n_parameters)} more in "
         f"the cache, where it is dequantised when first used"
     )
-    if not options.yes and not _agreed():
+    if not options.yes and not agreed("Install it?", "install with --yes"):
         confirm("nothing was installed")
         return EXIT_COMPLETE
     _install(wanted)
@@ -103,15 +103,6 @@ def get(options: argparse.Namespace) -> int:
     confirm(f"installed: {path}")
     _how_to_use(wanted)
     return EXIT_COMPLETE
-
-
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("stdin is no terminal, so nobody can be asked; install with --yes")
-    try:
-        return input("Install it? [y/N] ").strip().lower() in {"y", "yes"}
-    except EOFError:
-        return False
 
 
 def _install(wanted: Published) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.store import RunDirectory, RunStatus, newest, opened
+from orchestrator.store.entries import wall_ms
 
 _log = logging.getLogger(__name__)
 
@@ -31,43 +32,44 @@ def status(run_dir: str | Path) -> dict[str, object]:
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """The runs kept in a folder: path, state, units done, failed and planned, size in bytes.
+    """The runs kept in a folder, as `describe` tells of each."""
+    return [describe(store.parent) for store in sorted(folder.glob(f"*/{STORE_NAME}"))]
+
+
+def describe(run: Path) -> dict[str, Any]:
+    """Return path, state, units done, failed and planned, size in bytes and age of a run.
 
     The state is `running`, `complete`, `stopped`, `damaged`, `unreadable` (of another version) or
-    `foreign`; `fault` says why a run can't be read. Stores of runs that have ended are opened, and
-    their outcomes counted; not all of them is read, so that other damage shows in a report or
-    `repair` only.
+    `foreign`; `fault` says why a run can't be read. The store of a run that has ended is opened,
+    and its outcomes counted; not all of it is read, so that other damage shows in a report or
+    `repair` only. `age_s` is the time since anything in it was written, in seconds.
     """
-    found: list[dict[str, Any]] = []
-    for store_path in sorted(folder.glob("*/store.sqlite")):
-        try:
-            said = RunDirectory.open(store_path.parent).read_status()
-        except RunDirectoryError as error:
-            # One folder that can't be read must not hide the others.
-            found.append({"path": str(store_path.parent), "state": "foreign"})
-            _log.info("%s", error)
-            continue
-        values = {} if said is None else said.values
-        done = values.get("units_stored", 0) + values.get("units_done", 0)
-        state, fault = _state(store_path.parent, said)
-        # Bytes in a folder, without the files that go while they are counted
-        total = 0
-        for file in store_path.parent.rglob("*"):
-            with suppress(FileNotFoundError):
-                total += file.stat().st_size
-        found.append(
-            {
-                "path": str(store_path.parent),
-                "state": state,
-                # Where the store can't be read, the last status proves nothing.
-                "units_done": None if fault else done,
-                "units_total": values.get("units_total"),
-                "units_failed": None if fault else failed_of(values),
-                "size": total,
-                **({"fault": fault} if fault else {}),
-            }
-        )
-    return found
+    size, written = 0, 0.0
+    for file in run.rglob("*"):
+        # Files go while they are counted.
+        with suppress(OSError):
+            found = file.lstat()
+            size += found.st_size
+            written = max(written, found.st_mtime)
+    row = {"path": str(run), "size": size, "age_s": max(0.0, wall_ms() / 1000 - written)}
+    try:
+        said = RunDirectory.open(run).read_status()
+    except RunDirectoryError as error:
+        # One folder that can't be read must not hide the others.
+        _log.info("%s", error)
+        return {**row, "state": "foreign"}
+    values = {} if said is None else said.values
+    done = values.get("units_stored", 0) + values.get("units_done", 0)
+    state, fault = _state(run, said)
+    return {
+        **row,
+        "state": state,
+        # Where the store can't be read, the last status proves nothing.
+        "units_done": None if fault else done,
+        "units_total": values.get("units_total"),
+        "units_failed": None if fault else failed_of(values),
+        **({"fault": fault} if fault else {}),
+    }
 
 
 def _state(path: Path, said: RunStatus | None) -> tuple[str, str]:
