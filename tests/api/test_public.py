@@ -162,6 +162,7 @@ REVEALED = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_users_script_sees_types(tmp_path):
     (tmp_path / "script.py").write_text(USER)
     done = subprocess.run(

@@ -51,7 +51,9 @@ def silent_node():
 
 @pytest.mark.slow
 @pytest.mark.namespaces
-@pytest.mark.parametrize("vanish", [Node.vanish, Node.vanish_unknown])
+@pytest.mark.parametrize(
+    "vanish", [Node.vanish, pytest.param(Node.vanish_unknown, marks=pytest.mark.long)]
+)
 async def test_a_silent_machine_is_noticed_by_every_transport(silent_node, vanish):
     """Both what it had acknowledged and what is sent on an open connection after it has gone."""
     transports = [kind(Endpoint(base_url=silent_node.url, model="m")) for kind in KINDS]

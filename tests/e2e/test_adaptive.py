@@ -8,6 +8,7 @@ from tests.e2e.runs import fake_server, run, stats, write_recipe
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_grows_gets_more_and_the_end_says_so(tmp_path):
     # At first 20 requests a second: what waits then waits for seconds.
     rules = {"rules": [{"latency_s": 0.2}], "capacity": [[0, 4], [250, 100]]}

@@ -69,6 +69,7 @@ def test_a_share_of_the_comparisons_gives_the_order_and_is_not_exceeded(tmp_path
         assert stats(url)["total"] == sent
 
 
+@pytest.mark.long
 def test_models_are_held_against_a_baseline_alone(tmp_path):
     with server_of() as url:
         recipe = recipe_of(tmp_path, url, {"share": 1.0, "baseline": "m0.4"})

@@ -149,7 +149,7 @@ def _labels(url, prompt, reference, answer_a, answer_b):
         return np.array(json.load(reply)["logprobs"])
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_true_order_is_found(server, tmp_path, seed):
     """All ten seeds: `make validate`."""
     recipe = write_recipe(tmp_path / "r.json", server, n=100, seed=seed)

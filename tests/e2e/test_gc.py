@@ -63,6 +63,7 @@ def test_what_the_last_recipe_asks_is_kept_and_the_rest_dropped(server, tmp_path
     assert stats(server)["total"] == sent + 48
 
 
+@pytest.mark.long
 def test_a_run_whose_items_changed_is_left_alone(server, tmp_path):
     items = tmp_path / "items.jsonl"
     items.write_text(ITEMS, encoding="utf-8")

@@ -47,6 +47,7 @@ def kill_again_and_again(recipe, run_dir, url, rng, *, kills, between):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_run_killed_at_many_points_ends_as_one_never_stopped(tmp_path):
     rng = random.Random(11)
     with fake_server(RULES) as url:

@@ -60,6 +60,7 @@ def test_nothing_that_shards_recorded_is_asked_again(tmp_path):
 
 
 @pytest.mark.models
+@pytest.mark.long
 def test_shards_on_real_models_equal_one_run_bit_for_bit(tmp_path):
     # One request at a time: who shares a batch decides a log-probability's last bits.
     names, limits = ("novice", "expert", "judge"), {"max_in_flight": 1}
@@ -102,6 +103,7 @@ def test_a_merge_that_is_killed_can_be_run_again(tmp_path):
     assert frames(tmp_path / "all")["judgments"].height == 60
 
 
+@pytest.mark.long
 def test_another_server_is_refused_unless_accepted(tmp_path):
     with fake_server() as url:
         whole = shards(tmp_path, url, (6, 6))

@@ -68,6 +68,7 @@ def test_a_new_back_end_runs_without_a_server(written, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_linter_type_checker_and_tests_pass(written):
     modules = sorted(str(path) for path in written.glob("*.py"))
     tool = (sys.executable, "-m")

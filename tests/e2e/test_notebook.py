@@ -15,6 +15,7 @@ def outputs(cell):
 
 @pytest.mark.slow
 @pytest.mark.models
+@pytest.mark.long
 def test_the_example_notebook_runs_and_shows_a_run_its_frames_and_its_charts(tmp_path):
     book = nbformat.read(EXAMPLES / "look_at_a_run.ipynb", as_version=4)
     assert all(cell.get("outputs", []) == [] for cell in book.cells)

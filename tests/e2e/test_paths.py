@@ -168,6 +168,7 @@ def _damage(store):
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_weights_in_an_oddly_named_folder_are_served(tmp_path):
     for name in (ODD, *DECOYS):
         shutil.copytree(BUNDLED / ("judge" if name == ODD else "novice"), tmp_path / name / "w[1]")

@@ -123,7 +123,9 @@ def replaced(tmp_path, serve, before, after, n=N):
     return ended, recorded
 
 
-@pytest.mark.parametrize("other", ["2 % of noise", "another model"])
+@pytest.mark.parametrize(
+    "other", ["2 % of noise", pytest.param("another model", marks=pytest.mark.long)]
+)
 def test_another_model_behind_the_name_stops_the_run(weights, tmp_path, other):
     ended, recorded = replaced(tmp_path, embedded, weights["the same"], weights[other])
     assert ended.code == EXIT_USAGE, ended
@@ -131,6 +133,7 @@ def test_another_model_behind_the_name_stops_the_run(weights, tmp_path, other):
     assert SEEN <= recorded < N
 
 
+@pytest.mark.long
 def test_the_same_server_that_comes_back_goes_on(weights, tmp_path):
     ended, recorded = replaced(tmp_path, embedded, weights["the same"], weights["the same"], FEW)
     assert ended.code == EXIT_COMPLETE, ended

@@ -25,6 +25,7 @@ from tests.e2e.test_failures import launched, log_of, n_outcomes, said, server_p
 __all__ = ["start"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+LONG = (pytest.mark.models, pytest.mark.long)
 ANSWER = {"kind": "answers", "answer": {"max_tokens": 24}}
 
 
@@ -59,7 +60,7 @@ def kill_in_mid_run(start, recipe, run_dir, n_before, number=signal.SIGKILL):
     "make",
     [
         pytest.param(lambda path: launched(path, n=40), id="fake"),
-        pytest.param(lambda path: embedded(path, 40), id="embedded", marks=pytest.mark.models),
+        pytest.param(lambda path: embedded(path, 40), id="embedded", marks=LONG),
     ],
 )
 def test_a_server_that_is_killed_in_mid_run_is_started_again_and_the_run_completes(
@@ -135,7 +136,7 @@ def test_a_server_that_never_answers_is_started_twice_and_its_model_given_up_at_
     "make",
     [
         pytest.param(lambda path: launched(path), id="fake"),
-        pytest.param(lambda path: embedded(path, 400), id="embedded", marks=pytest.mark.models),
+        pytest.param(lambda path: embedded(path, 400), id="embedded", marks=LONG),
     ],
 )
 def test_no_server_outlives_a_killed_orchestrator_by_more_than_ten_seconds(tmp_path, make):

@@ -9,7 +9,13 @@ from tests.docs.reader import FOLLOWED, Reader
 from tests.tasks.tasks import TASKS
 
 OF_TASKS = {page for task in TASKS for page in task.pages}
-NEEDED = {"how_to/gguf": pytest.mark.smollm2}
+NEEDED = {"how_to/gguf": (pytest.mark.smollm2,)}
+# The others are followed by `make test-long`.
+SOON = {"how_to/hosted_endpoints", "how_to/merge_runs", "how_to/own_method", "tutorials/one_server"}
+
+
+def marks(page):
+    return (*NEEDED.get(page, ()), *(() if page in SOON else (pytest.mark.long,)))
 
 
 @pytest.mark.slow
@@ -17,7 +23,7 @@ NEEDED = {"how_to/gguf": pytest.mark.smollm2}
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=NEEDED.get(page, ())) for page in FOLLOWED if page not in OF_TASKS],
+    [pytest.param(page, marks=marks(page)) for page in FOLLOWED if page not in OF_TASKS],
 )
 def test_a_reader_who_follows_the_page_sees_what_it_says(tmp_path, page):
     folder = tmp_path / "folder of mine"

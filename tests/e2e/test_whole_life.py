@@ -322,6 +322,7 @@ def no_harm(run: Path) -> None:
 ENEMIES = (endless_store, triggers, zstd_bomb, yaml_bomb, links, no_harm)
 
 
+@pytest.mark.long
 def test_runs_of_others_do_no_harm(user: User) -> None:
     runs = user.here / RUNS
     # Made by this test's user, then given away.

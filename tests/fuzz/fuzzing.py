@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -13,16 +13,19 @@ from hypothesis import strategies as st
 Check = Callable[..., None]
 
 
+_LONG: Final = (pytest.mark.slow, pytest.mark.long)
+
+
 def fuzz(few: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Check], Check]:
-    """A test of `few` fixed examples, and a slow one of ten times as many.
+    """A test of `few` fixed examples, and a long one of ten times as many.
 
     They are the same on each machine, so that a change is never blamed for a fault that was there
-    before it; with FUZZ=random in the environment the slow ones are new each time.
+    before it; with FUZZ=random in the environment the long ones are new each time.
     """
 
     def decorate(check: Check) -> Check:
         @pytest.mark.parametrize(
-            "long", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "many"]
+            "long", [False, pytest.param(True, marks=_LONG)], ids=["few", "many"]
         )
         def test(long: bool) -> None:  # noqa: FBT001 (a parameter of a test)
             chosen = settings(

@@ -172,6 +172,7 @@ def test_what_is_no_battle_is_refused(second, score):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_orders_of_the_published_size_take_seconds(rng):
     fought = peers(rng, 79, np.linspace(1, -1, 9))
     assert fought.n == 36 * 7 * 79
