@@ -190,7 +190,11 @@ def _recipe_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED
     command.add_argument(
         "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
     )
-    command.add_argument("--run-dir", metavar="D", help="folder of the run (default: runs/NAME)")
+    command.add_argument(
+        "--run-dir",
+        metavar="D",
+        help="folder of the run (default: runs/NAME; of a shard runs/NAME.shard-I-of-N)",
+    )
     command.add_argument("--limit", type=count, metavar="N", help="use only the first N items")
     subset_option(command)
     _override_options(command, permitted)

@@ -250,6 +250,32 @@ class Dataset:
                 least += 1
         return self._chosen(sorted(order[:least]))
 
+    def shard(self, part: int, n_parts: int, seed: int) -> "Dataset":
+        """One of `n_parts` parts that have each item once, in the order in which they are here.
+
+        Items, or whole clusters where there are any, are dealt in turn in the order of `shuffled`.
+
+        Args:
+            part: Number of the part, from 1 to `n_parts`.
+            n_parts: Number of parts.
+            seed: Of the order.
+
+        Raises:
+            DatasetError: If there is no such part, or there are more parts than clusters.
+        """
+        if not 1 <= part <= n_parts:
+            raise DatasetError(f"there is no shard {part} of {n_parts}")
+        order = self._drawn(seed, by_cluster=True)
+        codes = self.clusters.codes[order] if self.clusters is not None else np.arange(len(order))
+        turns = np.cumsum(np.diff(codes, prepend=codes[:1]) != 0)
+        if n_parts > (n := int(turns[-1]) + 1):
+            what = "items" if self.clusters is None else "clusters of items"
+            raise DatasetError(
+                f"{n_parts} shards of {n} {what}: some would be empty; use at most {n}"
+            )
+        own = (at for at, turn in zip(order, turns, strict=True) if turn % n_parts == part - 1)
+        return self._chosen(sorted(own))
+
     def shuffled(self, seed: int, *, by_cluster: bool = False) -> "Dataset":
         """The same items in an order that follows from `seed` and their content alone.
 

@@ -26,7 +26,7 @@ _PATTERNS: Final = {
         "must consist of letters, digits, '_', '.' and '-', and must not start with '.' or '-'"
     ),
     KEY_PATTERN: "must not contain spaces, slashes or control characters",
-    SUBSET_PATTERN: "must be a whole number of at least 1, or a share such as 10%",
+    SUBSET_PATTERN: "must be a number of items, a share such as 10%, or a shard such as 2/8",
     VARIABLE_PATTERN: "must be the name of an environment variable, not the key itself",
 }
 _TYPES: Final = {

@@ -28,7 +28,9 @@ KEY_PATTERN = (
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 Count = Annotated[int, Field(ge=1)]
-SUBSET_PATTERN = r"^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%$"
+SUBSET_PATTERN = (
+    r"^((100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
+)
 Amount = Annotated[float, Field(gt=0)]
 Money = Annotated[float, Field(ge=0)]
 
@@ -286,8 +288,9 @@ class RecipeFile(Settings):
     limit: Count | None = None
     """Use only this many items from the start."""
     subset: Count | Annotated[str, Field(pattern=SUBSET_PATTERN)] | None = None
-    """Use only a random part of the items: a number of them, or a share such as 10%. It is drawn
-    by the `seed`, in whole clusters, and a larger subset holds every item of a smaller one."""
+    """Use only a random part of the items: a number of them, or a share such as 10%, or a shard
+    such as 2/8, the second of eight parts that hold all items together. It is drawn by the `seed`,
+    in whole clusters, and a larger number or share holds every item of a smaller one."""
     models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
         min_length=1
     )
@@ -444,6 +447,19 @@ class Recipe:
     analyses: tuple[AnalysisRef, ...]
     reuse: tuple[ReusedRun, ...]
     file: str
+
+    @property
+    def shard(self) -> tuple[int, int] | None:
+        """Which shard of how many is run; None for all items, or a subset of another kind."""
+        part, is_shard, n = str(self.settings.subset).partition("/")
+        return (int(part), int(n)) if is_shard else None
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run directory in runs/: the recipe's, and of a shard which one it is."""
+        return (
+            self.name if self.shard is None else "{}.shard-{}-of-{}".format(self.name, *self.shard)
+        )
 
     def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""

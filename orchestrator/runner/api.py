@@ -119,7 +119,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
-    where = newest(directory_of(run_dir, loaded.name))
+    where = newest(directory_of(run_dir, loaded.run_name))
     check_usable(where)
     servers = look_for_places(prepared).words() if on == "local" else commands(prepared, on)
     with contextlib.ExitStack() as stack:

@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         loaded = replace(loaded, settings=settings)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     needed(loaded.settings.log_to)
-    where, shown = directory_of(run_dir, loaded.name), make_display(display, sys.stderr)
+    where, shown = directory_of(run_dir, loaded.run_name), make_display(display, sys.stderr)
     servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
     with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
         with Tracking(loaded, where, shown) as tracked:

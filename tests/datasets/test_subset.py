@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.dataset import from_items, n_of_share
+from orchestrator.errors import DatasetError
 from orchestrator.records import Item, Message
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=12)
@@ -104,3 +105,34 @@ def test_added_items_do_not_change_the_order_of_the_others():
     of_few = keys(few.subset(10, 3))
     order = [key for key in keys(many.subset(15, 3)) if key in set(keys(few))]
     assert set(order) <= set(of_few) or set(of_few) <= set(order)
+
+
+@given(SIZES, SEEDS, st.booleans(), st.data())
+def test_shards_hold_each_item_once_in_whole_clusters_and_are_alike(sizes, seed, named, data):
+    dataset = made(sizes, named=named)
+    most = len(sizes) if named else sum(sizes)
+    n = data.draw(st.integers(1, most))
+    parts = [keys(dataset.shard(part, n, seed)) for part in range(1, n + 1)]
+    assert sorted(key for part in parts for key in part) == sorted(keys(dataset))
+    for part in parts:
+        assert part == [key for key in keys(dataset) if key in set(part)]
+    groups = [{key.partition("-")[0] if named else key for key in part} for part in parts]
+    assert sum(map(len, groups)) == most
+    assert max(map(len, groups)) - min(map(len, groups)) <= 1
+
+
+@given(SIZES, SEEDS, st.integers(1, 40), st.integers(-2, 42))
+def test_a_shard_that_is_none_or_would_be_empty_is_refused(sizes, seed, n, part):
+    dataset = made(sizes)
+    if 1 <= part <= n <= len(sizes):
+        assert len(dataset.shard(part, n, seed)) > 0
+        return
+    with pytest.raises(DatasetError, match="shard"):
+        dataset.shard(part, n, seed)
+
+
+def test_copies_of_an_item_are_in_one_shard_where_they_are_a_cluster():
+    dataset = made([2] * 12)
+    held = [set(keys(dataset.shard(part, 5, 1))) for part in range(1, 6)]
+    for cluster in range(12):
+        assert sum(f"{cluster}-0" in part and f"{cluster}-1" in part for part in held) == 1

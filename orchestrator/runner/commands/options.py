@@ -31,8 +31,16 @@ class _Subset(argparse.Action):
         namespace.overrides = [*namespace.overrides, f"subset={values}"]
 
 
+def _shard(text: str) -> str:
+    part, is_shard, n = text.partition("/")
+    numbers = all(one.isascii() and one.isdecimal() and len(one) < 7 for one in (part, n))
+    if is_shard and numbers and 1 <= int(part) <= int(n):
+        return f"{int(part)}/{int(n)}"
+    raise argparse.ArgumentTypeError(f"expected I/N from 1/N to N/N, such as 2/8, not {text!r}")
+
+
 def subset_option(command: argparse.ArgumentParser) -> None:
-    """Add `--subset`, which commands with `--limit` and `--set` have."""
+    """Add `--subset` and `--shard`, which commands with `--limit` and `--set` have."""
     command.add_argument(
         "--subset",
         action=_Subset,
@@ -41,6 +49,15 @@ def subset_option(command: argparse.ArgumentParser) -> None:
         type=_part,
         default=[],
         help="use only N random items, or P%% of them; a larger subset keeps those of a smaller",
+    )
+    command.add_argument(
+        "--shard",
+        action=_Subset,
+        dest="overrides",
+        metavar="I/N",
+        type=_shard,
+        default=[],
+        help="use only the I-th of N parts of the items; put the runs together by runs merge",
     )
 
 

@@ -77,7 +77,7 @@ def job_of(options: argparse.Namespace) -> Job:
     check(prepared)
     see_that_all_fit(prepared)
     run = newest(
-        Path(paths.RUNS) / loaded.name if options.run_dir is None else Path(options.run_dir)
+        Path(paths.RUNS) / loaded.run_name if options.run_dir is None else Path(options.run_dir)
     )
     command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
     run = run.resolve()

@@ -10,7 +10,7 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import About, Dataset, is_here
-from orchestrator.errors import PluginError
+from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.models.identity import (
@@ -112,7 +112,10 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             one.analysis.check(dataset.keys, recipe.models)
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
-        if settings.subset is not None:
+        if recipe.shard is not None:
+            _refuse_shard(recipe)
+            dataset = dataset.shard(*recipe.shard, settings.seed)
+        elif settings.subset is not None:
             dataset = dataset.subset(settings.subset, settings.seed)
         parts = parts_of(recipe, allow_code=allow_code)
         combinations = [one for part in parts for one in part.combinations()]
@@ -223,6 +226,16 @@ def describe_change(
         who = f" (judge: {', '.join(judges)})" if judges else ""
         changes.append(f"{method_changes(old.get('methods'), new.get('methods'))}{who}")
     return changes
+
+
+def _refuse_shard(recipe: Recipe) -> None:
+    chosen = recipe.settings.statistics
+    for name in ("stop_when", "adaptive_pairs"):
+        if getattr(chosen, name) is not None:
+            raise UsageError(
+                f"statistics.{name} decides from all items what is asked next, and a shard knows "
+                f"only its own: leave it out, or run all items at once"
+            )
 
 
 def method_changes(old: object, new: object) -> str:
