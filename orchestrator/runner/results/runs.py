@@ -33,7 +33,7 @@ def status(run_dir: str | Path) -> dict[str, object]:
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs kept in a folder, as `describe` tells of each."""
-    return [describe(store.parent) for store in sorted(folder.glob(f"*/{STORE_NAME}"))]
+    return [describe(store.parent) for store in sorted(folder.glob("*/store.sqlite"))]
 
 
 def describe(run: Path) -> dict[str, Any]:

@@ -34,13 +34,17 @@ hand_on() {{
   srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --overlap \\
     --mpi=none --job-name=hand-on sleep infinity &>/dev/null &
 }}
-trap hand_on USR1
-trap 'kill -TERM "$client"' TERM
+trap early=USR1 USR1
+trap early=TERM TERM
 cd {folder} || exit 1
 export {hands_on}=1
 say begins
 {command} &
 client=$!
+trap hand_on USR1
+trap 'kill -TERM "$client"' TERM
+# A signal that came before there was a client.
+case "$early" in USR1) hand_on;; TERM) kill -TERM "$client";; esac
 # Each signal interrupts the wait.
 while wait "$client"; code=$?; kill -0 "$client" 2>/dev/null; do :; done
 wait "$client"; code=$?

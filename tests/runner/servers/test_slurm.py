@@ -278,6 +278,23 @@ def test_the_job_ends_with_the_exit_code_of_its_client(tmp_path, code):
     assert subprocess.run(["bash", "-c", text], check=False).returncode == code
 
 
+@pytest.mark.parametrize("name", ["USR1", "TERM"])
+def test_a_signal_before_there_is_a_client_is_passed_on(tmp_path, name):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho 71\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    client = f"trap 'exit 7' {name}; touch ready; while :; do sleep 0.1; done"
+    text = script(Cluster(), tmp_path, tmp_path, ("sh", "-c", client))
+    # The job's own shell gets it first of all, and its client is slow to be told.
+    early = text.replace("say begins\n", f"say begins\nkill -{name} $$\n")
+    late = 'until [ -e ready ]; do sleep 0.1; done; case "$early"'
+    job = subprocess.run(
+        ["bash", "-c", early.replace('case "$early"', late)],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1"},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert job.returncode == 7, job
+
+
 @pytest.mark.parametrize("kind", [{"nodes": 3}, {}])
 def test_a_job_that_hands_on_leaves_a_step_on_each_node_for_slurm_to_end(tmp_path, kind):
     bin_dir = tmp_path / "bin"
