@@ -34,6 +34,7 @@ hand_on() {{
   srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --overlap \\
     --mpi=none --job-name=hand-on sleep infinity &>/dev/null &
 }}
+early=
 trap early=USR1 USR1
 trap early=TERM TERM
 cd {folder} || exit 1
