@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from orchestrator.statistics.results import Estimate
-from orchestrator.tables import Column, Measured, Table, cell_text, make_table, measured
+from orchestrator.tables import Column, Measured, Table, cell_text, measured
 
 Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
 
@@ -141,10 +141,3 @@ def cell(estimate: Estimate) -> Measured:
     """A statistic as a cell without its n, which stands in the basis."""
     found = measured(estimate)
     return Measured(found.value, found.low, found.high, None, found.why)
-
-
-def as_table(
-    figure_key: str, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]
-) -> Table:
-    """The table of a figure."""
-    return make_table(figure_key, title, columns, rows)

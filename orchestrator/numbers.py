@@ -145,15 +145,6 @@ def probability(value: float) -> str:
     return _guarded(value, 1.0, f"{value:.2f}", ("0.00", "1.00"), ("<0.01", ">0.99"))
 
 
-def probability_with_interval(value: float, low: float, high: float) -> str:
-    """`0.62 [0.58, 0.66]`."""
-    if math.isnan(value):
-        return UNDEFINED
-    if math.isnan(low) or math.isnan(high):
-        return probability(value)
-    return f"{probability(value)} [{probability(low)}, {probability(high)}]"
-
-
 def percent(share: float) -> str:
     """A share as percentage, one decimal; what is not 0 or all is never shown as such."""
     if math.isnan(share):

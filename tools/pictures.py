@@ -43,7 +43,7 @@ from orchestrator.report.progress import (
     RankingProgress,
     StandingProgress,
 )
-from orchestrator.report.tables import headline, ranking
+from orchestrator.report.tables import ranking
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -109,13 +109,12 @@ def main() -> int:
     parser.add_argument("--events", type=Path, help="events of --display json")
     parser.add_argument("--at", type=float, default=30.0, help="seconds into the events")
     parser.add_argument("--sample", action="store_true", help="simulated data")
-    parser.add_argument("--whole", action="store_true", help="the whole report, not its headline")
+    parser.add_argument("--whole", action="store_true", help="the whole report, not its brief")
     parser.add_argument("--table", action="append", default=[], help="key of a table of the run")
     parser.add_argument("--name", help="name of the picture; default: the first key")
     parser.add_argument("--to", type=Path, default=FOLDER, help="folder")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
-    show = ranking if options.whole else headline
     if options.run is not None:
         result = orchestrator.load(options.run)
         title = f"orchestrator report {options.run.name}"
@@ -129,12 +128,12 @@ def main() -> int:
         for number, found in enumerate(result.rankings):
             name = "ranking" if number == 0 else f"ranking_{number + 1}"
             first = brief_text(result.brief) if number == 0 and not options.whole else None
-            _draw(options.to / name, first or show(found, result.exact_match), title)
+            _draw(options.to / name, first or ranking(found, result.exact_match), title)
     if options.events is not None:
         events = (json.loads(line) for line in options.events.read_text("utf-8").splitlines())
         _draw(options.to / "live", _live(events, options.at), "orchestrator run")
     if options.sample:
-        _draw(options.to / "ranking_sample", show(_sample_ranking()), "simulated data")
+        _draw(options.to / "ranking_sample", ranking(_sample_ranking()), "simulated data")
         _draw(options.to / "live_sample", _live(_sample_events(), options.at), "simulated data")
     return 0
 

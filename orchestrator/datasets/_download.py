@@ -1,4 +1,4 @@
-"""Files fetched once over HTTP: resumed, checked, put in place as a whole, their origin recorded.
+"""Files fetched once over HTTP: checked, put in place as a whole, their origin recorded.
 
 A file of known SHA-256 is held to it. Of another the SHA-256 is recorded at the first download
 (trust on first use) and it is held to that ever after. Beside a file `NAME` lies `NAME.origin.json`
@@ -6,36 +6,37 @@ with the address, the length, the SHA-256, the revision that the server named, a
 """
 
 import fcntl
+import hashlib
 import http.client
 import logging
 import os
 import ssl
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_incrementing
 
+from orchestrator import numbers
+from orchestrator.disk import files
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import DatasetError
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _CHUNK: Final = 1024 * 1024
 _MOST_BYTES: Final = 8 << 30
 _ATTEMPTS: Final = 3
 _SCHEMES: Final = ("http", "https")
-_PARTIAL, _RANGE_WRONG = 206, 416
-# Of the moment: the same request may do better later.
-_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+# The same request may do better later.
+_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 _BROKEN: Final = (
     urllib.error.URLError,
     http.client.HTTPException,
@@ -43,7 +44,6 @@ _BROKEN: Final = (
     ConnectionError,
     ssl.SSLError,
 )
-_UNITS: Final = ("bytes", "kB", "MB", "GB")
 
 
 class Remote(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,19 +82,14 @@ class Patience(msgspec.Struct, frozen=True):
     pause_s: float = 1.0
 
 
-class _PassingError(Exception):
+class _TransientError(Exception):
     """Worth another attempt."""
-
-
-class _RangeError(_PassingError):
-    """The server can't go on from where a part ends."""
 
 
 def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Path:
     """The file at `path`, downloaded first if it is not there.
 
-    A download that stops half-way goes on where it stopped, also in a later call. Two processes
-    don't fetch the same file at once.
+    Two processes don't fetch the same file at once.
 
     Raises:
         DatasetError: If it can't be had, or is not the file it should be.
@@ -103,37 +98,23 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
         return verified(path, remote.sha256)
     if urlsplit(remote.url).scheme not in _SCHEMES:
         raise DatasetError(f"{remote.url}: only http and https addresses are supported")
+    patience = patience or Patience()
+    attempts = Retrying(
+        retry=retry_if_exception_type(_TransientError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_incrementing(patience.pause_s, patience.pause_s),
+        before_sleep=lambda state: _log.info(
+            "%s: %s; retrying", remote.url, state.outcome and state.outcome.exception()
+        ),
+        reraise=True,
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not path.is_file():
-                patience = patience or Patience()
-                part = path.with_name(f"{path.name}.part")
-                headers = _again(lambda: _attempt(remote, part, patience), remote.url, patience)
-                found = sha256_of(part)
-                if remote.sha256 and found != remote.sha256:
-                    _drop(part)
-                    raise DatasetError(
-                        f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
-                        "published; it was discarded"
-                    )
-                origin = Origin(
-                    url=remote.url,
-                    n_bytes=part.stat().st_size,
-                    sha256=found,
-                    revision=headers.get("X-Repo-Commit", ""),
-                    fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                )
-                # The record first: a file without one would be trusted whatever it holds.
-                _write(_origin_path(path), msgspec.json.encode(origin))
-                part.replace(path)
-                _etag_path(part).unlink(missing_ok=True)
-                held = (
-                    ""
-                    if remote.sha256
-                    else f"; no checksum is published, so SHA-256 {found} is required from now on"
-                )
-                _log.info("%s: %s in %s%s", remote.url, shown_size(origin.n_bytes), path, held)
+                attempts(_fetch, remote, path, patience)
+    except _TransientError as error:
+        raise DatasetError(f"{remote.url}: cannot be downloaded: {error}") from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written: {error.strerror or error}") from error
     return verified(path, remote.sha256)
@@ -164,62 +145,55 @@ def origin_of(path: Path) -> Origin | None:
         return None
 
 
-def shown_size(n_bytes: int) -> str:
-    """A length in bytes for people: 48.9 kB."""
-    size, unit = float(n_bytes), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size:.0f} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
-
-
-def _attempt(remote: Remote, part: Path, patience: Patience) -> HTTPMessage:
-    have = part.stat().st_size if part.exists() else 0
-    try:
-        etag = _etag_path(part).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        etag = ""
-    wanted = {"Range": f"bytes={have}-", "If-Range": etag} if have and etag else {}
-    with _dropped_if_wrong(part), _opened(remote, wanted, patience) as reply:
-        there = reply.headers.get("Content-Range") or ""
-        goes_on = reply.status == _PARTIAL and there.startswith(f"bytes {have}-")
-        have = have if goes_on else 0
-        _write(_etag_path(part), (reply.headers.get("ETag") or "").encode())
+def _fetch(remote: Remote, path: Path, patience: Patience) -> None:
+    """Download a file once, and put it in place if it is the one that it should be."""
+    n_bytes, digest = 0, hashlib.sha256()
+    with _opened(remote, patience) as reply, files.replacing(path) as file:
         length = reply.headers.get("Content-Length")
-        total = have + int(length) if length and length.isdecimal() else None
-        size = "unknown size" if total is None else shown_size(total)
-        _check_size(remote, part, total or have)
-        _log.info("downloading %s (%s)%s", remote.url, size, ", resuming" if goes_on else "")
-        with part.open("ab" if goes_on else "wb") as file:
-            while chunk := reply.read(_CHUNK):
-                have += len(chunk)
-                _check_size(remote, part, have)
-                file.write(chunk)
-        if total is not None and have != total:
-            raise _PassingError(f"the connection ended after {have:,} of {total:,} bytes")
-        headers: HTTPMessage = reply.headers
-        return headers
+        total = int(length) if length and length.isdecimal() else None
+        size = "unknown size" if total is None else numbers.size(total)
+        _check_size(remote, total or 0)
+        _log.info("downloading %s (%s)", remote.url, size)
+        while chunk := reply.read(_CHUNK):
+            n_bytes += len(chunk)
+            _check_size(remote, n_bytes)
+            digest.update(chunk)
+            file.write(chunk)
+        if total is not None and n_bytes != total:
+            raise _TransientError(f"the connection ended after {n_bytes:,} of {total:,} bytes")
+        found = digest.hexdigest()
+        if remote.sha256 and found != remote.sha256:
+            raise DatasetError(
+                f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
+                "published; it was discarded"
+            )
+        origin = Origin(
+            url=remote.url,
+            n_bytes=n_bytes,
+            sha256=found,
+            revision=reply.headers.get("X-Repo-Commit", ""),
+            fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        # The record first: a file without one would be trusted whatever it holds.
+        files.write(_origin_path(path), msgspec.json.encode(origin))
+    held = f"; no checksum is published, so SHA-256 {found} is required from now on"
+    _log.info(
+        "%s: %s in %s%s", remote.url, numbers.size(n_bytes), path, "" if remote.sha256 else held
+    )
 
 
-def _check_size(remote: Remote, part: Path, n_bytes: int) -> None:
-    """Drop the part of a file that is longer than allowed."""
+def _check_size(remote: Remote, n_bytes: int) -> None:
     if n_bytes > remote.most_bytes:
-        _drop(part)
-        most = shown_size(remote.most_bytes)
+        most = numbers.size(remote.most_bytes)
         raise DatasetError(f"{remote.url}: longer than {most}; the download was discarded")
 
 
 @contextmanager
-def _opened(
-    remote: Remote, headers: Mapping[str, str], patience: Patience
-) -> Iterator[http.client.HTTPResponse]:
-    """A reply with a status that is good; what is wrong is sorted into passing and not."""
+def _opened(remote: Remote, patience: Patience) -> Iterator[http.client.HTTPResponse]:
+    """A reply with a status that is good; what is wrong is sorted into transient and not."""
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
         remote.url,
-        headers={
-            "User-Agent": "selfeval-orchestrator",
-            "Accept-Encoding": "identity",
-            **headers,
-        },
+        headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"},
     )
     if remote.token:
         request.add_unredirected_header("Authorization", f"Bearer {remote.token}")
@@ -228,30 +202,15 @@ def _opened(
             yield reply
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code in _PASSING or error.code == _RANGE_WRONG:
-            kind = _RangeError if error.code == _RANGE_WRONG else _PassingError
-            raise kind(f"the server replied {error.code} {error.reason}") from error
+        if error.code in _TRANSIENT:
+            raise _TransientError(f"the server replied {error.code} {error.reason}") from error
         said = f"{remote.url}: the server replied {error.code} {error.reason}"
         if error.code in {401, 403}:
             said += "; a gated dataset needs your consent and HF_TOKEN in the environment"
         raise DatasetError(said) from error
     except _BROKEN as error:
         reason = getattr(error, "reason", None) or error
-        raise _PassingError(str(reason) or type(error).__name__) from error
-
-
-def _again(call: Callable[[], T], url: str, patience: Patience) -> T:
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            return call()
-        except _PassingError as error:
-            if attempt == _ATTEMPTS:
-                raise DatasetError(
-                    f"{url}: cannot be downloaded: {error}; resume with the same command"
-                ) from error
-            _log.info("%s: %s; retrying", url, error)
-            time.sleep(patience.pause_s * attempt)
-    raise AssertionError
+        raise _TransientError(str(reason) or type(error).__name__) from error
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -279,16 +238,6 @@ _opener: Final = urllib.request.build_opener(_Redirects)
 
 
 @contextmanager
-def _dropped_if_wrong(part: Path) -> Iterator[None]:
-    """Delete a part that the server can't continue, so that the next attempt starts over."""
-    try:
-        yield
-    except _RangeError:
-        _drop(part)
-        raise
-
-
-@contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the right to fetch this file; waits for another process that does."""
     lock = path.with_name(f"{path.name}.lock")
@@ -302,19 +251,3 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _origin_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.origin.json")
-
-
-def _etag_path(part: Path) -> Path:
-    return part.with_name(f"{part.name}.etag")
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
-
-
-def _drop(part: Path) -> None:
-    for path in (part, _etag_path(part)):
-        with suppress(FileNotFoundError):
-            path.unlink()

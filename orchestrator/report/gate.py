@@ -11,9 +11,8 @@ from rich.table import Table
 
 from orchestrator.gates.results import FORMAT, Checked, Decision, Verdict
 from orchestrator.numbers import UNDEFINED
-from orchestrator.report.markdown import escaped
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import escaped, safe_line
 from orchestrator.report.words import plain
 from orchestrator.tables import Column, Form, Measured, cell_text
 

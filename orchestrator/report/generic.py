@@ -10,9 +10,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from orchestrator import numbers
-from orchestrator.report.markdown import escaped
 from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, paged
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import escaped, safe_line
 from orchestrator.report.words import UNTRUSTED, plain
 from orchestrator.tables import Cell, Measured, Parts, Table, cell_parts, cell_text
 from orchestrator.tables import Column as TableColumn
@@ -233,8 +232,15 @@ def generic_table(page: Page, table: Table) -> Iterator[RenderableType]:
     Where it is too wide, names are cut, then intervals stand under their values; where that is too
     wide still, the columns go on below, each time beside what names the rows.
     """
-    yield page.heading(*_heading(table))
-    if table.warning:
+    yield from table_lines(page, table)
+    yield page.words("")
+
+
+def table_lines(page: Page, table: Table, *, is_titled: bool = True) -> Iterator[RenderableType]:
+    """The same on a page; without its title, warning and basis unless `is_titled`."""
+    if is_titled:
+        yield page.heading(*_heading(table))
+    if is_titled and table.warning:
         yield page.prose(table.warning, f"{HEADING} {BAD}")
     if table.rows:
         yield from aligned(page, table)
@@ -242,26 +248,30 @@ def generic_table(page: Page, table: Table) -> Iterator[RenderableType]:
         yield page.words("nothing to show", FAINT)
     for note in table.notes:
         yield page.prose(note, FAINT, bullet=True)
-    yield page.words("")
 
 
-def generic_markdown(table: Table) -> str:
-    """As Markdown."""
+def generic_markdown(table: Table, level: int = 2) -> str:
+    """As Markdown, under a heading of a level."""
     title, basis = _heading(table)
-    lines = [f"## {escaped(title)}", ""]
+    lines = [f"{'#' * level} {escaped(title)}", ""]
     if table.warning:
         lines += [f"**{escaped(table.warning)}**", ""]
     if basis:
         lines += [escaped(basis), ""]
-    lines.append(f"| {' | '.join(escaped(column.name) for column in table.columns)} |")
+    return "\n".join([*lines, *rows_markdown(table)])
+
+
+def rows_markdown(table: Table) -> Iterator[str]:
+    """The rows and the notes alone, line by line."""
+    yield f"| {' | '.join(escaped(column.name) for column in table.columns)} |"
     sides = [":---" if column.form == "text" else "---:" for column in table.columns]
-    lines.append(f"| {' | '.join(sides)} |")
+    yield f"| {' | '.join(sides)} |"
     for row in table.rows:
-        cells = [escaped(text) for text in _texts(table.columns, row)]
-        lines.append(f"| {' | '.join(cells)} |")
+        texts = map(cell_text, table.columns, row)
+        yield f"| {' | '.join(map(escaped, texts))} |"
     if table.notes:
-        lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
-    return "\n".join(lines)
+        yield ""
+        yield from (f"- {escaped(note)}" for note in table.notes)
 
 
 def generic_json(table: Table) -> dict[str, Any]:
@@ -290,7 +300,3 @@ def _heading(table: Table) -> tuple[str, str]:
     if table.source and table.source not in table.key.split("."):
         title = f"{title} ({table.source})"
     return f"{title} {UNTRUSTED}" if table.warning else title, table.basis
-
-
-def _texts(columns: Sequence[TableColumn], row: Sequence[Cell]) -> list[str]:
-    return [cell_text(column, cell) for column, cell in zip(columns, row, strict=True)]

@@ -59,7 +59,6 @@ class Glyphs:
     dot: str
     ring: str
     cross: str
-    same: str
 
 
 UNICODE: Final = Glyphs(
@@ -78,7 +77,6 @@ UNICODE: Final = Glyphs(
     dot="●",
     ring="○",
     cross="✕",
-    same="·",
 )
 ASCII: Final = Glyphs(
     line="-",
@@ -96,7 +94,6 @@ ASCII: Final = Glyphs(
     dot="*",
     ring="o",
     cross="X",
-    same=".",
 )
 
 

@@ -4,8 +4,7 @@ The ranking never suggests an order that the data do not carry: ranks are ranges
 open, and which pairs of models can be told apart stands before the first row.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -17,19 +16,12 @@ from orchestrator.probing import record
 from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
 from orchestrator.probing.record import Finding
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
-from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
-from orchestrator.report.picture import Bounds, make_axis, picture_of
-from orchestrator.report.sections import categories, failures, judge_section, win_matrix
+from orchestrator.report.generic import table_lines
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
+from orchestrator.report.rankings import tables_of
 from orchestrator.report.text import safe_line
-from orchestrator.report.words import (
-    few_words,
-    neighbour_words,
-    rank_words,
-    rating_bounds,
-    title,
-    verdict,
-)
-from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.report.words import few_words, title, verdict
+from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import counted_words
 
 __all__ = [
@@ -99,30 +91,12 @@ def _table(*columns: str) -> Table:
     return table
 
 
-ExactMatch = Mapping[str, float | None]
-
-# Columns that a name is left before whole columns of numbers go.
-_ENOUGH_NAME: Final = 16
 _MAX_NAME: Final = 32
-_MIN_PICTURE: Final = 14
-_MAX_PICTURE: Final = 44
-_GAP: Final = 2
-_ALWAYS: Final = 9
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A column with its cells; of those that do not fit, the lightest go first."""
-
-    column: Column
-    width: int
-    cell: Callable[[ModelRating], Text]
-    weight: int = _ALWAYS
 
 
 @paged
 def ranking(
-    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch | None = None
+    page: Page, analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
 ) -> Iterator[RenderableType]:
     """The whole report of one ranking.
 
@@ -131,33 +105,6 @@ def ranking(
         analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    yield headline(analysis, exact_match)
-    if len(analysis.wins.models) > 1 and analysis.n_judged:
-        yield Text("")
-        yield from win_matrix(page, analysis)
-    if analysis.n_judged:
-        yield Text("")
-        yield from judge_section(page, analysis)
-    if analysis.failures:
-        yield Text("")
-        yield from failures(page, analysis)
-    if analysis.categories:
-        yield Text("")
-        yield from categories(page, analysis)
-    if analysis.notes:
-        yield Text("")
-        yield page.heading("Notes")
-        for note in analysis.notes:
-            yield page.prose(note, bullet=True)
-    yield Text("")
-    yield page.prose(f"Intervals: {analysis.method}; {analysis.uncertainty}.", FAINT)
-
-
-@paged
-def headline(
-    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch | None = None
-) -> Iterator[RenderableType]:
-    """Its first table only: the ratings, and which neighbours can be told apart."""
     if analysis.warning:
         yield page.prose(analysis.warning, f"{HEADING} {BAD}")
     if analysis.caution:
@@ -178,116 +125,14 @@ def headline(
     said = verdict(analysis, lambda name: called.get(name) or page.name(name, _MAX_NAME).plain)
     if said:
         yield page.words(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
-    if not analysis.ratings:
-        return
-    yield Text("")
-    yield from _ratings(page, analysis, exact_match or {})
-    if analysis.neighbours:
+    for place, table in enumerate(tables_of(analysis, exact_match)):
         yield Text("")
-        level = numbers.level(1 - analysis.confidence_level)
-        yield page.heading(
-            "Neighbours",
-            f"all pairs together at {level} (Holm); intervals at the level that decides",
-        )
-        for pair in analysis.neighbours:
-            style = GOOD if pair.resolvable else DOUBTFUL
-            mark = page.cell(f"{page.glyphs.dot if pair.resolvable else page.glyphs.ring} ", style)
-            words = page.words(neighbour_words(pair, lambda name: called[name]))
-            yield Text.assemble(mark, words, overflow="fold")
-
-
-def _ratings(
-    page: Page, analysis: RankingAnalysis, exact_match: ExactMatch
-) -> Iterator[RenderableType]:
-    """The table of ratings; where the picture does not fit beside it, it stands below."""
-    longest = max(page.name(model.model).cell_len for model in analysis.ratings)
-    least = max(min(longest, _ENOUGH_NAME), len("model"))
-    fields = _fields(page, analysis, exact_match)
-    used = sum(field.width + _GAP for field in fields)
-    # The least important fields that do not fit are left out.
-    while used > page.width - least:
-        lightest = min(fields, key=lambda field: field.weight)
-        if lightest.weight >= _ALWAYS:
-            break
-        fields.remove(lightest)
-        used -= lightest.width + _GAP
-    names = max(min(longest, _MAX_NAME, page.width - used), len("model"))
-    beside = page.width - used - names - _GAP
-    fits = beside >= _MIN_PICTURE
-    # A picture would say what the numbers can't.
-    axis = (
-        None
-        if analysis.warning
-        else make_axis(
-            [edge for model in analysis.ratings for edge in (model.rating, model.low, model.high)],
-            min(beside if fits else page.width - names - _GAP, _MAX_PICTURE),
-        )
-    )
-    called = page.names((model.model for model in analysis.ratings), names)
-    name = _Field(Column("model", "left"), names, lambda m: page.cell(called[m.model], HEADING))
-    fields.insert(1, name)
-    if axis is None:
-        yield _drawn(page, fields, analysis)
-        return
-    picture = _Field(
-        Column("", "left", page.cell(axis.labels(), FAINT)),
-        axis.width,
-        lambda model: picture_of(page, axis, _bounds(model)),
-    )
-    if fits:
-        fields.insert(4, picture)
-        yield _drawn(page, fields, analysis)
-        return
-    yield _drawn(page, fields, analysis)
+        # The ratings have the title of the whole.
+        yield from table_lines(page, table, is_titled=place > 0)
+    if analysis.notes:
+        yield Text("")
+        yield page.heading("Notes")
+        for note in analysis.notes:
+            yield page.prose(note, bullet=True)
     yield Text("")
-    yield _drawn(page, [name, picture], analysis)
-
-
-def _drawn(page: Page, fields: list[_Field], analysis: RankingAnalysis) -> RenderableType:
-    rows = [[field.cell(model) for field in fields] for model in analysis.ratings]
-    return page.table([field.column for field in fields], rows)
-
-
-def _fields(page: Page, analysis: RankingAnalysis, exact_match: ExactMatch) -> list[_Field]:
-    """Return the fields shown for each model, beside its name and the picture."""
-    level = f"{numbers.level(analysis.confidence_level)} interval"
-    bounds = max(len(level), *(len(rating_bounds(model)) for model in analysis.ratings))
-
-    def rank(model: ModelRating) -> Text:
-        surely = model.rank_low is not None and model.rank_low == model.rank_high
-        return page.cell(rank_words(model), HEADING if surely else DOUBTFUL)
-
-    def interval(model: ModelRating) -> Text:
-        return page.cell(rating_bounds(model), FAINT if model.rating is None else "")
-
-    def missing(model: ModelRating) -> Text:
-        return page.cell(numbers.count(model.n_missing), BAD if model.n_missing else FAINT)
-
-    fields = [
-        _Field(Column("rank"), max(4, *(len(rank_words(m)) for m in analysis.ratings)), rank),
-        _Field(Column("rating"), 6, lambda m: page.cell(numbers.maybe(m.rating, numbers.rating))),
-        _Field(Column(level, "left"), bounds, interval),
-        _Field(
-            Column("P(win)"),
-            6,
-            lambda m: page.cell(numbers.maybe(m.mean_preference, numbers.probability)),
-            weight=4,
-        ),
-        _Field(Column("judgments"), 9, lambda m: page.cell(numbers.count(m.n_judgments)), weight=1),
-    ]
-    if any(model.n_missing for model in analysis.ratings):
-        fields.append(_Field(Column("missing"), 7, missing, weight=2))
-    if exact_match:
-        fields.append(
-            _Field(
-                Column("exact match"),
-                11,
-                lambda m: page.cell(numbers.maybe(exact_match.get(m.model), numbers.percent)),
-                weight=3,
-            )
-        )
-    return fields
-
-
-def _bounds(model: ModelRating) -> Bounds:
-    return Bounds(model.rating, model.low, model.high, model.low_open, model.high_open)
+    yield page.prose(f"Intervals: {analysis.method}; {analysis.uncertainty}.", FAINT)

@@ -5,6 +5,7 @@ Python writes it. Callers put the result in `rich.text.Text`, where markup has n
 """
 
 import errno
+import html
 import re
 import sys
 import unicodedata
@@ -158,6 +159,17 @@ def isolated(line: str) -> str:
 
 def _is_rightward(character: str) -> bool:
     return character > "\u0590" and unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
+
+
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+!|~@:-])")
+_HARMLESS: Final = re.compile(r"(?<=\w)\\([-_:])(?=\w)")
+
+
+def escaped(text: str, width: int | None = None) -> str:
+    """Text from outside as one line that Markdown shows as it is."""
+    # HTML first: its entities hold characters that Markdown would escape.
+    marked = _SPECIAL.sub(r"\\\1", safe_line(text, width))
+    return html.escape(_HARMLESS.sub(r"\1", marked), quote=False)
 
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:

@@ -206,15 +206,6 @@ def few_words(analysis: RankingAnalysis) -> str:
     return f"fewer than {APPROXIMATE_BELOW} {what}: {MISSED}"
 
 
-def neighbour_words(pair: Pair, name: Callable[[str], str] = str) -> str:
-    """`expert over apprentice: +212 [180, 245]`, or that their order is not resolvable."""
-    amount = neighbour_amount(pair)
-    better, worse = name(pair.better), name(pair.worse)
-    if pair.resolvable:
-        return f"{better} over {worse}: {amount}"
-    return f"{better} and {worse}: not resolvable, {amount}"
-
-
 def neighbour_amount(pair: Pair) -> str:
     """The difference of a pair with its interval, or why there is none."""
     if pair.difference is None:

@@ -6,7 +6,6 @@ import polars as pl
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.figures import as_table
 from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.plugin import (
     Cell,
@@ -126,7 +125,7 @@ class GlassBoxSummary(Summary[Config]):
         lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
         title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{gold}"
         columns = [Column("feature"), _RHO, Column("answers", "count")]
-        table = as_table("glass-box", title, columns, lines)
+        table = make_table("glass-box", title, columns, lines)
         shown = points(table, 0, 1)
         axis = f"Spearman's rho with {gold}"
         picture = Picture("intervals", shown, axis, options={"zero": 0.0}) if shown else None

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.figures import as_table, cell, finite, key
+from orchestrator.figures import cell, finite, key
 from orchestrator.methods.probdiff import Config
 from orchestrator.plugin import (
     Cell,
@@ -95,7 +95,7 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
         Column("unchanged", "count"),
     ]
     title = f"ProbDiff: distribution of d ({method})"
-    table = as_table(key("probdiff-d", method), title, columns, lines)
+    table = make_table(key("probdiff-d", method), title, columns, lines)
     models = list(dict.fromkeys(row["group"] for row in drawn))[:12]
     picture = Picture(
         "bars",
@@ -142,7 +142,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
             )
     title = f"ProbDiff: confidence at any threshold ({method})"
     columns = [Column("model"), Column("delta", "signed"), _CONFIDENCE]
-    table = as_table(key("probdiff-confidence", method), title, columns, lines)
+    table = make_table(key("probdiff-confidence", method), title, columns, lines)
     models = list(dict.fromkeys(row["group"] for row in drawn))
     options = {"zero": _PUBLISHED, "percent": True}
     picture = Picture(

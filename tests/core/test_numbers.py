@@ -46,8 +46,6 @@ TABLE = [
     (numbers.probability, (0.9999,), ">0.99"),
     (numbers.probability, (1.0,), "1.00"),
     (numbers.probability, (NAN,), UNDEFINED),
-    (numbers.probability_with_interval, (0.62, 0.58, 0.66), "0.62 [0.58, 0.66]"),
-    (numbers.probability_with_interval, (0.62, NAN, NAN), "0.62"),
     (numbers.percent, (0.1234,), "12.3 %"),
     (numbers.percent, (0.0,), "0.0 %"),
     (numbers.percent, (0.0001,), "<0.1 %"),

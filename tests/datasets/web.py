@@ -1,6 +1,5 @@
 """A small web server on 127.0.0.1 that can redirect, break off, stall and refuse."""
 
-import hashlib
 import threading
 import time
 from collections import Counter
@@ -21,7 +20,6 @@ class Web:
         self.headers = {}
         self.requests = []
         self.counts: Counter[str] = Counter()
-        self.ranges = True
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -70,31 +68,12 @@ def answer(web, handler):
 
 
 def send(web, handler, content, fault):
-    etag = f'"{hashlib.sha256(content).hexdigest()[:8]}"'
-    start = begin(web, handler, etag)
-    if start >= len(content) > 0:
-        handler.send_error(416)
-        return
-    handler.send_response(206 if start else 200)
-    if start:
-        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        handler.send_header("Content-Range", span)
+    handler.send_response(200)
     if fault != "unannounced":
-        handler.send_header("Content-Length", str(len(content) - start))
-    handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(len(content)))
     for name, value in web.headers.items():
         handler.send_header(name, value)
     handler.end_headers()
-    due = content[start:]
-    if fault == "truncate":
-        due = due[: len(due) // 2]
-    elif fault == "stall":
+    if fault == "stall":
         time.sleep(1.0)
-    handler.wfile.write(due)
-
-
-def begin(web, handler, etag):
-    wanted = handler.headers.get("Range")
-    if not web.ranges or not wanted or handler.headers.get("If-Range") != etag:
-        return 0
-    return int(wanted.removeprefix("bytes=").rstrip("-"))
+    handler.wfile.write(content[: len(content) // 2] if fault == "truncate" else content)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from orchestrator.report.export.files import harmless, write_frame
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.live import frame
-from orchestrator.report.markdown import escaped
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import Pace
-from orchestrator.report.text import safe_line, safe_name
+from orchestrator.report.text import escaped, safe_line, safe_name
 from orchestrator.tables import Column, make_table
 from orchestrator.wire.failures import clean
 from tests.fuzz.fuzzing import HOSTILE, TEXTS, fuzz

@@ -13,9 +13,10 @@ from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.brief import brief
-from orchestrator.report.html.figures import Lost, Material
+from orchestrator.report.html.figures import Material
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.results.tables import all_sources, summarise
+from orchestrator.store import FailureCount
 
 SCRIPT = "<script>window.hacked=1</script>"
 ATTACKS = (
@@ -157,7 +158,7 @@ def material(**changed: Any) -> Material:
         "rankings": [ranking],
         "tables": summarise(found, SETTINGS),
         "context": all_sources(found, SETTINGS),
-        "lost": [Lost(MODELS[0], "timeout", 2, ATTACKS[1])],
+        "lost": [FailureCount._make((False, MODELS[0], "timeout", 0, 2, ATTACKS[1], b"", 0))],
         "notes": [ATTACKS[0]],
         "n_left": 3,
         "probes": {MODELS[0]: PROBED},

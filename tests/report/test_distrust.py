@@ -13,9 +13,10 @@ from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
-from orchestrator.report.markdown import escaped, ranking_markdown
+from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.progress import RankingProgress, StandingProgress
 from orchestrator.report.tables import ranking
+from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge

@@ -7,8 +7,9 @@ import pytest
 
 from orchestrator.report import words
 from orchestrator.report.html import ranked
-from orchestrator.report.markdown import escaped, ranking_markdown
-from orchestrator.report.tables import headline
+from orchestrator.report.markdown import ranking_markdown
+from orchestrator.report.tables import ranking
+from orchestrator.report.text import escaped
 from orchestrator.report.words import pairs_apart, ranking_json, verdict
 from tests.report.samples import an_analysis, printed
 
@@ -26,7 +27,7 @@ def test_markdown_tables_have_as_many_cells_as_headings(analysis):
 
 
 def test_markdown_says_which_neighbours_are_resolvable(analysis):
-    assert "| expert over apprentice | resolvable | +" in ranking_markdown(analysis)
+    assert r"| expert | apprentice | resolvable | \+" in ranking_markdown(analysis)
 
 
 def test_markdown_warns_where_nothing_is_resolvable():
@@ -65,7 +66,7 @@ def test_every_format_says_which_models_can_be_told_apart(close):
     said = verdict(close)
     assert said.startswith(f"{len(apart)} of 10 pairs of models can be told apart: a over ")
     assert said in ranking_markdown(close)
-    assert " ".join(printed(headline(close), width=400).split()).count(said) == 1
+    assert " ".join(printed(ranking(close), width=400).split()).count(said) == 1
     assert said in ranked.group_words(close)
     document = ranking_json(close)
     assert document["order_resolvable"] is True

@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
-from orchestrator.report.markdown import escaped
+from orchestrator.report.text import escaped
 
 # Frames written to files that other programs read.
 #

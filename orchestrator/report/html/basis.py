@@ -10,8 +10,8 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report.html.figures import Figure, Material, Picture, as_table, key, name
-from orchestrator.tables import Column, Table, counted_words
+from orchestrator.report.html.figures import Figure, Material, Picture, key, name
+from orchestrator.tables import Column, Table, counted_words, make_table
 
 _OK: Final = "ok"
 _HASH: Final = 12
@@ -50,7 +50,7 @@ def coverage(material: Material) -> Figure:
         Column("share", "percent"),
         Column("causes"),
     ]
-    table = as_table("coverage-of-rows", "Rows by method", columns, rows)
+    table = make_table("coverage-of-rows", "Rows by method", columns, rows)
     drawn = [
         {
             "label": name(method),
@@ -105,16 +105,16 @@ def requests(material: Material) -> Table | None:
         Column("prompt tokens", "count"),
         Column("tokens generated", "count"),
     ]
-    return as_table("requests", "Requests of the last call that sent requests", columns, rows)
+    return make_table("requests", "Requests of the last call that sent requests", columns, rows)
 
 
 def lost(material: Material) -> Table | None:
     """Requests that failed, by model and cause."""
-    rows = [[one.model, one.cause, one.n, one.message] for one in material.lost]
+    rows = [(one.model, one.cause, one.n, one.last_message) for one in material.lost]
     if not rows:
         return None
     columns = [Column("model"), Column("cause"), Column("requests", "count"), Column("e.g.")]
-    return as_table("failed-requests", "Requests that failed", columns, rows)
+    return make_table("failed-requests", "Requests that failed", columns, rows)
 
 
 def models(material: Material) -> Table:
@@ -128,13 +128,13 @@ def models(material: Material) -> Table:
         served = "; ".join(material.servers.get(model, ())) or "no requests"
         rows.append([model, without_folders(str(source)), served, exact])
     columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
-    return as_table("models", "Models and servers", columns, rows)
+    return make_table("models", "Models and servers", columns, rows)
 
 
 def epochs(material: Material) -> Table | None:
     """Rows by the latest server that they rest on; None where no model had another one."""
     rows = [
-        [method, str(epoch), n, n / sum(of_method.values())]
+        (method, str(epoch), n, n / sum(of_method.values()))
         for method, of_method in material.epochs.items()
         for epoch, n in of_method.items()
     ]
@@ -146,14 +146,14 @@ def epochs(material: Material) -> Table | None:
         Column("rows", "count"),
         Column("share", "percent"),
     ]
-    return as_table("server-epochs", "Rows by latest server", columns, rows)
+    return make_table("server-epochs", "Rows by latest server", columns, rows)
 
 
 def probes(material: Material) -> list[Table]:
     """Tabulate the findings of the probes, a table a model."""
     columns = [Column("question"), Column("answer"), Column("observed")]
     return [
-        as_table(
+        make_table(
             key("probe", model),
             f"Probe of {name(model)}: {record.backend} {record.version}".rstrip(),
             columns,

@@ -10,21 +10,20 @@ import polars as pl
 from orchestrator import figures
 from orchestrator.contracts.context import Context
 from orchestrator.errors import PluginError
-from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, as_table, cell, finite, key
+from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, cell, finite, key
 from orchestrator.frames import columns_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.brief import Brief
 from orchestrator.report.text import safe_line, safe_name, safe_names
 from orchestrator.statistics.ranking import RankingAnalysis
+from orchestrator.store import FailureCount
 from orchestrator.tables import Table
 
 __all__ = [
     "MAX_ROWS",
     "Figure",
-    "Lost",
     "Material",
     "Picture",
-    "as_table",
     "cell",
     "finite",
     "key",
@@ -105,16 +104,6 @@ def _label(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Requests that failed: whose, why, how often, and what the server said last."""
-
-    model: str
-    cause: str
-    n: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Material:
     """A run as the report sees it.
 
@@ -153,7 +142,7 @@ class Material:
     rankings: Sequence[RankingAnalysis]
     tables: Sequence[Table]
     context: Context
-    lost: Sequence[Lost] = ()
+    lost: Sequence[FailureCount] = ()
     exact_match: Mapping[str, float | None] = field(default_factory=dict)
     notes: Sequence[str] = ()
     n_left: int = 0

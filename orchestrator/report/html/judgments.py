@@ -15,9 +15,9 @@ from orchestrator.errors import UsageError
 from orchestrator.ranking.calibration import Calibrated, calibrated, tables
 from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html import figures
-from orchestrator.report.html.figures import Figure, Material, Picture, as_table, name
+from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.tables import Column
+from orchestrator.tables import Column, make_table
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def _verdicts(method: str, judge: str, rows: pl.DataFrame) -> list[Figure]:
     means = readings.mean(axis=0)
     pairs = list(zip(labels, means.tolist(), strict=True))
     title = f"Verdicts of {judge} ({method})"
-    table = as_table(
+    table = make_table(
         figures.key("verdicts", method, judge), title, [Column("verdict"), _PROBABILITY], pairs
     )
     drawn = [
@@ -133,7 +133,7 @@ def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
         )
     title = f"Both orders of {judge} ({method})"
     columns = [Column("P(A better), A first"), Column("B first"), Column("judgments", "count")]
-    table = as_table(figures.key("orders", method, judge), title, columns, lines)
+    table = make_table(figures.key("orders", method, judge), title, columns, lines)
     picture = Picture("grid", drawn, "P(A better), A shown first", "P(A better), B shown first")
     basis = f"n = {numbers.counted(len(rows), 'judgment')} with both orders · counts in squares"
     says = (
@@ -181,7 +181,7 @@ def _scores(method: str, judge: str, rows: pl.DataFrame, low: int) -> list[Figur
         return []
     title = f"Scores by {judge} ({method})"
     columns = [Column("model"), Column("score"), _PROBABILITY]
-    table = as_table(figures.key("scores", method, judge), title, columns, lines)
+    table = make_table(figures.key("scores", method, judge), title, columns, lines)
     models = list(dict.fromkeys(row["group"] for row in drawn))[:12]
     order = sorted({row["x"] for row in drawn}, key=int)
     picture = Picture(

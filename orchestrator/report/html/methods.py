@@ -21,13 +21,21 @@ from orchestrator.report.html.figures import (
     Figure,
     Material,
     Picture,
-    as_table,
     key,
     made_safe,
     name,
 )
 from orchestrator.statistics.means import levelled
-from orchestrator.tables import Cell, Column, Curves, Measured, Table, cell_text, with_interval
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Curves,
+    Measured,
+    Table,
+    cell_text,
+    make_table,
+    with_interval,
+)
 
 Floats = NDArray[np.float64]
 
@@ -122,7 +130,7 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     except OrchestratorError as error:
         # What one method can't draw must not hide the rest of the page.
         title = f"{source.name}: no figures"
-        return [Figure(key(title), title, "", str(error), as_table(key(title), title, (), ()))]
+        return [Figure(key(title), title, "", str(error), make_table(key(title), title, (), ()))]
 
 
 _FORMATS: Final = {"rating": ",.0f"}
@@ -204,7 +212,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
             ]
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
-    table = as_table("agreement", title, columns, lines)
+    table = make_table("agreement", title, columns, lines)
     order = [name(one) for one in aligned.names]
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
@@ -254,7 +262,7 @@ def _orders(aligned: Aligned) -> Figure:
         Column("mean", "number", 4),
     ]
     title = "Agreement between methods, model by model"
-    table = as_table("orders-of-models", title, columns, lines)
+    table = make_table("orders-of-models", title, columns, lines)
     options = {
         "order": [name(one) for one in aligned.names],
         "columns": [name(model) for model in models],
@@ -278,15 +286,15 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     for one in aligned.names:
         correlation = aligned.correlation(one, "length", level)
         lines.append(
-            [
+            (
                 one,
                 with_interval(correlation.value, correlation.interval, why=correlation.undefined),
                 correlation.n_points,
-            ]
+            )
         )
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
-    table = as_table("length", title, columns, lines)
+    table = make_table("length", title, columns, lines)
     shown = figures.points(table, 0, 1)
     options = {"zero": 0.0, "domain": [-1.0, 1.0]}
     picture = Picture("intervals", shown, "Spearman's rho with length", options=options)

@@ -13,6 +13,7 @@ from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
 from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
 from orchestrator.report.picture import forest
+from orchestrator.report.rankings import coverage
 from orchestrator.report.text import safe_name, safe_names
 from orchestrator.tables import Table
 
@@ -119,7 +120,7 @@ def _parts(material: Material) -> Iterator[Section]:
         "Rankings",
         [figure for one in rankings for figure in ranked.of_ranking(one, models)],
     )
-    covered = ranked.coverage(rankings)
+    covered = coverage(rankings)
     yield Section(
         "judge",
         "The judge",
@@ -128,7 +129,7 @@ def _parts(material: Material) -> Iterator[Section]:
             *judgments.of_calibration(material),
             *judgments.of_verdicts(material),
         ],
-        tables=[covered] if covered is not None else [],
+        tables=[covered] if covered.rows else [],
     )
     yield Section("scores", "Scores", judgments.of_scores(material))
     places = set(_PLACES)

@@ -24,7 +24,7 @@ from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.tables import frame_of, html, table_of
 from orchestrator.report.generic import generic_markdown
-from orchestrator.report.html.figures import Lost, Material
+from orchestrator.report.html.figures import Material
 from orchestrator.report.html.page import all_figures, render, sections
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
@@ -116,7 +116,7 @@ def material(result: Result) -> Material:
         context=all_sources(
             result.frames, result.settings, allow_code=result.allow_code, run=result.path
         ),
-        lost=[Lost(one.model, one.cause, one.n, one.last_message) for one in record.failures],
+        lost=record.failures,
         exact_match=result.exact_match,
         notes=result.notes,
         n_left=result.n_left,
