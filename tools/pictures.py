@@ -10,7 +10,6 @@
 data have `sample` in their names. PNG files come beside them where rsvg-convert or chromium is
 installed.
 """
-
 import argparse
 import io
 import json
@@ -41,9 +40,9 @@ from orchestrator.report.progress import (
     Pace,
     Progress,
     RankingProgress,
-    StandingProgress,
 )
 from orchestrator.report.tables import ranking
+from orchestrator.statistics.ratings import Standing
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -285,7 +284,7 @@ def _sample_standings(second: int) -> tuple[RankingProgress, ...]:
     """Intervals that shrink as prompts come."""
     width = 300 / max(1, second) ** 0.5
     strengths = (("expert", 1120.0), ("apprentice", 1010.0), ("novice", 870.0))
-    standings = tuple(StandingProgress(name, at, width, 2 * second) for name, at in strengths)
+    standings = tuple(Standing(name, at, width, 2 * second) for name, at in strengths)
     return (RankingProgress("pairwise_ranking", 2 * second, standings),) if second > 5 else ()
 
 

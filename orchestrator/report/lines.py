@@ -13,10 +13,10 @@ from orchestrator.report.progress import (
     Progress,
     RankingProgress,
     Rates,
-    StandingProgress,
     foremost,
 )
 from orchestrator.report.text import isolated, own_words, safe_line, safe_name
+from orchestrator.statistics.ratings import Standing
 from orchestrator.tables import counted_words
 
 # A plain log gets a line this often while nothing changes its state, seconds.
@@ -151,12 +151,13 @@ def unit_parts(progress: Progress) -> list[str]:
 
 def rate_parts(rates: Rates) -> list[str]:
     """Rates in words."""
-    if rates.requests is None:
+    requests, tokens_in, tokens_out = rates
+    if requests is None:
         return []
     return [
-        f"{numbers.speed(rates.requests)} requests/s",
-        f"{numbers.speed(rates.prompt_tokens)} tokens/s in",
-        f"{numbers.speed(rates.completion_tokens)} out",
+        f"{numbers.speed(requests)} requests/s",
+        f"{numbers.speed(tokens_in)} tokens/s in",
+        f"{numbers.speed(tokens_out)} out",
     ]
 
 
@@ -180,7 +181,7 @@ def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
     return f"{words}, ± not adjusted for stopping" if ranking.stops_early else words
 
 
-def standing(one: StandingProgress) -> str:
+def standing(one: Standing) -> str:
     """A rating with its 95 % interval."""
     rating = numbers.UNDEFINED if one.rating is None else numbers.count(round(one.rating))
     return (
@@ -204,13 +205,13 @@ class JsonPainter:
     def update(self, progress: Progress) -> None:
         """`{"event": "progress"}`."""
         self._pace.add(progress)
-        rates = self._pace.total()
+        requests, tokens_in, tokens_out = self._pace.total()
         self._write(
             "progress",
             **msgspec.to_builtins(progress),
-            requests_per_s=_rounded(rates.requests),
-            prompt_tokens_per_s=_rounded(rates.prompt_tokens),
-            completion_tokens_per_s=_rounded(rates.completion_tokens),
+            requests_per_s=_rounded(requests),
+            prompt_tokens_per_s=_rounded(tokens_in),
+            completion_tokens_per_s=_rounded(tokens_out),
             eta_s=_rounded(self._pace.eta_s()),
         )
 

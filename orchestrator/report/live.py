@@ -337,10 +337,9 @@ def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[Render
     ]
     if page.width >= _MIDDLE:
         row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
-    rates = pace.model(model.name)
-    row.append(page.cell(numbers.speed(rates.requests)))
+    requests, *both = pace.model(model.name)
+    row.append(page.cell(numbers.speed(requests)))
     if page.width >= _WIDE:
-        both = (rates.prompt_tokens, rates.completion_tokens)
         row += [page.cell(numbers.speed(rate)) for rate in both]
     if page.width >= _WIDEST:
         waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)

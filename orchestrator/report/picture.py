@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.text import Text
 
@@ -136,32 +136,12 @@ def picture_of(page: Page, axis: Axis, bounds: Bounds) -> Text:
 _WIDTH: Final = 30
 
 
-class Tick(NamedTuple):
-    """A label of the axis and its place."""
+def forest(question: Question) -> tuple[list[tuple[float, str]], list[Bounds]] | None:
+    """Return the forest plot of a question, in percent of its width.
 
-    at: float
-    label: str
-
-
-class Mark(NamedTuple):
-    """One model's point and interval; None is not drawn."""
-
-    at: float | None
-    low: float | None
-    high: float | None
-    low_open: bool
-    high_open: bool
-
-
-class Forest(NamedTuple):
-    """A forest plot, one mark a model of the question."""
-
-    ticks: tuple[Tick, ...]
-    marks: tuple[Mark, ...]
-
-
-def forest(question: Question) -> Forest | None:
-    """The plot of a question; None where there is nothing that may be drawn."""
+    That is the place and the label of each tick, and what is drawn of each model. None where there
+    is nothing that may be drawn.
+    """
     if not question.is_drawn:
         return None
     ends = [end for one in question.standings for end in (one.value, one.low, one.high)]
@@ -174,12 +154,12 @@ def forest(question: Question) -> Forest | None:
             return None
         return round(100 * (value - axis.low) / (axis.high - axis.low), 2)
 
-    ticks = tuple(
-        Tick(place(value) or 0.0, axis.label(value, percent=question.is_percent))
+    ticks = [
+        (place(value) or 0.0, axis.label(value, percent=question.is_percent))
         for value in axis.ticks()
-    )
-    marks = tuple(
-        Mark(
+    ]
+    marks = [
+        Bounds(
             place(one.value),
             0.0 if one.low_open else place(one.low),
             100.0 if one.high_open else place(one.high),
@@ -187,5 +167,5 @@ def forest(question: Question) -> Forest | None:
             one.high_open,
         )
         for one in question.standings
-    )
-    return Forest(ticks, marks)
+    ]
+    return ticks, marks

@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator import numbers
 from orchestrator.records import Failure
+from orchestrator.statistics.ratings import Standing
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
@@ -91,22 +92,6 @@ class StageProgress(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
-class StandingProgress(msgspec.Struct, frozen=True):
-    """One model in a ranking that forms.
-
-    Attributes:
-        model: Its name.
-        rating: Elo scale, mean 1000; None where it can't be placed.
-        half_width: Of its 95 % interval over prompts; None while there is none.
-        n_prompts: Prompts on which it was compared.
-    """
-
-    model: str
-    rating: float | None
-    half_width: float | None
-    n_prompts: int
-
-
 class RankingProgress(msgspec.Struct, frozen=True):
     """The ranking of one method so far, over the prompts that this call finished.
 
@@ -124,7 +109,7 @@ class RankingProgress(msgspec.Struct, frozen=True):
 
     method: str
     n_prompts: int
-    standings: tuple[StandingProgress, ...]
+    standings: tuple[Standing, ...]
     stops_early: bool = False
     untrusted: tuple[str, ...] = ()
     n_clusters: int | None = None
@@ -246,15 +231,8 @@ _MAX_SNAPSHOTS: Final = 600
 _MIN_DONE: Final = 5
 
 
-class Rates(msgspec.Struct, frozen=True):
-    """Requests that ended and tokens, a second; None while unknown."""
-
-    requests: float | None = None
-    prompt_tokens: float | None = None
-    completion_tokens: float | None = None
-
-
-_UNKNOWN: Final = Rates()
+Rates = tuple[float | None, float | None, float | None]
+"""Requests that ended, prompt tokens and completion tokens, a second; None while unknown."""
 
 
 class Pace:
@@ -325,11 +303,12 @@ class Pace:
     def _rates(self, name: str | None) -> Rates:
         before = self._before(_RATE_SPAN_S)
         if before is None:
-            return _UNKNOWN
+            return None, None, None
         now = self._snapshots[-1]
         span = now.elapsed_s - before.elapsed_s
         old, new = _sums(before, name), _sums(now, name)
-        return Rates(*((b - a) / span for a, b in zip(old, new, strict=True)))
+        requests, read, written = ((b - a) / span for a, b in zip(old, new, strict=True))
+        return requests, read, written
 
     def _before(self, span_s: float) -> Progress | None:
         """The oldest snapshot within the span before the last one."""

@@ -222,14 +222,14 @@ class Standing:
 
     Attributes:
         model: Its name.
-        rating: Elo scale, mean 1000; not finite where the model can't be placed.
-        half_width: Of its interval; nan while there is none.
+        rating: Elo scale, mean 1000; None where the model can't be placed.
+        half_width: Of its interval; None while there is none.
         n_prompts: Prompts on which it was compared.
     """
 
     model: str
-    rating: float
-    half_width: float
+    rating: float | None
+    half_width: float | None
     n_prompts: int
 
 
@@ -362,13 +362,18 @@ class Forming:
         dof = from_powers(self._powers, self._n_clusters)
         quantiles = student.quantile(dof, level)
         widths = np.where(self._n_clusters > 1, quantiles * errors * ELO_SCALE, np.nan)
-        found = [
-            Standing(model, float(rating), float(width), int(n))
-            for model, rating, width, n in zip(
-                self.models, to_elo(strengths), widths, self._n_prompts, strict=True
+        found = zip(to_elo(strengths), self.models, widths, self._n_prompts, strict=True)
+        return [
+            Standing(
+                model,
+                float(rating) if np.isfinite(rating) else None,
+                float(width) if np.isfinite(width) and np.isfinite(rating) else None,
+                int(n),
+            )
+            for rating, model, width, n in sorted(
+                found, key=lambda one: (np.isnan(one[0]), -one[0], one[1])
             )
         ]
-        return sorted(found, key=lambda one: (np.isnan(one.rating), -one.rating, one.model))
 
     def _errors(self, strengths: Floats) -> Floats:
         """Standard errors by `field.influences`, from the moments; nan where there are none."""

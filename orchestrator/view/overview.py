@@ -3,6 +3,7 @@
 import importlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -86,7 +87,7 @@ def _brief(brief: Brief) -> dict[str, object]:
                 "apart": said(one.apart) if one.state != "withheld" else [],
                 "basis": safe_line(one.basis),
                 "checks": checks([*one.checks, *(brief.checks if not place else ())]),
-                "ticks": [] if drawn is None else drawn.ticks,
+                "ticks": [] if drawn is None else drawn[0],
                 "models": [
                     {
                         "name": rows[model.model],
@@ -94,7 +95,7 @@ def _brief(brief: Brief) -> dict[str, object]:
                         "rank": model.rank,
                         "shown": model.shown,
                         "bounds": together(safe_line(model.bounds)),
-                        "mark": None if drawn is None else drawn.marks[at]._asdict(),
+                        "mark": None if drawn is None else asdict(drawn[1][at]),
                     }
                     for at, model in enumerate(shown)
                 ],
@@ -142,9 +143,7 @@ def table_of(table: Table) -> dict[str, object]:
                     "aside": cell.aside,
                     "number": cell.number,
                     "order": cell.order,
-                    "interval": None
-                    if cell.interval is None
-                    else [cell.interval.low, cell.interval.high, cell.interval.at],
+                    "interval": cell.interval,
                 }
                 for cell in row
             ]

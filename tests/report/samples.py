@@ -14,8 +14,8 @@ from orchestrator.report.progress import (
     ModelProgress,
     Progress,
     RankingProgress,
-    StandingProgress,
 )
+from orchestrator.statistics.ratings import Standing
 
 
 class Stream(io.StringIO):
@@ -71,8 +71,7 @@ def a_progress(elapsed_s: float = 1.0, **changed: object) -> Progress:
 
 def a_ranking(names: Sequence[str] = ("expert", "novice")) -> RankingProgress:
     standings = tuple(
-        StandingProgress(name, 1100.4 - 200 * i, 12.6 if i else None, 40)
-        for i, name in enumerate(names)
+        Standing(name, 1100.4 - 200 * i, 12.6 if i else None, 40) for i, name in enumerate(names)
     )
     return RankingProgress("pairwise", 40, standings)
 

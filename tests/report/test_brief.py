@@ -285,9 +285,9 @@ def test_json_has_the_sentences_and_the_numbers(thirty):
 def test_a_plot_holds_every_interval_on_one_axis(thirty):
     drawn = forest(thirty.questions[0])
     assert drawn is not None
-    places = [place for mark in drawn.marks for place in (mark.at, mark.low, mark.high)]
+    places = [place for mark in drawn[1] for place in (mark.value, mark.low, mark.high)]
     assert all(place is None or 0.0 <= place <= 100.0 for place in places)
-    at = [tick.at for tick in drawn.ticks]
+    at = [place for place, _ in drawn[0]]
     assert 2 <= len(at) <= 5
     assert min(b - a for a, b in pairwise(at)) >= 15
 

@@ -14,11 +14,12 @@ from orchestrator.report.generic import generic_json, generic_markdown, generic_
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
 from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.progress import RankingProgress, StandingProgress
+from orchestrator.report.progress import RankingProgress
 from orchestrator.report.tables import ranking
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
+from orchestrator.statistics.ratings import Standing
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
@@ -142,7 +143,7 @@ def test_a_table_of_one_judge_has_the_warning_of_that_judge_alone():
 
 
 def test_a_frame_of_the_live_display_says_it():
-    standings = (StandingProgress("a", 1010.0, 5.0, 40),)
+    standings = (Standing("a", 1010.0, 5.0, 40),)
     forming = RankingProgress(
         "pairwise", 40, standings, untrusted=("small", ""),
         reasons=("does not answer in the requested form", "contradicts itself by order"),
@@ -154,7 +155,7 @@ def test_a_frame_of_the_live_display_says_it():
 
 @pytest.mark.parametrize("painter", [PlainPainter, JsonPainter])
 def test_a_ranking_that_forms_says_it(painter):
-    standings = (StandingProgress("a", 1010.0, 5.0, 40), StandingProgress("b", 990.0, 5.0, 40))
+    standings = (Standing("a", 1010.0, 5.0, 40), Standing("b", 990.0, 5.0, 40))
     forming = RankingProgress(
         "pairwise", 40, standings, untrusted=("small",), reasons=("contradicts itself by order",)
     )

@@ -246,8 +246,9 @@ def test_intervals_of_a_column_share_one_axis():
     high, low = (row[0].interval for row in shell.grid(table, "k").rows)
     assert low is not None
     assert high is not None
-    assert low.high < high.low
-    assert low.low < (low.at or 0.0) < low.high
+    begin, end, at = low
+    assert end < high[0]
+    assert begin < (at or 0.0) < end
 
 
 @given(st.text(max_size=60))

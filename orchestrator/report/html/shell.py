@@ -67,15 +67,6 @@ _FEWEST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A line from `low` to `high` with a point, in units of the picture; None is not drawn."""
-
-    low: float
-    high: float
-    at: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Shown:
     """One cell.
 
@@ -84,14 +75,15 @@ class Shown:
         aside: What stands beside it in small: interval, n, why there is no value.
         number: Whether it stands on the right.
         order: What the column is sorted by.
-        interval: The picture, where the column has intervals.
+        interval: Where the column has intervals: ends of a line, and its point where it has one, in
+            units of the picture.
     """
 
     text: str
     aside: str
     number: bool
     order: str
-    interval: Interval | None = None
+    interval: tuple[float, float, float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +161,9 @@ def _split(text: str) -> tuple[str, str]:
     return text[:at], text[at:].strip()
 
 
-def _interval(value: Measured, axis: tuple[float, float]) -> Interval | None:
+def _interval(
+    value: Measured, axis: tuple[float, float]
+) -> tuple[float, float, float | None] | None:
     if value.low is None or value.high is None:
         return None
     low, high = axis
@@ -179,9 +173,7 @@ def _interval(value: Measured, axis: tuple[float, float]) -> Interval | None:
         return round(4 + share * (_WIDTH - 8), 1)
 
     known = value.value is not None and math.isfinite(value.value)
-    return Interval(
-        place(value.low), place(value.high), place(value.value or 0.0) if known else None
-    )
+    return place(value.low), place(value.high), place(value.value or 0.0) if known else None
 
 
 _NEEDED: Final = ("altair", "vl_convert")

@@ -19,13 +19,12 @@ from orchestrator.report.progress import (
     ModelProgress,
     RankingProgress,
     StageProgress,
-    StandingProgress,
     connection_state,
 )
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
-from orchestrator.statistics.ratings import Forming, Standing
+from orchestrator.statistics.ratings import Forming
 from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
 from orchestrator.units import Part, Plan
 
@@ -252,7 +251,7 @@ class LiveRankings:
         return self._shown
 
     def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
-        standings = tuple(map(_shown, method.forming.standings(_LEVEL)))
+        standings = tuple(method.forming.standings(_LEVEL))
         untrusted = self._judges[name].untrusted(self._confidence_level)
         return RankingProgress(
             name,
@@ -263,12 +262,6 @@ class LiveRankings:
             None if self._clusters is None else method.forming.n_clusters,
             tuple(untrusted.values()),
         )
-
-
-def _shown(one: Standing) -> StandingProgress:
-    rating = one.rating if math.isfinite(one.rating) else None
-    width = one.half_width if math.isfinite(one.half_width) and rating is not None else None
-    return StandingProgress(one.model, rating, width, one.n_prompts)
 
 
 def models_progress(

@@ -15,7 +15,7 @@ const plot = (mark, ticks) => mark && s("svg", { class: "plot", "aria-hidden": "
   ticks.map(([x]) => s("line", { class: "tick", x1: at(x), x2: at(x), y1: 0, y2: "100%" })),
   mark.low !== null && mark.high !== null && s("line", { class: "span", x1: at(mark.low), x2: at(mark.high), y1: "50%", y2: "50%" }),
   mark.low_open && open("0", 1), mark.high_open && open("100%", -1),
-  mark.at !== null && s("circle", { cx: at(mark.at), cy: "50%", r: 4.5 }));
+  mark.value !== null && s("circle", { cx: at(mark.value), cy: "50%", r: 4.5 }));
 
 const axis = (ticks) => ticks.length > 0 && [s("svg", { class: "axis", "aria-hidden": "true" },
   ticks.map(([x, label]) => s("text", { x: at(x), y: 13, "text-anchor": x < 8 ? "start" : x > 92 ? "end" : "middle" }, label))), h("span", { class: "away" }, "picture")];
