@@ -130,18 +130,6 @@ class Share(msgspec.Struct, frozen=True):
     size: Size = Size(0)
 
 
-class Impossible(msgspec.Struct, frozen=True):
-    """A server that fits nowhere.
-
-    Attributes:
-        name: Of the server.
-        why: What it would need, and what there is.
-    """
-
-    name: str
-    why: str
-
-
 Wave = Mapping[str, tuple[Share, ...]]
 """Servers that run together, each with a share for each of its processes."""
 
@@ -151,11 +139,11 @@ class Placement(msgspec.Struct, frozen=True):
 
     Attributes:
         waves: In the order they begin with.
-        impossible: Servers that are in none.
+        impossible: What servers that are in none would need, and what there is, by name.
     """
 
     waves: tuple[Wave, ...]
-    impossible: tuple[Impossible, ...] = ()
+    impossible: Mapping[str, str] = {}
 
 
 _Amounts = tuple[int, ...]
@@ -189,11 +177,11 @@ def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
         inventory: Of the machine.
     """
     pieces: dict[str, _Piece | None] = {}
-    impossible = []
+    impossible = {}
     for demand in demands:
         piece = _piece(demand, inventory)
-        if isinstance(piece, Impossible):
-            impossible.append(piece)
+        if isinstance(piece, str):
+            impossible[demand.name] = piece
         else:
             pieces[demand.name] = piece
     possible = [demand for demand in demands if demand.name in pieces]
@@ -206,7 +194,7 @@ def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
     # What answers goes first: then each wave finds its judgments ready.
     groups.sort(key=lambda group: sum(place_of[demand.name] for demand in group) / len(group))
     waves = [_wave(group, pieces, inventory) for group in groups]
-    return Placement(tuple(waves), tuple(impossible))
+    return Placement(tuple(waves), impossible)
 
 
 def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
@@ -261,8 +249,8 @@ def _holds(amounts: _Amounts, least: _Amounts) -> bool:
     return all(n >= m for n, m in zip(amounts, least, strict=True))
 
 
-def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
-    """Return the share of a process on the fewest GPUs that hold it; None on the CPU.
+def _piece(demand: Demand, inventory: Inventory) -> _Piece | str | None:
+    """Return the share of a process on the fewest GPUs that hold it; None on the CPU; or why not.
 
     On a cluster it is a share of one node.
     """
@@ -271,15 +259,14 @@ def _piece(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
         if any(_holds(_amounts(node.size), least) for node in inventory.nodes):
             return _Piece(demand.name, 1, least)
         largest = max(inventory.nodes, key=lambda node: _amounts(node.size))
-        return Impossible(
-            demand.name,
+        return (
             f"it needs {demand.size} on one node; the largest node, {largest.name}, has "
-            f"{largest.size}",
+            f"{largest.size}"
         )
     return _piece_of_gpus(demand, inventory)
 
 
-def _piece_of_gpus(demand: Demand, inventory: Inventory) -> _Piece | Impossible | None:
+def _piece_of_gpus(demand: Demand, inventory: Inventory) -> _Piece | str | None:
     footprint = demand.footprint
     if footprint is None:
         return None
@@ -295,11 +282,10 @@ def _piece_of_gpus(demand: Demand, inventory: Inventory) -> _Piece | Impossible 
         for n in sorted(footprint.splits)
     )
     there = ", ".join(_gib(gpu.usable) for gpu in inventory.gpus) or "no GPU"
-    return Impossible(
-        demand.name,
+    return (
         f"it needs at least {needs} (weights {_gib(footprint.weights)}, cache of one longest "
         f"sequence {_gib(footprint.cache)}, overhead {_gib(footprint.overhead)}); usable here: "
-        f"{there}",
+        f"{there}"
     )
 
 

@@ -7,7 +7,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +15,6 @@ from launch.embedded.jobs import Job
 from launch.embedded.runner import Chunk, Prefilled, Runner
 
 BLOCK = 32
-
-
-class Known(NamedTuple):
-    """Cached part of a prompt: keys and values of its first tokens, and the blocks' names."""
-
-    flat: Tensor | None
-    names: list[bytes]
 
 
 class Prefixes:
@@ -49,8 +41,8 @@ class Prefixes:
             found.append(last)
         return found
 
-    def find(self, ids: Sequence[int], limit: int) -> Known:
-        """The longest known head of a sequence, at most `limit` tokens."""
+    def find(self, ids: Sequence[int], limit: int) -> tuple[Tensor | None, list[bytes]]:
+        """The longest known head, at most `limit` tokens; and the names of all blocks."""
         names = self.names(ids)
         hits = []
         for name in names[: max(0, limit) // BLOCK]:
@@ -59,7 +51,7 @@ class Prefixes:
                 break
             hits.append(block)
         self._touch(names[: len(hits)])
-        return Known(torch.cat(hits) if hits else None, names)
+        return (torch.cat(hits) if hits else None), names
 
     def missing(self, names: Sequence[bytes]) -> bool:
         """Return True if any of the blocks is not kept yet."""
@@ -105,13 +97,12 @@ class Prefiller:
         job.n_done = job.n_cached = 0
         prompt = job.ids[: job.n_prompt]
         limit = min(job.reuse, job.n_prompt - 1)
-        known = self._prefixes.find(prompt, limit)
-        job.names = known.names
-        if known.flat is not None:
-            job.known.append(known.flat)
-            job.n_done = job.n_cached = known.flat.shape[0]
+        known, job.names = self._prefixes.find(prompt, limit)
+        if known is not None:
+            job.known.append(known)
+            job.n_done = job.n_cached = known.shape[0]
         n_known = job.n_done // BLOCK
-        wants = known.names[n_known : limit // BLOCK]
+        wants = job.names[n_known : limit // BLOCK]
         job.claim = wants[0] if wants else b""
 
     def groups(self, jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:

@@ -132,16 +132,8 @@ def log_sum_exp(values: Sequence[float]) -> float:
 _MOST_NODES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The context that a continuation follows."""
-
-    ids: list[int]
-    context: Context
-
-
-def begin(request: ScoreRequest | ChooseRequest, served: Served) -> Begun:
-    """Render the chat and add the prefix.
+def begin(request: ScoreRequest | ChooseRequest, served: Served) -> tuple[list[int], Context]:
+    """Render the chat and add the prefix; return its tokens, and the context that they are.
 
     Raises:
         ApiError: 400 where the messages or the prefix can't be used.
@@ -157,7 +149,7 @@ def begin(request: ScoreRequest | ChooseRequest, served: Served) -> Begun:
     elif prefix.text:
         ids += tokens.continuation(tokens.context(text, ids), prefix.text).ids
         text += prefix.text
-    return Begun(ids, tokens.context(text, ids))
+    return ids, tokens.context(text, ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +172,14 @@ class Scoring:
         # Refused rather than cut, so that every row of a reply is as long as asked.
         within("top_logprobs", n_top, 0, served.runner.vocabulary)
         check_names(request.features or ())
-        begun = begin(request, served)
-        found = _continuation(request, served, begun)
-        n_prompt, n_scored = len(begun.ids), len(found.ids)
+        begun, context = begin(request, served)
+        found = _continuation(request, served, context)
+        n_prompt, n_scored = len(begun), len(found.ids)
         served.check_length(n_prompt + n_scored, 0)
         wanted = Wanted.of(request.features or (), n_prompt)
         if wanted.attention is not None:
             served.check_attention(n_prompt + n_scored)
-        ids = [*begun.ids, *found.ids]
+        ids = [*begun, *found.ids]
         targets, places = found.ids, range(n_prompt - 1, n_prompt - 1 + n_scored)
         if wanted.after_last and n_scored:
             targets, places = [*targets, ids[0]], range(n_prompt - 1, n_prompt + n_scored)
@@ -223,7 +215,7 @@ class Scoring:
         return reply
 
 
-def _continuation(request: ScoreRequest, served: Served, begun: Begun) -> Continuation:
+def _continuation(request: ScoreRequest, served: Served, context: Context) -> Continuation:
     """Return the continuation to score.
 
     Raises:
@@ -232,7 +224,7 @@ def _continuation(request: ScoreRequest, served: Served, begun: Begun) -> Contin
     if (request.token_ids is None) == (request.text is None):
         raise bad_request("give either token_ids or text", "token_ids")
     if request.text is not None:
-        found = served.tokens.continuation(begun.context, request.text)
+        found = served.tokens.continuation(context, request.text)
     else:
         found = Continuation(request.token_ids or [], "ids")
         check_ids("token_ids", found.ids, served.runner.vocabulary)
@@ -270,9 +262,9 @@ class Choosing:
         """
         if not request.labels or not all(request.labels):
             raise bad_request("labels must hold at least one spelling each", "labels")
-        begun = begin(request, served)
+        begun, context = begin(request, served)
         continuations = [
-            [served.tokens.continuation(begun.context, text) for text in spellings]
+            [served.tokens.continuation(context, text) for text in spellings]
             for spellings in request.labels
         ]
         flat = [tuple(found.ids) for group in continuations for found in group]
@@ -282,11 +274,11 @@ class Choosing:
         trie = Trie.of([path for group in paths for path in group])
         if len(trie.tokens) > _MOST_NODES:
             raise bad_request(f"the labels have more than {_MOST_NODES} tokens", "labels")
-        n_prompt = len(begun.ids)
+        n_prompt = len(begun)
         served.check_length(n_prompt, max(trie.depths, default=0) + 1)
         reader = trie.reader(n_prompt)
         job = Job(
-            [*begun.ids, *trie.tokens],
+            [*begun, *trie.tokens],
             n_prompt,
             unresolved,
             positions=[*range(n_prompt), *(n_prompt - 1 + depth for depth in trie.depths)],

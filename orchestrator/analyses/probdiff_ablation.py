@@ -5,7 +5,7 @@ rewriting), whose columns are the categories.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
@@ -47,14 +47,6 @@ _LONGEST_PROMPT: Final = 40
 _READ: Final = ("item", "category", "model", "status", "d", "unchanged")
 
 
-class _Line(NamedTuple):
-    """Confidence at one threshold."""
-
-    method: str
-    model: str
-    found: Confidence
-
-
 class Config(Settings):
     """Settings of `probdiff_ablation`; there are none."""
 
@@ -73,7 +65,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
             raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")
         lines: list[list[Cell]] = []
         settings: list[list[Cell]] = []
-        confidences: list[_Line] = []
+        confidences: list[tuple[str, str, Confidence]] = []
         for source, config in sources:
             rows = context.rows_of(source, _READ)
             settings += _settings(source.name, config, rows)
@@ -81,7 +73,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
                 continue
             good = rows.filter(pl.col("status") == "ok")
             for model, found in found_by_model(config, good, context.confidence_level).items():
-                confidences += [_Line(source.name, model, one) for one in found]
+                confidences += [(source.name, model, one) for one in found]
                 part = good.filter(pl.col("model") == model)
                 mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
                 unchanged = part.select(pl.col("unchanged").mean()).item()
@@ -105,16 +97,16 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
         ]
 
 
-def _categories(lines: Sequence[_Line]) -> list[Table]:
+def _categories(lines: Sequence[tuple[str, str, Confidence]]) -> list[Table]:
     """The confidence in each category, by threshold; [] where there are no categories."""
-    by_category = [dict(line.found.categories) for line in lines]
+    by_category = [dict(found.categories) for _, _, found in lines]
     names = sorted({name for found in by_category for name in found})
     if len(names) < 2:
         return []
     columns = [Column("delta", "signed", 2), Column("method"), Column("model")]
     columns += [Column(name, "percent") for name in ("all (micro)", "all (macro)", *names)]
     rows: list[list[Cell]] = []
-    ordered = sorted(zip(lines, by_category, strict=True), key=lambda pair: -pair[0].found.delta)
+    ordered = sorted(zip(lines, by_category, strict=True), key=lambda pair: -pair[0][2].delta)
     for (method, model, found), shares in ordered:
         cells = [found.published, found.macro, *map(shares.get, names)]
         given = [None if one is None else without_n(measured(one)) for one in cells]
@@ -141,9 +133,9 @@ def _settings(name: str, config: ProbDiffConfig, rows: pl.DataFrame) -> list[lis
             prompt,
             config.rounds,
             config.rewritings,
-            "all" if len(drawn) == 1 else ", ".join(one.categories),
-            one.answer,
-            one.rewriting,
+            "all" if len(drawn) == 1 else ", ".join(names),
+            answer,
+            rewriting,
         ]
-        for one in drawn
+        for names, answer, rewriting in drawn
     ]

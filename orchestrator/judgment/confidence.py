@@ -24,18 +24,6 @@ _EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
 
 
-class TokenConfidence(NamedTuple):
-    """Confidence at each of T positions.
-
-    Attributes:
-        values: Shape (T,); nan where no token is listed.
-        n_short: Positions that list fewer than k tokens: what they have is a lower bound.
-    """
-
-    values: FloatArray
-    n_short: int
-
-
 class GroupConfidence(NamedTuple):
     """Confidence of an answer by its groups of successive tokens.
 
@@ -52,13 +40,17 @@ class GroupConfidence(NamedTuple):
     tail: float
 
 
-def token_confidence(top_logprobs: ArrayLike) -> TokenConfidence:
+def token_confidence(top_logprobs: ArrayLike) -> tuple[FloatArray, int]:
     """C_t = -(1/k) sum_j ln p_t(j) over the k most likely tokens (Fu et al., Eq. 2).
 
     It is larger where the distribution is more peaked, since the tokens behind the first are then
     less likely. A token that is not listed is at most as likely as those that are, so that the mean
     over the listed ones is a lower bound. `top_logprobs` have shape (T, k), nan where a position
     lists fewer.
+
+    Returns:
+        C_t, shape (T,), nan where no token is listed; and the number of positions that list fewer
+        than k tokens: what they have is a lower bound.
 
     Raises:
         StatisticsError: If there are not two axes, or no tokens are listed at all.
@@ -68,7 +60,7 @@ def token_confidence(top_logprobs: ArrayLike) -> TokenConfidence:
     n_known = known.sum(axis=1)
     total = -np.where(known, listed, 0.0).sum(axis=1)
     values = np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan)
-    return TokenConfidence(values, int((n_known < listed.shape[1]).sum()))
+    return values, int((n_known < listed.shape[1]).sum())
 
 
 def group_confidence(

@@ -168,23 +168,16 @@ def code_logprobs_variance(compat_variances: ArrayLike) -> float:
     return _mean(_tokens(compat_variances))
 
 
-class Ensemble(NamedTuple):
-    """Mean and population variance of a score over N passes; both nan for fewer than two."""
-
-    exp: float
-    var: float
-
-
-def ensemble(scores: ArrayLike) -> Ensemble:
-    """Unt-Exp and Unt-Var: E[SP] and E[SP^2] - E[SP]^2 over N passes.
+def ensemble(scores: ArrayLike) -> tuple[float, float]:
+    """Unt-Exp and Unt-Var: E[SP] and E[SP^2] - E[SP]^2 over N passes; nan for fewer than two.
 
     Scores of each pass have shape (N,): mean log-probability, or another feature. The code takes
     means only, and N = 7.
     """
     values = _tokens(scores)
     if values.size < 2:
-        return Ensemble(float("nan"), float("nan"))
-    return Ensemble(_mean(values), _population_var(values))
+        return float("nan"), float("nan")
+    return _mean(values), _population_var(values)
 
 
 def attention_entropy_min(by_head: ArrayLike) -> float:

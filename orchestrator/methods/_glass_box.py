@@ -144,8 +144,8 @@ def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
     )
     found: Values = {}
     for form, scores in (("", means), ("_prob", np.exp(means)), ("_product", products)):
-        one = features.ensemble(scores)
-        found[f"{kind}_exp{form}"], found[f"{kind}_var{form}"] = finite(one.exp), finite(one.var)
+        mean, variance = features.ensemble(scores)
+        found[f"{kind}_exp{form}"], found[f"{kind}_var{form}"] = finite(mean), finite(variance)
     return {**found, f"{kind}_passes": len(means)}
 
 

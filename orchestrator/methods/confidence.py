@@ -281,12 +281,12 @@ def of_tokens(seen: Observed, config: Config) -> dict[str, float | int | None]:
     if seen.logprobs is None or seen.top is None or not seen.top.logprobs.size:
         return {}
     top = seen.top.logprobs
-    confidence = formulas.token_confidence(top)
-    group = formulas.group_confidence(confidence.values, config.window, config.tail, config.bottom)
+    confidence, n_short = formulas.token_confidence(top)
+    group = formulas.group_confidence(confidence, config.window, config.tail, config.bottom)
     found: dict[str, float | int | None] = {
         name: finite(value) for name, value in zip(_OF_TOKENS, group, strict=True)
     }
-    found["n_short"] = confidence.n_short
+    found["n_short"] = n_short
     if config.vocabulary_size is not None:
         bound = formulas.self_certainty_low(top, config.vocabulary_size)
         found["self_certainty_low"] = finite(float(bound.mean()))

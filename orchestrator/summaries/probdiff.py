@@ -6,7 +6,7 @@ d (an empty text) is a fail in the published confidence, as in the authors' code
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -304,7 +304,7 @@ def _models(
         METHODS,
     ]
     drawn = drawn_at(config, rows["category"])
-    if any(one.answer != one.rewriting for one in drawn):
+    if any(answer != rewriting for _, answer, rewriting in drawn):
         notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
         notes.append(_vocabulary_note(context))
@@ -330,38 +330,33 @@ def _over_changed(found: Confidence) -> Measured:
     return measured(found.changed)
 
 
-class DrawnAt(NamedTuple):
-    """Categories whose texts are drawn at the same temperatures."""
-
-    categories: tuple[str, ...]
-    answer: float
-    rewriting: float
+_DrawnAt = tuple[tuple[str, ...], float, float]
 
 
-def drawn_at(config: Config, categories: Iterable[str | None]) -> list[DrawnAt]:
-    """The temperatures at which texts of categories are drawn, the coldest answers first."""
+def drawn_at(config: Config, categories: Iterable[str | None]) -> list[_DrawnAt]:
+    """Categories, and the temperatures of their answers and rewritings; the coldest first."""
     found: dict[tuple[float, float], list[str]] = {}
     for category in sorted(set(categories), key=lambda name: (name is None, name)):
         pair = config.answer.temperature_of(category), config.revision.temperature_of(category)
         found.setdefault(pair, []).append(category or _NO_CATEGORY)
-    return [DrawnAt(tuple(names), *pair) for pair, names in sorted(found.items())]
+    return [(tuple(names), *pair) for pair, names in sorted(found.items())]
 
 
-def _temperature_note(drawn: Sequence[DrawnAt]) -> str:
+def _temperature_note(drawn: Sequence[_DrawnAt]) -> str:
     """Describe the effect of temperatures alone on d (the paper's Table 9)."""
     if len(drawn) == 1:
-        (one,) = drawn
+        ((_, answer, rewriting),) = drawn
         effect = (
             "lower temperature alone raises"
-            if one.rewriting < one.answer
+            if rewriting < answer
             else "higher temperature alone lowers"
         )
         return (
-            f"answers were drawn at temperature {one.answer:g}, rewritings at {one.rewriting:g}: "
+            f"answers were drawn at temperature {answer:g}, rewritings at {rewriting:g}: "
             f"the {effect} d"
         )
     said = ", ".join(
-        f"{one.answer:g} and {one.rewriting:g} ({', '.join(one.categories)})" for one in drawn
+        f"{answer:g} and {rewriting:g} ({', '.join(names)})" for names, answer, rewriting in drawn
     )
     return (
         f"answers and rewritings were sampled at temperatures {said}: a lower temperature of the "

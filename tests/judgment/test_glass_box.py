@@ -128,11 +128,11 @@ def test_calibration_is_the_printed_one_and_that_of_the_prose(reference):
 def test_ensembles_have_a_mean_and_a_population_variance(reference):
     given, wanted = reference("glassbox.ensemble.1")
     found = glass_box.ensemble(given["sentence_level_scores_SP_n"])
-    assert found.exp == close(wanted["Unt_Exp"])
-    assert found.var == close(wanted["Unt_Var_pop"])
+    assert found[0] == close(wanted["Unt_Exp"])
+    assert found[1] == close(wanted["Unt_Var_pop"])
     found = glass_box.ensemble(given["same_as_probs"])
-    assert found.exp == close(wanted["Unt_Exp_on_probs"])
-    assert found.var == close(wanted["Unt_Var_on_probs_pop"])
+    assert found[0] == close(wanted["Unt_Exp_on_probs"])
+    assert found[1] == close(wanted["Unt_Var_on_probs_pop"])
 
 
 def test_one_pass_is_no_ensemble():

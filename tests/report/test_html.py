@@ -210,7 +210,7 @@ def test_flipped_examples_have_another_winner_in_the_other_order(material):
     flipped = next(one for one in examples(material) if one.key == "flipped")
     assert flipped.cases
     for case in flipped.cases:
-        assert len({bar.share > 0.5 for bar in case.bars[:2]}) == 2
+        assert len({share > 0.5 for _, share, _ in case.bars[:2]}) == 2
 
 
 def test_what_a_server_was_found_to_do_is_in_the_page(whole):

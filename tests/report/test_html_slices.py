@@ -82,7 +82,7 @@ def test_only_rows_that_may_be_shown_are_looked_at_closely(monkeypatch):
     n, value = 2_000, pl.col("value")
     frames = {"made": pl.DataFrame({"item": [f"{i:04}" for i in range(n)], "status": "ok"})}
     frames["made"] = frames["made"].with_columns(value=pl.Series(range(n)).shuffle(0) / n)
-    order = examples._Order(value.map_batches(closely, pl.Float64()) >= 0, value)
+    order = (value.map_batches(closely, pl.Float64()) >= 0, value)
     monkeypatch.setattr(examples, "ROWS_AT_ONCE", 100)
     material = cast("Material", types.SimpleNamespace(frames=frames))
     (found,) = examples._top(material, "made", {"value": "value"}, [order])
@@ -104,7 +104,7 @@ def test_only_rows_that_may_be_shown_are_looked_at_closely(monkeypatch):
 def test_the_first_rows_of_other_items_are_found_in_whatever_slices(cells, n_rows):
     schema = {"item": pl.String(), "value": pl.Float64(), "good": pl.Boolean()}
     frame = pl.DataFrame(cells, schema=schema, orient="row").with_columns(status=pl.lit("ok"))
-    order = examples._Order(pl.col("good"), pl.col("value"))
+    order = (pl.col("good"), pl.col("value"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(examples, "ROWS_AT_ONCE", n_rows)
         material = cast("Material", types.SimpleNamespace(frames={"made": frame}))

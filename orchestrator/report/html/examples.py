@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import polars as pl
 
@@ -31,22 +31,16 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A share in [0, 1] with its words."""
-
-    label: str
-    share: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Example:
-    """One case: where it comes from, what was asked and said, and what was made of it."""
+    """One case: where it comes from, what was asked and said, and what was made of it.
+
+    Its bars have a label, a share in [0, 1], and the share in words.
+    """
 
     about: str
     asked: Sequence[Text]
     texts: Sequence[Text]
-    bars: Sequence[Bar]
+    bars: Sequence[tuple[str, float, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +53,8 @@ class Examples:
     cases: Sequence[Example]
 
 
-class _Order(NamedTuple):
-    """Rows to choose from, and what is highest in the first of them."""
-
-    which: pl.Expr
-    by: pl.Expr
+_Order = tuple[pl.Expr, pl.Expr]
+"""Rows to choose from, and what is highest in the first of them."""
 
 
 def examples(material: Material) -> list[Examples]:
@@ -110,7 +101,7 @@ def _judgments(material: Material) -> list[Examples]:
         ),
     )
     wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
-    orders = [_Order(good & which, by) for _, _, _, which, by in kinds]
+    orders = [(good & which, by) for _, _, _, which, by in kinds]
     found: list[Examples] = []
     for frame, role in roles_in(material.frames).items():
         if role.pairs is not None and role.pairs.ranked and role.pairs.verdicts:
@@ -212,11 +203,11 @@ def _top(
     for rows in role_slices(material.frames, frame, wanted, ("item", "status"), ROWS_AT_ONCE):
         places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
         n_rows += len(rows)
-        values = rows.select(order.by.alias(str(at)) for at, order in enumerate(orders))
-        for at, order in enumerate(orders):
+        values = rows.select(by.alias(str(at)) for at, (_, by) in enumerate(orders))
+        for at, (which, _) in enumerate(orders):
             valued = rows.with_columns(by=values[str(at)], place=places)
             # Few rows of a large run are left to look at closely.
-            found = valued.filter(_may_enter(best[at])).filter(order.which).select(*_BEST)
+            found = valued.filter(_may_enter(best[at])).filter(which).select(*_BEST)
             if len(found):
                 best[at] = (
                     pl.concat([best[at], found])
@@ -269,7 +260,7 @@ def _judged(row: Row, answers: Answers) -> Example:
         Text(f"B · {row['model_b']}", _given(b.get("text"))),
     ]
     bars = [
-        Bar(label, row[column], numbers.probability(row[column]))
+        (label, row[column], numbers.probability(row[column]))
         for label, column in (
             ("P(A better), A shown first", "prefer_a_ab"),
             ("P(A better), B shown first", "prefer_a_ba"),
@@ -318,7 +309,7 @@ def _rewritings(material: Material) -> list[Examples]:
                 (key, f"{title}: rewritings with the {which} {column}", f"The {which} {column}.")
                 for key, which, _ in kinds
             ],
-            [_Order(good & (by > 0), by) for *_, by in kinds],
+            [(good & (by > 0), by) for *_, by in kinds],
             partial(_rewritten, column),
         )
     return found
@@ -348,7 +339,7 @@ def _rated(material: Material) -> list[Examples]:
     for frame, role in roles_in(material.frames).items():
         if role.distribution is not None:
             chosen = _Chosen(material, frame, role.distribution.columns(), found)
-            orders = [_Order(good, by) for *_, by in kinds]
+            orders = [(good, by) for *_, by in kinds]
             found += chosen.shown(("mean", "std"), [kind[:3] for kind in kinds], orders, _scored)
     return found
 

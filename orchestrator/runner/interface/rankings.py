@@ -18,10 +18,6 @@ NAME: Final = ".rankings"
 _KEY_BYTES: Final = 16
 
 
-class _Rankings(msgspec.Struct, frozen=True):
-    of: list[RankingAnalysis]
-
-
 def rankings_of(
     frames: FrameFiles,
     *,
@@ -34,15 +30,15 @@ def rankings_of(
     if key is None:
         return []
 
-    def compute() -> _Rankings:
-        return _Rankings(analyse(frames, confidence_level=confidence_level, thresholds=thresholds))
+    def compute() -> list[RankingAnalysis]:
+        return analyse(frames, confidence_level=confidence_level, thresholds=thresholds)
 
     keeping = Keeping(frames.beside / NAME)
-    found = keeping.once(key, _Rankings, compute)
+    found = keeping.once(key, list[RankingAnalysis], compute)
     # Where the run went on meanwhile, the rankings may be those of newer files.
     if _key(frames, settings) == key:
         keeping.save()
-    return found.of
+    return found
 
 
 def _key(frames: FrameFiles, settings: str) -> bytes | None:

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk, GenerateAsk, digest
 from orchestrator.backend import LOCAL, Capabilities, ComparerKind, Provenance
@@ -109,20 +107,12 @@ def answered_words(earlier: StoredServer) -> str:
     return f"this run was answered by {words}"
 
 
-class GivenModel(msgspec.Struct, frozen=True):
-    """Answers of one model.
+def open_given(
+    specs: Mapping[str, ModelSpec], dataset: Dataset
+) -> dict[str, tuple[Given, dict[str, str]]]:
+    """The answers of the models that have them instead of a server, by model.
 
-    Attributes:
-        find: Gives the answer to a turn of an item.
-        identity: What decides them, in words.
-    """
-
-    find: Given
-    identity: dict[str, str]
-
-
-def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, GivenModel]:
-    """The answers of the models that have them instead of a server.
+    What gives the answer to a turn of an item, and what decides the answers, in words.
 
     Raises:
         DatasetError: If a file is missing or malformed, or none of its answers fits an item.
@@ -135,7 +125,7 @@ def open_given(specs: Mapping[str, ModelSpec], dataset: Dataset) -> dict[str, Gi
 
             find, identity = given_answers(spec.answers)
             _check_fit(name, find, dataset)
-            found[name] = GivenModel(find, identity)
+            found[name] = find, identity
     return found
 
 
@@ -152,27 +142,18 @@ def _check_fit(name: str, find: Given, dataset: Dataset) -> None:
     raise DatasetError(f"model {name!r}: no answer fits an item of {dataset.name}: {why}")
 
 
-class LocalModel(msgspec.Struct, frozen=True):
-    """A back-end on this machine, as a model that needs no entry in the recipe.
-
-    Attributes:
-        spec: Its kind and settings; it costs nothing and is asked one thing at a time.
-        identity: What decides its numbers, in words.
-    """
-
-    spec: ModelSpec
-    identity: dict[str, str]
-
-
 def local_models(
     parts: Iterable[Part], recipe: Recipe, base: Path, *, allow_code: bool = False
-) -> dict[str, LocalModel]:
+) -> dict[str, tuple[ModelSpec, dict[str, str]]]:
     """The back-ends that the methods of a recipe name by `comparers`, by their names.
+
+    Each as a model that costs nothing and is asked one thing at a time, and what decides its
+    numbers, in words.
 
     Raises:
         UsageError: If what one needs is not installed, or two things have one name.
     """
-    found: dict[str, LocalModel] = {}
+    found: dict[str, tuple[ModelSpec, dict[str, str]]] = {}
     for part in parts:
         for name, comparer in part.method.comparers().items():
             plugin = contracts.load(plugins.BACKENDS, comparer.kind, allow_code=allow_code)
@@ -185,7 +166,7 @@ def local_models(
             identity = dict(made.identity(base))
             if name in recipe.models:
                 raise UsageError(f"{name!r} is the name of a comparer; rename the model")
-            if name in found and found[name].identity != identity:
+            if name in found and found[name][1] != identity:
                 raise UsageError(
                     f"{part.name}: another method compares texts by another {name!r}; encoders "
                     f"whose folders have one name cannot be told apart in tables"
@@ -202,7 +183,7 @@ def local_models(
                 limits=Limits(max_in_flight=1),
                 price=Price(),
             )
-            found[name] = LocalModel(spec, identity)
+            found[name] = spec, identity
     return found
 
 

@@ -123,7 +123,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         used = {name for one in combinations for name in (*one.models, one.judge)} - {""}
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
         given = open_given(specs, dataset)
-        finders = {name: answers.find for name, answers in given.items()}
+        finders = {name: find for name, (find, _) in given.items()}
         dataset = dataset.with_copies(shown_of(recipe, finders))
         stop_when = settings.statistics.stop_when
         if stop_when is not None:
@@ -135,12 +135,12 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         identities = {}
         for name, spec in specs.items():
             if name in given:
-                identities[name] = given[name].identity
+                identities[name] = given[name][1]
             else:
                 identities[name] = model_identity(spec, allow_code=allow_code)
         local = local_models(parts, recipe, base, allow_code=allow_code)
-        identities.update((name, model.identity) for name, model in local.items())
-        models = {**recipe.models, **{name: model.spec for name, model in local.items()}}
+        identities.update((name, identity) for name, (_, identity) in local.items())
+        models = {**recipe.models, **{name: spec for name, (spec, _) in local.items()}}
         if unknown := sorted(used - identities.keys()):
             said = f"a method compares {', '.join(map(repr, unknown))}, which the recipe has not"
             raise PluginError(f"{said}; see its combinations() and judges")

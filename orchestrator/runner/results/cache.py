@@ -55,7 +55,8 @@ class Keeping:
     def once(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
         """The value of a key, computed where it is not known.
 
-        The key is a digest of everything that the value comes from; `kind` a msgspec struct.
+        The key is a digest of everything that the value comes from; `kind` a type that msgspec
+        reads.
         """
         name = key.hex()
         with suppress(KeyError, msgspec.ValidationError):

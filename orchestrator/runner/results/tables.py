@@ -105,10 +105,6 @@ def summarise(
     return found
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    of: list[Table]
-
-
 def _of_method(
     summary: type[Summary[Settings]], source: Source, context: Context, keeping: Keeping | None
 ) -> list[Table]:
@@ -168,7 +164,7 @@ def _kept(
     if keeping is None or not isinstance(frames, FrameFiles):
         return compute()
     key = _key(context, frames, source, others)
-    found = keeping.once(key, _Tables, lambda: _Tables(compute())).of
+    found = keeping.once(key, list[Table], compute)
     if _key(context, frames, source, others) != key:
         # The run went on meanwhile: the tables may be those of newer files.
         keeping.drop(key)

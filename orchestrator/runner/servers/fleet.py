@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from orchestrator.backend import Backend, Endpoint, NamesItself, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
@@ -81,13 +79,6 @@ class Listener:
     def quiet_s(self, model: str) -> float:  # noqa: ARG002 (nothing was asked)
         """Return for how long a model has ended none of the requests that it has."""
         return 0.0
-
-
-class _Way(msgspec.Struct, frozen=True):
-    """Kind of the back-end that speaks to a model, and where it is."""
-
-    kind: str
-    endpoint: Endpoint
 
 
 class Fleet:
@@ -220,20 +211,21 @@ class Fleet:
         way = await self._way(spec, number)
         if isinstance(way, Failure):
             return way
-        backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
+        kind, endpoint = way
+        backend = create_backend(spec, kind, endpoint, allow_code=self._allow_code)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
             provenance = await answered(backend.provenance())
             if isinstance(provenance, Failure):
-                if not self._kinds.gives_up(spec, way.kind, provenance):
+                if not self._kinds.gives_up(spec, kind, provenance):
                     return provenance
                 return await self._one(spec, number)
             label = self._held.check(spec, provenance)
             if self._probes is not None:
                 connected = Connected(
                     spec=spec,
-                    kind=way.kind,
-                    endpoint=way.endpoint,
+                    kind=kind,
+                    endpoint=endpoint,
                     backend=backend,
                     provenance=provenance,
                     label=label,
@@ -271,7 +263,7 @@ class Fleet:
         way = await self._way(spec, number)
         if isinstance(way, Failure):
             return True
-        backend = create_backend(spec, way.kind, way.endpoint, allow_code=self._allow_code)
+        backend = create_backend(spec, *way, allow_code=self._allow_code)
         try:
             found = await answered(backend.provenance())
         finally:
@@ -438,8 +430,8 @@ class Fleet:
         found = self._servers.get(model)
         return None if found is None else found[0].exit_code()
 
-    async def _way(self, spec: ModelSpec, number: int) -> _Way | Failure:
-        """Return the connection to a server of a model; start the server if need be."""
+    async def _way(self, spec: ModelSpec, number: int) -> tuple[str, Endpoint] | Failure:
+        """Return the kind and the place of a server of a model; start the server if need be."""
         kind, name, api_key = spec.backend, spec.model, ""
         base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
         if spec.server is None:
@@ -467,7 +459,7 @@ class Fleet:
             if isinstance(found, Failure):
                 return found
             kind = found
-        return _Way(kind, endpoint)
+        return kind, endpoint
 
 
 async def _to_end(

@@ -225,9 +225,8 @@ class _Moves:
             [self.moved(by_name[name], shares) for name, shares in wave.items()]
             for wave in found.waves
         ]
-        for one in found.impossible:
-            self.without_room[one.name] = one.why
-            waves.append([by_name[one.name]])
+        self.without_room.update(found.impossible)
+        waves += [[by_name[name]] for name in found.impossible]
         return waves
 
     def moved(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
@@ -419,7 +418,7 @@ def place_servers(
     groups = grouped(list(launched.values()), allow_code=allow_code)
     placement = placed(groups)
     # Models that share a process for which there is no room; alone each may have some
-    names = {found.name for found in placement.impossible}
+    names = placement.impossible.keys()
     apart = frozenset(
         name for group in groups if group[0] in names for name in group[:] if group[1:]
     )
@@ -435,7 +434,7 @@ def place_servers(
         for wave in placement.waves
     ]
     shares = {name: one.shares for wave in waves for one in wave for name in one.models}
-    lines = [f"the server of {found.name!r}: {found.why}" for found in placement.impossible]
+    lines = [f"the server of {name!r}: {why}" for name, why in placement.impossible.items()]
     return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
 
 

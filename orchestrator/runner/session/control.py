@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -219,41 +220,33 @@ class Interrupts:
 
 async def obey(run_dir: RunDirectory, session: "Session", interrupts: Interrupts) -> None:
     """Carry out what other terminals say, until cancelled."""
-    inbox = CommandInbox(run_dir.control, _Steering(session, interrupts).carry_out)
+    inbox = CommandInbox(run_dir.control, partial(_carry_out, session, interrupts))
     inbox.open()
     while True:
         inbox.look()
         await asyncio.sleep(_LOOK_S)
 
 
-class _Steering(msgspec.Struct, frozen=True):
-    """Does what a command says."""
-
-    session: "Session"
-    interrupts: Interrupts
-
-    def carry_out(self, command: Command) -> Answer:
-        """One command; what it can't do is refused with a reason."""
-        match command.action:
-            case "pause":
-                self.session.pause()
-                return Answer("paused; requests in flight are still recorded")
-            case "resume":
-                self.session.resume()
-                return Answer("resumed")
-            case "limit":
-                models = self.session.models
-                if command.model not in models:
-                    known = ", ".join(models)
-                    return Answer(
-                        f"unknown model {command.model!r}; available: {known}", refused=True
-                    )
-                if command.n < 1:
-                    return Answer(
-                        "a limit must be at least 1; use `pause` to stop sending", refused=True
-                    )
-                before = self.session.limit(command.model, command.n)
-                return Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
-            case "stop":
-                self.interrupts.once("stopped by a command")
-                return Answer("stopping; resume with the same command")
+def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> Answer:
+    """One command; what it can't do is refused with a reason."""
+    match command.action:
+        case "pause":
+            session.pause()
+            return Answer("paused; requests in flight are still recorded")
+        case "resume":
+            session.resume()
+            return Answer("resumed")
+        case "limit":
+            models = session.models
+            if command.model not in models:
+                known = ", ".join(models)
+                return Answer(f"unknown model {command.model!r}; available: {known}", refused=True)
+            if command.n < 1:
+                return Answer(
+                    "a limit must be at least 1; use `pause` to stop sending", refused=True
+                )
+            before = session.limit(command.model, command.n)
+            return Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
+        case "stop":
+            interrupts.once("stopped by a command")
+            return Answer("stopping; resume with the same command")

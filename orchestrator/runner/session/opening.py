@@ -126,18 +126,6 @@ def _left(done: bytearray, begin: int, end: int) -> Iterator[int]:
         position = done.find(0, position + 1, end)
 
 
-class _Counted(msgspec.Struct, frozen=True):
-    """Requests of some of the plan's items.
-
-    Attributes:
-        stages: Of all of these items.
-        group: The items, and on which of them the numbers rest.
-    """
-
-    stages: list[StageCount]
-    group: Group
-
-
 def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
     """Describe the changes since the last call and their effects, in one line."""
     if not opened.changes:
@@ -153,36 +141,38 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
 
 def _count(
     prepared: Prepared, opened: Opened, store: Store, items: Ints, rng: np.random.Generator
-) -> _Counted:
+) -> tuple[list[StageCount], Group]:
+    """Count the requests of some of the plan's items, and say on which of them that rests."""
     group = drawn(items, _DRIVEN, prepared.plan.n_per_item, rng)
-    return _Counted(count_group(prepared, store, opened.blocks, group), group)
+    return count_group(prepared, store, opened.blocks, group), group
 
 
-def _said(left: _Counted, kept: _Counted) -> str:
+def _said(left: tuple[list[StageCount], Group], kept: tuple[list[StageCount], Group]) -> str:
     """Describe the requests to send, and those to keep.
 
     Items whose units have all ended are kept: they ask nothing more, also where one failed for
     good.
     """
-    is_estimate = left.group.is_sample
+    (stages, group), (kept_stages, kept_group) = left, kept
+    is_estimate = group.is_sample
     asked = [
         f"{_bound(stage)}{_number(stage.left, is_estimate)} {stage.name} to request"
-        for stage in _by_name(left.stages)
+        for stage in _by_name(stages)
         if stage.left
     ]
     if not asked:
         asked = ["few or no requests to send" if is_estimate else "nothing to send"]
-    is_sample = is_estimate or kept.group.is_sample
+    is_sample = is_estimate or kept_group.is_sample
     held = [
         f"{_number(stage.held, is_sample)} {stage.name} kept"
-        for stage in _by_name([*left.stages, *kept.stages])
+        for stage in _by_name([*stages, *kept_stages])
         if stage.held
     ]
     said = ", ".join([*asked, *held])
     if not is_sample:
         return said
-    n_driven = len(left.group.driven) + len(kept.group.driven)
-    n_items = len(left.group.items) + len(kept.group.items)
+    n_driven = len(group.driven) + len(kept_group.driven)
+    n_items = len(group.items) + len(kept_group.items)
     return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
 
 
