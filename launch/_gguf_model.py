@@ -239,7 +239,13 @@ class _Settings:
         if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
             raise self.refused(f"{self.architecture}.{key} is {value!r}, not a positive number")
         # Stored as float32: the shortest decimal that rounds to it is what the author wrote.
-        return _shortest(value)
+        # The number of fewest digits that float32 rounds to the same.
+        packed = struct.pack("<f", value)
+        for digits in range(1, 10):
+            shorter = float(f"{value:.{digits}g}")
+            if struct.pack("<f", shorter) == packed:
+                return shorter
+        return value
 
     def scaling(self) -> dict[str, Any] | None:
         kind = self._values.get(f"{self.architecture}.rope.scaling.type", "none")
@@ -248,16 +254,6 @@ class _Settings:
         if kind != "none":
             raise self.refused(f"its positions are scaled in the way {kind!r}")
         return None
-
-
-def _shortest(value: float) -> float:
-    """Return the number of fewest digits that float32 rounds to the same."""
-    packed = struct.pack("<f", value)
-    for digits in range(1, 10):
-        shorter = float(f"{value:.{digits}g}")
-        if struct.pack("<f", shorter) == packed:
-            return shorter
-    return value
 
 
 def _names(kind: str, layers: int) -> Iterator[tuple[str, str, str]]:

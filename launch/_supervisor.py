@@ -219,14 +219,6 @@ class Server:
         stdin.write(words)
         stdin.flush()
 
-    def _ask_to_end(self) -> None:
-        if self._carrier is None:
-            self._process.send_signal(signal.SIGTERM)
-        else:
-            # srun answers SIGTERM by killing at once.
-            with contextlib.suppress(BrokenPipeError):
-                self._tell(_watchdog.STOP)
-
     async def stop(self) -> None:
         """End the process group; returns when it is gone. May be called twice.
 
@@ -234,7 +226,12 @@ class Server:
         """
         is_somewhere = self._carrier is None or self.node
         if is_somewhere and self._process.poll() is None:
-            self._ask_to_end()
+            if self._carrier is None:
+                self._process.send_signal(signal.SIGTERM)
+            else:
+                # srun answers SIGTERM by killing at once.
+                with contextlib.suppress(BrokenPipeError):
+                    self._tell(_watchdog.STOP)
             timeout_s = self._stop_grace_s + _STOP_MARGIN_S
             with contextlib.suppress(subprocess.TimeoutExpired):
                 try:
@@ -270,7 +267,14 @@ class Server:
             self.was_lost = bool(self.node) and self._carrier.lost_machine(said) == self.node
         if not has_ended:
             if self._carrier is not None:
-                self._kill_carried(self._carrier)
+                # On SIGTERM it gives back what it waits for; cut off from the cluster, it hangs.
+                self._process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_CARRIER_S)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    # It may have started others, which hold its pipes.
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._carrier.give_back()
             # The watchdog lives and has not reaped the server, so the number is still its group's.
             elif self.pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -284,16 +288,6 @@ class Server:
             # What could not be written any more is of no use to a process that has ended.
             with contextlib.suppress(BrokenPipeError):
                 _opened(pipe).close()
-
-    def _kill_carried(self, carrier: Carrier) -> None:
-        # On SIGTERM it gives back what it waits for; cut off from the cluster, it hangs.
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_CARRIER_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            # It may have started others, which hold its pipes.
-            os.killpg(self._process.pid, signal.SIGKILL)
-        carrier.give_back()
 
 
 async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None = None) -> Server:

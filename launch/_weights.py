@@ -153,13 +153,6 @@ def folder_now(weights: str) -> Path:
     return found if found.is_dir() else _converted.folder(found, _file_digest(found))
 
 
-def _gguf_identity(file: Path) -> dict[str, str]:
-    """Hash of a GGUF file, which holds everything, and the number format that is made of it."""
-    _converted.described(file)
-    content = _file_digest(file)
-    return {"weights": content, "tokenizer": content, "dequantised": _converted.DEQUANTISED}
-
-
 def identity(weights: str) -> dict[str, str]:
     """sha256 of what decides a model's numbers, by part; independent of where the folder lies.
 
@@ -168,7 +161,10 @@ def identity(weights: str) -> dict[str, str]:
     """
     folder = resolve(weights)
     if folder.is_file():
-        return _gguf_identity(folder)
+        # Hash of a GGUF file, which holds everything, and the number format that is made of it.
+        _converted.described(folder)
+        content = _file_digest(folder)
+        return {"weights": content, "tokenizer": content, "dequantised": _converted.DEQUANTISED}
     parts = deciding_files(folder)
     found = {part: digest(files, folder) for part, files in parts.items() if part != _OTHERS}
     if not parts["chat_template"]:

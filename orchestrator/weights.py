@@ -79,20 +79,6 @@ PUBLISHED: Final = (
 """All of them, in the order in which they are listed."""
 
 
-class Converted(NamedTuple):
-    """A model folder in the cache, made of a GGUF file.
-
-    Attributes:
-        folder: Its place.
-        name: Of the file it was made of.
-        n_bytes: Of all its files.
-    """
-
-    folder: Path
-    name: str
-    n_bytes: int
-
-
 def package_folders(module: str) -> Sequence[Path]:
     """Return the folders of an installed package; none if it is not installed.
 
@@ -127,11 +113,11 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def converted() -> list[Converted]:
-    """Return the converted models in the cache."""
+def converted() -> list[tuple[Path, str, int]]:
+    """Return the folders of converted models in the cache, with the name of the GGUF and bytes."""
     found = []
     for folder in sorted(files.entries(cache_folder() / _FOLDER)):
         if is_whole(folder):
             record = json.loads(files.read(folder / RECORD))
-            found.append(Converted(folder, str(record["name"]), sum(record["files"].values())))
+            found.append((folder, str(record["name"]), sum(record["files"].values())))
     return found

@@ -33,16 +33,14 @@ class CriterionReading(NamedTuple):
         points: Of the labels, shape (K,), in [0, 100].
         low: Least expectation that the known bounds allow.
         high: Greatest one.
-        coverage: Probability that was on the labels.
-        exact: True if every label's probability is known, not only bounded.
+        distribution: Over the labels, as it was read.
     """
 
     probabilities: tuple[float, ...]
     points: tuple[float, ...]
     low: float
     high: float
-    coverage: float
-    exact: bool
+    distribution: LabelDistribution
 
     @property
     def mean(self) -> float:
@@ -103,8 +101,7 @@ def read_criterion(
         points,
         low,
         high,
-        distribution.coverage,
-        distribution.exact,
+        distribution,
     )
 
 

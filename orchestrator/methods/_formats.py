@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
-from orchestrator.judgment.harness._reading import Reading
+from orchestrator.judgment.harness._reading import Match, Reading
 from orchestrator.judgment.harness.mt_bench import Winner
 from orchestrator.prompts import compact
 
@@ -53,8 +53,8 @@ def _read_at(read: Callable[[str], Reading]) -> Callable[[str], Slot | None]:
     """The slot of the one verdict that a text has."""
 
     def slot(text: str) -> Slot | None:
-        found = read(text)
-        return None if found.value is None else Slot(found.begin, found.closing)
+        found = read(text).match
+        return None if found is None else Slot(found.begin, found.closing)
 
     return slot
 
@@ -132,7 +132,9 @@ _DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
 def _winner_of(read: Callable[[str], Reading]) -> Callable[[str], Reading]:
     def reading(text: str) -> Reading:
         found = read(text)
-        return found if found.value is None else found._replace(value=_DECISIONS[found.value])
+        if found.match is None:
+            return found
+        return found._replace(match=found.match._replace(value=_DECISIONS[found.value]))
 
     return reading
 
@@ -207,7 +209,9 @@ _SYMBOL_VALUES: Final = (1.0, 1.0, 0.5, 0.0, 0.0)
 
 def _digit(text: str) -> Reading:
     match = _DIGIT.fullmatch(text)
-    return Reading() if match is None else Reading(float(match.group(1)), *match.span(1), cause="")
+    if match is None:
+        return Reading()
+    return Reading(Match(float(match.group(1)), 0, *match.span(1)), cause="")
 
 
 def _symbol(text: str) -> Reading:
@@ -215,7 +219,7 @@ def _symbol(text: str) -> Reading:
     if match is None:
         return Reading()
     winner = "A" if ">" in match.group(1) else "B" if "<" in match.group(1) else "tie"
-    return Reading(winner, *match.span(1), cause="")
+    return Reading(Match(winner, 0, *match.span(1)), cause="")
 
 
 def _whole(

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations as pairs_of
 from string import ascii_uppercase
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 from pydantic import Field, field_validator, model_validator
@@ -303,7 +303,7 @@ class Listwise(JudgeMethod[Config]):
         drawn = await converse_where_answered(unit.item, unit.models, ask, self.config.answer)
         try:
             presented = _presented(unit, drawn, self.config)
-            prompts = [(one.prompt, len(one.models)) for one in presented]
+            prompts = [(prompt, len(models)) for _, models, prompt in presented]
             listing = Listing(unit.judge, self.config, self.config.form)
             begun = await started(ask, listing, prompts, self.config, unit.item)
             read = iter(await read_lists(ask, listing, [at for one in begun for at in one.starts]))
@@ -316,28 +316,14 @@ class Listwise(JudgeMethod[Config]):
                 for row in failed_pairs(number, pairs_of(unit.models, 2), failed.failure)
             ]
         orders = [
-            Order(of.number, of.models, one, [next(read) for _ in one.starts])
-            for of, one in zip(presented, begun, strict=True)
+            Order(number, models, one, [next(read) for _ in one.starts])
+            for (number, models, _), one in zip(presented, begun, strict=True)
         ]
         rows = []
         for number, turn in enumerate(drawn, 1):
             mine = [one for one in orders if one.number == number]
             rows += turn_rows(number, unit.models, turn, mine)
         return rows
-
-
-class _Presented(NamedTuple):
-    """Answers in the order in which they are shown.
-
-    Attributes:
-        number: Of the turn, from 1.
-        models: Authors of the answers, in this order.
-        prompt: Prompt that shows them.
-    """
-
-    number: int
-    models: tuple[str, ...]
-    prompt: Messages
 
 
 def _examples_of(judge: str, config: Config, n: int) -> tuple[ChooseAsk, ...]:
@@ -367,8 +353,13 @@ def _shown(texts: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _presented(unit: Unit, drawn: Sequence[dict[str, Turn]], config: Config) -> list[_Presented]:
-    """Return the prompts of all lists by turn; none for a turn with fewer than two answers."""
+def _presented(
+    unit: Unit, drawn: Sequence[dict[str, Turn]], config: Config
+) -> list[tuple[int, tuple[str, ...], Messages]]:
+    """Return the turn, the authors in the order shown, and the prompt of each list.
+
+    There is none for a turn with fewer than two answers.
+    """
     found = []
     for number, turn in enumerate(drawn, 1):
         if len(turn) < FEWEST:
@@ -386,7 +377,7 @@ def _presented(unit: Unit, drawn: Sequence[dict[str, Turn]], config: Config) -> 
             (prompt,) = lead(
                 [user_message(config.template(), fields)], config.template(), config, unit
             )
-            found.append(_Presented(number, named, prompt))
+            found.append((number, named, prompt))
     return found
 
 

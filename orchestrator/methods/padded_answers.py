@@ -70,13 +70,11 @@ class TextList(NamedTuple):
     at the same indent; blank lines and indented lines between them belong to it.
 
     Attributes:
-        begin: Index of its first line.
-        end: Index of the line behind its last one.
+        lines: Of the text.
         items: Lines of each item.
     """
 
-    begin: int
-    end: int
+    lines: slice
     items: list[list[str]]
 
     @property
@@ -99,7 +97,7 @@ def lists_in(text: str) -> Iterator[TextList]:
             at += 1
             continue
         bounds = zip(starts, [*starts[1:], end], strict=True)
-        yield TextList(at, end, [lines[a:b] for a, b in bounds])
+        yield TextList(slice(at, end), [lines[a:b] for a, b in bounds])
         at = end
 
 
@@ -107,7 +105,7 @@ def with_lists_twice(text: str) -> str:
     """Return a text in which the items of each list stand twice, numbers counted on."""
     result = text.split("\n")
     for found in reversed(list(lists_in(text))):
-        result[found.begin : found.end] = _in_front(found, found.items)
+        result[found.lines] = _in_front(found, found.items)
     return "\n".join(result)
 
 
@@ -125,7 +123,7 @@ def with_list_before(text: str, other: TextList) -> str:
     end = [""] if found.is_spaced else []
     others = [[*(line for line in item if line.strip()), *end] for item in other.items]
     result = text.split("\n")
-    result[found.begin : found.end] = _in_front(found, others)
+    result[found.lines] = _in_front(found, others)
     return "\n".join(result)
 
 
@@ -327,7 +325,7 @@ async def _padded(
 def first_list(text: str) -> str:
     """Return the first list of a text; empty where there is none."""
     found = next(lists_in(text), None)
-    return "" if found is None else "\n".join(text.split("\n")[found.begin : found.end])
+    return "" if found is None else "\n".join(text.split("\n")[found.lines])
 
 
 def with_list_rephrased(text: str, reply: Generation) -> str | Failure:

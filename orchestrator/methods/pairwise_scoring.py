@@ -205,19 +205,10 @@ class _Start(NamedTuple):
     slot: Slot
 
 
-class _Scores(NamedTuple):
-    """Both scores in one presentation order.
-
-    Attributes:
-        first: K probabilities: scores of the answer shown first.
-        second: K, of the other's, behind the most likely first score.
-        order: The 2K-1 levels of their differences; coverage is the mass on the scores in both
-            places, multiplied.
-    """
-
-    first: tuple[float, ...]
-    second: tuple[float, ...]
-    order: Order
+_Scores = tuple[tuple[float, ...], tuple[float, ...], Order]
+"""Both scores in one presentation order: K probabilities of the scores of the answer shown first, K
+of the other's, behind the most likely first score, and the 2K-1 levels of their differences, whose
+coverage is the mass on the scores in both places, multiplied."""
 
 
 async def _starts(
@@ -302,7 +293,7 @@ def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int, config: Conf
         n if n_drawn else 0,
         n_drawn - n if n_drawn else 0,
     )
-    return _Scores(
+    return (
         grades.over_scale(first.probabilities or ()),
         grades.over_scale(second.probabilities or ()),
         order,
@@ -323,14 +314,16 @@ def _levels(first: int, second: Sequence[float]) -> list[float]:
 
 def _row(turns: tuple[Turn, ...], ab: _Scores, ba: _Scores, config: Config) -> Row:
     scores = config.grades().scores()
+    first_ab, second_ab, order_ab = ab
+    first_ba, second_ba, order_ba = ba
     return {
-        **pair_row(turns, ab.order, ba.order),
-        "p_first_ab": list(ab.first),
-        "p_second_ab": list(ab.second),
-        "p_first_ba": list(ba.first),
-        "p_second_ba": list(ba.second),
-        "score_a": 0.5 * (_mean(ab.first, scores) + _mean(ba.second, scores)),
-        "score_b": 0.5 * (_mean(ab.second, scores) + _mean(ba.first, scores)),
+        **pair_row(turns, order_ab, order_ba),
+        "p_first_ab": list(first_ab),
+        "p_second_ab": list(second_ab),
+        "p_first_ba": list(first_ba),
+        "p_second_ba": list(second_ba),
+        "score_a": 0.5 * (_mean(first_ab, scores) + _mean(second_ba, scores)),
+        "score_b": 0.5 * (_mean(second_ab, scores) + _mean(first_ba, scores)),
     }
 
 

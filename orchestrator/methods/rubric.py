@@ -430,7 +430,9 @@ def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: 
         "weights": weights,
         "criteria_mean": [None if one is None else one.mean for one in marginals],
         "criteria_std": [None if one is None else one.variance**0.5 for one in marginals],
-        "criteria_coverage": [None if one is None else one.coverage for one in marginals],
+        "criteria_coverage": [
+            None if one is None else one.distribution.coverage for one in marginals
+        ],
         "criteria_p": _flat(marginals, asked),
         "n_missing": len(missing),
         "n_traces": len(read.replies) if read.is_drawn else 0,
@@ -456,8 +458,8 @@ def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: 
         "std": score.std,
         "std_high": score.std_high,
         "p": list(score.p),
-        "coverage": min(one.coverage for one in known),
-        "exact": all(one.exact for one in known),
+        "coverage": min(one.distribution.coverage for one in known),
+        "exact": all(one.distribution.exact for one in known),
     }
 
 

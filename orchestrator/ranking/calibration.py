@@ -120,7 +120,7 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
     by_bin: list[list[Cell]] = [
         [
             one.name,
-            f"{part.low:.1f} to {part.high:.1f}",
+            " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
             measured(part.accuracy),
             part.n,

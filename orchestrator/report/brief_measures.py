@@ -116,18 +116,9 @@ def _has_intervals(table: Table, place: int) -> bool:
     return any(isinstance(cell, Measured) and cell.low is not None for cell in cells)
 
 
-class _Pairs(NamedTuple):
-    """Pairs of models, and what tells them apart.
-
-    Attributes:
-        n: All pairs.
-        apart: Those that can be told apart, as (higher, lower).
-        says: The same in a sentence.
-    """
-
-    n: int
-    apart: frozenset[tuple[str, str]]
-    says: Phrase
+_Pairs = tuple[int, frozenset[tuple[str, str]], Phrase]
+"""How many pairs of models there are, those that can be told apart as (higher, lower), and that in
+a sentence."""
 
 
 def _pairs(rows: Sequence[_Row], compared: Comparison | None) -> _Pairs:
@@ -141,7 +132,7 @@ def _pairs(rows: Sequence[_Row], compared: Comparison | None) -> _Pairs:
     elif tested:
         says = phrase(says, " They are compared on the same prompts.")
     apart = frozenset((one.above, one.below) for one in tested if one.resolvable)
-    return _Pairs(len(tested), apart, says)
+    return len(tested), apart, says
 
 
 def _by_intervals(rows: Sequence[_Row]) -> _Pairs:
@@ -157,7 +148,7 @@ def _by_intervals(rows: Sequence[_Row]) -> _Pairs:
         for a, b in pairs
         if a.cell.low is not None and b.cell.high is not None and a.cell.low > b.cell.high
     )
-    return _Pairs(len(pairs), apart, _overlap(len(apart), len(pairs)))
+    return len(pairs), apart, _overlap(len(apart), len(pairs))
 
 
 def _ordered(rows: Iterable[_Row]) -> list[_Row]:
@@ -169,7 +160,8 @@ def _question(
     table: Table, column: Column, judge: str, rows: Sequence[_Row], pairs: _Pairs
 ) -> Question:
     order = _ordered(rows)
-    state, answer = _answer(column, order, pairs.apart)
+    n_pairs, apart, says = pairs
+    state, answer = _answer(column, order, apart)
     if table.warning:
         state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
@@ -181,12 +173,12 @@ def _question(
         detail=table.warning,
         measure=column.name,
         standings=tuple(_standing(column, row) for row in order),
-        apart=Phrase() if table.warning else pairs.says,
+        apart=Phrase() if table.warning else says,
         basis=table.basis,
         judge=judge or None,
         is_percent=column.form == "percent",
-        n_pairs=pairs.n,
-        n_apart=0 if table.warning else len(pairs.apart),
+        n_pairs=n_pairs,
+        n_apart=0 if table.warning else len(apart),
     )
 
 

@@ -32,15 +32,13 @@ class Bin:
     """Cases whose confidence lies between two bounds.
 
     Attributes:
-        low: Lower bound.
-        high: Upper bound.
+        bounds: The lower and the upper one.
         n: Cases.
         confidence: Their mean confidence; nan for none.
         accuracy: Share of them that are right, over prompts.
     """
 
-    low: float
-    high: float
+    bounds: tuple[float, float]
     n: int
     confidence: float
     accuracy: Estimate
@@ -100,7 +98,7 @@ def calibration(
         n = int(inside.sum())
         mean = float(confidence[inside].mean()) if n else float("nan")
         accuracy = _share(right[inside], codes[inside], confidence_level)
-        bins.append(Bin(EDGES[i], EDGES[i + 1], n, mean, accuracy))
+        bins.append(Bin((EDGES[i], EDGES[i + 1]), n, mean, accuracy))
     gaps = [one.n * abs(one.confidence - one.accuracy.value) for one in bins if one.n]
     return Calibration(
         tuple(bins),

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from orchestrator.statistics.judgments import CoverageSummary, PositionEffects
 from orchestrator.statistics.trust import Trust
@@ -75,15 +74,6 @@ class Pair:
     level: float | None = None
 
 
-class Wins(NamedTuple):
-    """Mean preference for one model over another, as in `WinMatrix`."""
-
-    preference: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-
 @dataclass(frozen=True, slots=True)
 class WinMatrix:
     """Mean preference for the row's model over the column's, in the order of `models`.
@@ -102,10 +92,9 @@ class WinMatrix:
     high: tuple[tuple[float | None, ...], ...]
     n: tuple[tuple[int, ...], ...]
 
-    def of(self, model: str, other: str) -> Wins:
-        """Return the cell of two models."""
-        i, j = self.models.index(model), self.models.index(other)
-        return Wins(self.preference[i][j], self.low[i][j], self.high[i][j], self.n[i][j])
+    def place(self, model: str, other: str) -> tuple[int, int]:
+        """Return the row and the column of two models."""
+        return self.models.index(model), self.models.index(other)
 
 
 @dataclass(frozen=True, slots=True)

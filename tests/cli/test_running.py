@@ -90,7 +90,7 @@ def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
     assert code == 3
     assert out.startswith("No ranking: all 6 judgments failed.")
     assert "HTTP 400: bad luck" in " ".join(out.split())
-    assert "6 judgments missing  of 6; not filled in" in command("report", "made", "--full")[1]
+    assert "6 judgments missing, not filled in  of 6" in command("report", "made", "--full")[1]
     assert "12 units failed; see the table of failures" in err
 
 

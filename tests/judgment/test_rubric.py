@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.distribution import from_logprobs
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.rubric import (
     CriterionReading,
     bounds_with_missing,
@@ -22,7 +22,13 @@ from orchestrator.judgment.rubric import (
 def reading(p, values=None):
     points = points_of(values or range(len(p)))
     mean = float(np.dot(p, points))
-    return CriterionReading(tuple(p), points, mean, mean, 1.0, exact=True)
+    return CriterionReading(
+        tuple(p),
+        points,
+        mean,
+        mean,
+        LabelDistribution(tuple(p), tuple(p), tuple(p), 1.0, exact=True),
+    )
 
 
 def enumerated(criteria, weights):
@@ -103,7 +109,7 @@ def test_labels_stand_at_their_values():
     read = read_criterion(from_logprobs([math.log(0.4), math.log(0.4)]), (1, 5))
     assert read is not None
     assert read.points == (0.0, 100.0)
-    assert (read.mean, read.coverage) == pytest.approx((50.0, 0.8))
+    assert (read.mean, read.distribution.coverage) == pytest.approx((50.0, 0.8))
     assert points_of((1, 2, 5)) == pytest.approx((0.0, 25.0, 100.0))
 
 
@@ -134,7 +140,7 @@ def test_a_missing_criterion_may_be_anything():
 def test_a_bounded_label_widens_the_bounds():
     read = read_criterion(from_logprobs([math.log(0.6), math.nan], [math.log(0.6), -3.0]), (0, 1))
     assert read is not None
-    assert not read.exact
+    assert not read.distribution.exact
     score = score_rubric([[read]], [read], [1.0])
     assert score.low == pytest.approx(0.0)
     assert score.high == pytest.approx(100 * math.exp(-3) / (0.6 + math.exp(-3)))

@@ -253,7 +253,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, cache: Path) -> N
     assert not weights.converted()
     folder = _weights.folder_now(str(file))
     assert [one for one in cache.iterdir() if one.is_dir()] == [folder]
-    assert [one.folder for one in weights.converted()] == [folder]
+    assert [place for place, *_ in weights.converted()] == [folder]
 
 
 def test_two_processes_convert_once(tmp_path: Path, cache: Path) -> None:

@@ -346,6 +346,7 @@ def test_decisions_intervals_ranks_and_ratings_never_contradict_each_other(frame
             assert model.high is None or model.high >= model.rating - 1e-6
     if n_models == 2 and found.pairs:
         (pair,) = found.pairs
-        wins = found.wins.of(pair.better, pair.worse)
-        if wins.low is not None:
-            assert pair.resolvable == (wins.low > 0.5)
+        row, column = found.wins.place(pair.better, pair.worse)
+        low = found.wins.low[row][column]
+        if low is not None:
+            assert pair.resolvable == (low > 0.5)

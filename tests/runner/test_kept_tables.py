@@ -124,7 +124,7 @@ def test_what_is_damaged_is_computed(folder, calls):
     whole = (folder / ".numbers").read_bytes()
     kept = json.loads(whole.partition(b"\n")[2])
     (key,) = kept
-    kept[key]["of"][0]["rows"] = 3
+    kept[key][0]["rows"] = 3
     content = json.dumps(kept).encode()
     (folder / ".numbers").write_bytes(cache.checksum(content) + b"\n" + content)
     assert repr(tables_of(folder)) == expected

@@ -26,7 +26,7 @@ def test_a_calibrated_judge_is_as_often_right_as_it_says():
     assert abs(found.overconfidence.value) < 0.015
     assert found.expected_error < 0.02
     for one in found.bins:
-        assert one.low <= one.confidence <= one.high
+        assert one.bounds[0] <= one.confidence <= one.bounds[1]
         assert one.accuracy.value == pytest.approx(one.confidence, abs=0.04)
 
 

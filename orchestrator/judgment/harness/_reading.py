@@ -73,26 +73,6 @@ _OF_THE_JUDGE = re.compile(
 _BEFORE_THE_JUDGES: Final = 200
 
 
-class Reading(NamedTuple):
-    """The verdict of a text, or the reason why it has none.
-
-    Attributes:
-        value: The verdict; None where there is none.
-        begin: Index of the label's first character.
-        end: Index behind its last.
-        closing: What ends the label in the text.
-        cause: Why there is no value, as it stands in rows; empty where there is one.
-        message: The same in words that go on from "the judge's text"; empty for nothing to add.
-    """
-
-    value: Any = None
-    begin: int = -1
-    end: int = -1
-    closing: str = ""
-    cause: str = NONE
-    message: str = ""
-
-
 class Match(NamedTuple):
     """One place in a text that may be the verdict.
 
@@ -109,6 +89,25 @@ class Match(NamedTuple):
     begin: int
     end: int
     closing: str = ""
+
+
+class Reading(NamedTuple):
+    """The verdict of a text, or the reason why it has none.
+
+    Attributes:
+        match: Where the verdict stands; None where there is none.
+        cause: Why there is none, as it stands in rows; empty where there is one.
+        message: The same in words that go on from "the judge's text"; empty for nothing to add.
+    """
+
+    match: Match | None = None
+    cause: str = NONE
+    message: str = ""
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 (a number, an index or a name)
+        """The verdict; None where there is none."""
+        return None if self.match is None else self.match.value
 
 
 def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
@@ -131,8 +130,7 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
         if _denied_by_the_sentence(text, match.start):
             what = text[match.start : match.end + len(match.closing)]
             return Reading(cause=AMBIGUOUS, message=f"denies its verdict: … not … {what}")
-    counted = found[at]
-    return Reading(counted.value, counted.begin, counted.end, counted.closing, cause="")
+    return Reading(found[at], cause="")
 
 
 def denied(text: str, start: int) -> bool:

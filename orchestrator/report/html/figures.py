@@ -93,7 +93,7 @@ def made_safe(figure: Figure) -> Figure:
     return replace(figure, key=key(figure.key), picture=picture)
 
 
-def _safe(column: str, value: Any) -> Any:  # noqa: ANN401 (a cell of a picture)
+def _safe(column: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     return _label(value) if column in _NAMES else safe_line(value)

@@ -153,16 +153,12 @@ def of_scores(material: Material) -> list[Figure]:
         if not {"model", "p"} <= columns.keys():
             continue
         for method, judge, part in _parts(material, frame, columns, ("model", "p")):
-            low = role.lowest.get(method, _lowest(material, method))
+            # The lowest score of a method whose run does not say it.
+            source = next((one for one in material.context.sources if one.name == method), None)
+            compared = None if source is None else source.method.compared()
+            low = role.lowest.get(method, (1 if compared is None else int(compared.low)))
             found += _scores(method, judge, part, low)
     return found
-
-
-def _lowest(material: Material, method: str) -> int:
-    """The lowest score of a method whose run does not say it."""
-    source = next((one for one in material.context.sources if one.name == method), None)
-    compared = None if source is None else source.method.compared()
-    return 1 if compared is None else int(compared.low)
 
 
 def _scores(method: str, judge: str, rows: pl.DataFrame, low: int) -> list[Figure]:

@@ -41,7 +41,13 @@ def run(options: argparse.Namespace) -> int:
         try:
             result = _result(options, said)
             late.look()
-            _show(result, options, said)
+            taken = 0
+            if result.ended is not None and result.ended.progress is not None:
+                taken = said.summary(result.ended.progress, result.n_left)
+            if not _is_handed_on(result):
+                importlib.import_module("orchestrator.runner.commands.results").show(
+                    result, options.format, whole=options.full, taken=taken
+                )
             late.look()
             return _ended(result, options, said)
         except KeyboardInterrupt:
@@ -82,16 +88,6 @@ def _ended(result: "Result", options: argparse.Namespace, said: Said) -> int:
         said.faults(result.gate_fault)
         return code or result.gate_fault.exit_code
     return code if result.gate is None else code or result.gate.exit_code
-
-
-def _show(result: "Result", options: argparse.Namespace, said: Said) -> None:
-    taken = 0
-    if result.ended is not None and result.ended.progress is not None:
-        taken = said.summary(result.ended.progress, result.n_left)
-    if not _is_handed_on(result):
-        importlib.import_module("orchestrator.runner.commands.results").show(
-            result, options.format, whole=options.full, taken=taken
-        )
 
 
 def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:

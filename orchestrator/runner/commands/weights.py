@@ -41,8 +41,8 @@ def weights(options: argparse.Namespace) -> int:
             _say(f"  installed ({size(path.stat().st_size)}): {path}")
             _say(f'  in a recipe: weights: "{one.weights}"')
     made = known.converted()
-    for folder in made:
-        _say(f"converted from {folder.name} ({size(folder.n_bytes)}): {folder.folder}")
+    for folder, name, n_bytes in made:
+        _say(f"converted from {name} ({size(n_bytes)}): {folder}")
     if made:
         _say("Converted folders can be deleted; they are made again when they are needed.")
     return EXIT_COMPLETE
@@ -62,8 +62,8 @@ def _listed() -> dict[str, object]:
         for one in known.PUBLISHED
     ]
     converted = [
-        {"name": one.name, "bytes": one.n_bytes, "folder": str(one.folder)}
-        for one in known.converted()
+        {"name": name, "bytes": n_bytes, "folder": str(folder)}
+        for folder, name, n_bytes in known.converted()
     ]
     return {"published": published, "converted": converted}
 

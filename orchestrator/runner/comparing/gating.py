@@ -54,6 +54,9 @@ def decided(
     return tuple(deciding.decide(one) for one in wanted), each
 
 
+_COUNTED: Final = (None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The estimate of one requirement: the difference of its terms, or its term.
@@ -61,16 +64,14 @@ class _Found:
     Attributes:
         value: nan where undefined.
         interval: At the level that decides, or why there is none.
-        n: Items; None for counts.
-        n_clusters: Clusters of these items; None where each stands alone.
+        sizes: Items, None for counts; and their clusters, None where each stands alone.
         method: Of the interval.
         aside: What else is asked elsewhere, which could look like the same question; or empty.
     """
 
     value: float
     interval: Interval | str
-    n: int | None
-    n_clusters: int | None
+    sizes: tuple[int | None, int | None]
     method: str
     aside: str = ""
 
@@ -106,8 +107,8 @@ class _Deciding:
             threshold=one.threshold,
             operator=one.operator,
             form=one.measure.form,
-            n=found.n,
-            n_clusters=found.n_clusters,
+            n=found.sizes[0],
+            n_clusters=found.sizes[1],
             why=why,
             method=found.method,
             is_difference=one.right is not None,
@@ -167,9 +168,9 @@ class _Deciding:
             n = sum(trust.n_missing for trust in trusts)
             total = sum(trust.n_units for trust in trusts)
         if not total:
-            return _Found(math.nan, "nothing was counted", None, None, "")
+            return _Found(math.nan, "nothing was counted", _COUNTED, "")
         share = n / total
-        return _Found(share, Interval(share, share, self._level), None, None, "a count, exact")
+        return _Found(share, Interval(share, share, self._level), _COUNTED, "a count, exact")
 
     def _mean(self, one: Requirement) -> _Found:
         rows = observations(self._side(one.left), one.left)
@@ -241,7 +242,7 @@ class _Deciding:
         return replace(term, names=names, options=options)
 
     def _of_means(self, found: PairedDifference, sizes: tuple[int, int | None]) -> _Found:
-        return _Found(found.value, found.interval(self._level), *sizes, found.method)
+        return _Found(found.value, found.interval(self._level), sizes, found.method)
 
     def _kappa(self, term: Term) -> _Found:
         rows = observations(self._side(term), term)
@@ -250,7 +251,7 @@ class _Deciding:
         one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
         found = cohen_kappa(one, two, codes(rows[CLUSTER]), self._level)
         interval = found.interval or found.undefined or "no interval"
-        return _Found(found.value, interval, *counted(rows), found.method)
+        return _Found(found.value, interval, counted(rows), found.method)
 
     def _rating(self, one: Requirement) -> _Found:
         sides = [self._side(term) for term in one.terms]
@@ -263,14 +264,14 @@ class _Deciding:
             missing = next(place for place in at if isinstance(place, str))
             return replace(_nothing(), interval=missing)
         n_items = table.n_items_used
-        n_clusters = table.n_clusters if table.n_clusters != n_items else None
+        sizes = n_items, table.n_clusters if table.n_clusters != n_items else None
         if one.right is None:
             value = float(rated.values[at[0]])
             low, high = float(rated.low[at[0]]), float(rated.high[at[0]])
             interval: Interval | str = Interval(low, high, self._level)
             if math.isnan(low) or math.isnan(high):
                 interval = "the judgments give no interval"
-            return _Found(value, interval, n_items, n_clusters, RATING_METHOD)
+            return _Found(value, interval, sizes, RATING_METHOD)
         first, second = (place for place in at if not isinstance(place, str))
         if first == second:
             return replace(_nothing(), interval=(
@@ -283,7 +284,7 @@ class _Deciding:
         if n_models > _PAIR:
             n_pairs = n_models * (n_models - 1) // 2
             aside = f"this pair alone; the ranking decides all {n_pairs:,} pairs together"
-        return _Found(gap.value, interval, n_items, n_clusters, RATING_METHOD, aside)
+        return _Found(gap.value, interval, sizes, RATING_METHOD, aside)
 
     def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
         key = (method, judge, tuple(side.label for side in sides))
@@ -309,7 +310,7 @@ class _Deciding:
 
 
 def _nothing() -> _Found:
-    return _Found(math.nan, "there is nothing to measure it by", 0, None, "")
+    return _Found(math.nan, "there is nothing to measure it by", (0, None), "")
 
 
 def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
@@ -336,11 +337,10 @@ def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
     """Return the number of items that would do if the value stayed as it is, in words."""
     gap = abs(found.value - one.threshold)
     reach = max(interval.high - found.value, found.value - interval.low)
-    if found.n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
+    n, _ = found.sizes
+    if n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
         return ""
-    return (
-        f"; about {math.ceil(found.n * (reach / gap) ** 2):,} items would do if it stays as it is"
-    )
+    return f"; about {math.ceil(n * (reach / gap) ** 2):,} items would do if it stays as it is"
 
 
 def gate(

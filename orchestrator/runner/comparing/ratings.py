@@ -168,7 +168,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
                        basis=basis, notes=notes)
         )  # fmt: skip
         pairs = [
-            (pair.better, pair.worse, one.wins.of(pair.better, pair.worse).n,
+            (pair.better, pair.worse, _n_met(pair, one),
              _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
              _apart(pair, one))
             for pair in one.pairs
@@ -193,17 +193,23 @@ def _of_met(found: RankingAnalysis) -> RankingAnalysis:
     """
 
     def is_apart(pair: Pair) -> bool:
-        met = found.wins.of(pair.better, pair.worse)
-        return pair.resolvable and met.low is not None and met.low > 0.5
+        row, column = found.wins.place(pair.better, pair.worse)
+        low = found.wins.low[row][column]
+        return pair.resolvable and low is not None and low > 0.5
 
     return with_decisions(found, is_apart)
+
+
+def _n_met(pair: Pair, found: RankingAnalysis) -> int:
+    row, column = found.wins.place(pair.better, pair.worse)
+    return found.wins.n[row][column]
 
 
 def _apart(pair: Pair, found: RankingAnalysis) -> str:
     """Return "yes", "no" and why, where the ratings alone would say otherwise."""
     if pair.resolvable:
         return "yes"
-    if not found.wins.of(pair.better, pair.worse).n:
+    if not _n_met(pair, found):
         return "not compared directly"
     by_ratings = pair.adjusted_p is not None and pair.adjusted_p <= 1.0 - found.confidence_level
     return "no, not by their own judgments" if by_ratings and not found.warning else "no"

@@ -305,7 +305,9 @@ def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
     answers = answers_of(result.frames, COLUMNS)
     of_run = material(result)
     settings = result.settings.get("dataset", {})
-    written = _lastwrite_text(result)
+    # When the run last wrote its state; the present where it never did.
+    status = result.record.status
+    written = datetime.now(UTC) if status is None else status.at
     about = {
         "recipe": of_run.name,
         "version": of_run.version,
@@ -324,12 +326,6 @@ def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
         yield path, len(log["samples"])
     if not taken:
         raise UsageError("this run has no answers to write as logs; export its frames instead")
-
-
-def _lastwrite_text(result: Result) -> datetime:
-    """Return when the run last wrote its state; the present where it never did."""
-    status = result.record.status
-    return datetime.now(UTC) if status is None else status.at
 
 
 def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:

@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, ServerChangedError
@@ -19,9 +18,7 @@ from orchestrator.store import Lender, Lent, Store, StoredServer
 _log = logging.getLogger(__name__)
 
 
-class _Opened(NamedTuple):
-    run: ReusedRun
-    lender: Lender
+_Opened = tuple[ReusedRun, Lender]
 
 
 class Lenders:
@@ -41,13 +38,13 @@ class Lenders:
         Raises:
             RecipeError: If a store can't be read.
         """
-        for one in self.opened:
+        for run, lender in self.opened:
             try:
-                lent = one.lender.find(key)
+                lent = lender.find(key)
             except OrchestratorError as error:
-                raise _unreadable(one.run, error) from error
+                raise _unreadable(run, error) from error
             if lent is not None:
-                return one, lent
+                return (run, lender), lent
         return None
 
     def get(self, key: bytes) -> Outcome | None:
@@ -59,8 +56,9 @@ class Lenders:
         found = self.find(key)
         if found is None:
             return None
-        self.n_found[found[0].run.said] += 1
-        return found[1].outcome
+        (run, _), lent = found
+        self.n_found[run.said] += 1
+        return lent.outcome
 
 
 @contextlib.contextmanager
@@ -82,7 +80,7 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lender
             except OrchestratorError as error:
                 raise _unreadable(run, error) from error
             stack.callback(lender.close)
-            opened.append(_Opened(run, lender))
+            opened.append((run, lender))
         yield Lenders(opened)
 
 
@@ -117,7 +115,7 @@ class Copies:
             return None
         opened, lent = found
         self._store.copy_outcome(key, kind, model, lent, self._server(model, opened, lent.server))
-        self.n_copied[opened.run.said] += 1
+        self.n_copied[opened[0].said] += 1
         return lent.outcome
 
     def meet(self, model: str, provenance: Provenance) -> None:
@@ -129,15 +127,15 @@ class Copies:
             RecipeError: If a store can't be read.
             ServerChangedError: If another one answered there.
         """
-        for opened in self._lenders.opened:
+        for run, lender in self._lenders.opened:
             try:
-                servers = opened.lender.servers().values()
+                servers = lender.servers().values()
             except OrchestratorError as error:
-                raise _unreadable(opened.run, error) from error
+                raise _unreadable(run, error) from error
             for server in servers:
                 if same_identity(server.model, self._labels[model]):
-                    self._compare(model, opened, server, [provenance])
-                    adopt_probe(self._store, self._labels[model], opened.lender, server)
+                    self._compare(model, run, server, [provenance])
+                    adopt_probe(self._store, self._labels[model], lender, server)
 
     def servers(self) -> Iterator[StoredServer]:
         """The servers that answered the other runs.
@@ -145,46 +143,47 @@ class Copies:
         Raises:
             RecipeError: If a store can't be read.
         """
-        for opened in self._lenders.opened:
+        for run, lender in self._lenders.opened:
             try:
-                yield from opened.lender.servers().values()
+                yield from lender.servers().values()
             except OrchestratorError as error:
-                raise _unreadable(opened.run, error) from error
+                raise _unreadable(run, error) from error
 
     def _server(self, model: str, opened: _Opened, number: int) -> int:
         """The number here of a server by its number there."""
-        known = self._numbers.get((model, opened.run.path, number))
+        run, lender = opened
+        known = self._numbers.get((model, run.path, number))
         if known is not None:
             return known
-        server, label = opened.lender.server(number), self._labels[model]
+        server, label = lender.server(number), self._labels[model]
         here = 0
         if server is not None:
-            self._compare(model, opened, server, [])
-            here = self._store.server_id(label, server.provenance, run=opened.run.path)
-            self._store.put_tokens(here, opened.lender.tokens(number))
-            adopt_probe(self._store, label, opened.lender, server)
-        self._numbers[model, opened.run.path, number] = here
+            self._compare(model, run, server, [])
+            here = self._store.server_id(label, server.provenance, run=run.path)
+            self._store.put_tokens(here, lender.tokens(number))
+            adopt_probe(self._store, label, lender, server)
+        self._numbers[model, run.path, number] = here
         return here
 
     def _compare(
-        self, model: str, opened: _Opened, server: StoredServer, others: Sequence[Provenance]
+        self, model: str, run: ReusedRun, server: StoredServer, others: Sequence[Provenance]
     ) -> None:
         label = self._labels[model]
         known = [*self._store.known_servers(label), *others]
         if not known or server.provenance in known:
             return
         said = (
-            f"model {model!r}: {opened.run.said} was answered by "
+            f"model {model!r}: {run.said} was answered by "
             f"{provenance_words(server.provenance)}, this run by {provenance_words(known[-1])}"
         )
         if not self._accept_change:
             raise ServerChangedError(
                 f"{said}. Their numbers may differ. Continue with --accept-server-change, or "
-                f"remove {opened.run.said} from 'reuse'"
+                f"remove {run.said} from 'reuse'"
             )
         _log.warning("%s", said, extra={"model": model})
         # Once it is accepted, no later call asks again.
-        self._store.server_id(label, server.provenance, run=opened.run.path)
+        self._store.server_id(label, server.provenance, run=run.path)
 
 
 def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copies | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,6 @@ from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.records import (
     Failure,
-    FloatArray,
     Generation,
     Item,
     Message,
@@ -250,18 +249,10 @@ class Tokens(NamedTuple):
         return len(self.ids)
 
 
-class Alternative(NamedTuple):
-    """One of the most likely tokens at a position.
+Alternative = tuple[int, str | None, float]
+"""One of the most likely tokens at a position: its id, its text as it stands alone, its ln p.
 
-    Attributes:
-        number: Its id; below 0 where it has none, -1 where its text is not known either.
-        token: As it stands alone; None where its text is not known.
-        logprob: Of this token.
-    """
-
-    number: int
-    token: str | None
-    logprob: float
+The id is below 0 where there is none, -1 where the text is not known either; then that is None."""
 
 
 def tokens_of(
@@ -287,7 +278,7 @@ def tokens_of(
     return Tokens([None] * n, pieces)
 
 
-def _is_as_long(offsets: Sequence[int] | Any, others: Sequence[object] | FloatArray) -> bool:  # noqa: ANN401 (an array)
+def _is_as_long(offsets: Sized | None, others: Sized) -> bool:
     return offsets is not None and len(offsets) == len(others)
 
 
@@ -301,7 +292,7 @@ def alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[lis
                 continue
             if number not in known:
                 known[number] = speller.one(model, number)
-            row.append(Alternative(number, known[number], logprob))
+            row.append((number, known[number], logprob))
         yield row
 
 
@@ -319,7 +310,7 @@ def tokens_frame(replay: Replay, item: str) -> pl.DataFrame:
 
 
 def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
-    for number, asked in enumerate(unit.asked):
+    for request, asked in enumerate(unit.asked):
         ask, made = asked.ask, asked.outcome
         if not isinstance(ask, GenerateAsk | ScoreAsk) or not isinstance(made, Generation | Scored):
             continue
@@ -328,7 +319,7 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
         about = {
             "method": unit.method,
             "model": ask.model,
-            "request": number,
+            "request": request,
             "kind": "drawn" if isinstance(ask, GenerateAsk) else "scored",
             "turn": ask.turn if isinstance(ask, GenerateAsk) else None,
             "repeat": ask.repeat if isinstance(ask, GenerateAsk) else None,
@@ -349,11 +340,11 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                 if top is None
                 else [
                     {
-                        "token": one.token,
-                        "id": one.number if one.number >= 0 else None,
-                        "logprob": one.logprob,
+                        "token": token,
+                        "id": number if number >= 0 else None,
+                        "logprob": logprob,
                     }
-                    for one in top[at]
+                    for number, token, logprob in top[at]
                 ],
             }
 

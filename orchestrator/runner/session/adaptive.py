@@ -33,20 +33,14 @@ _BY_HAND: Final = "by hand"
 _log = logging.getLogger(__name__)
 
 
-class KeptChange(msgspec.Struct, frozen=True):
-    """A change as the store keeps it; `when_ms` is the wall clock's, since 1970."""
-
-    when_ms: int
-    before: int
-    after: int
-    why: str
-
-
 class KeptLimit(msgspec.Struct, frozen=True):
-    """State of a model's limit in the store: the limit and its last changes, of all calls."""
+    """State of a model's limit in the store: the limit and its last changes, of all calls.
+
+    A change has the fields of `Change`, but for the time: `when_ms`, the wall clock's since 1970.
+    """
 
     limit: int
-    changes: tuple[KeptChange, ...] = ()
+    changes: tuple[dict[str, int | str], ...] = ()
 
 
 def decoded(text: str | None) -> dict[str, KeptLimit]:
@@ -214,7 +208,12 @@ class Adaptive:
         )
         label = self._labels[model]
         before = self._kept.get(label, KeptLimit(change.before))
-        made = KeptChange(wall_ms(), change.before, change.after, change.why)
+        made: dict[str, int | str] = {
+            "when_ms": wall_ms(),
+            "before": change.before,
+            "after": change.after,
+            "why": change.why,
+        }
         # What was said by hand holds for this call only.
         found = before.limit if change.why == _BY_HAND else change.after
         self._kept[label] = KeptLimit(found, (*before.changes[1 - _KEPT :], made))

@@ -148,9 +148,10 @@ def test_a_text_that_says_several_things_or_denies_one_has_no_verdict_and_says_w
 def test_an_ordinary_verdict_is_read_at_its_place(form, text, value):
     read = READINGS[form](text)
     assert (read.value, read.cause) == (value, "")
-    label = text[read.begin : read.end]
+    assert read.match is not None
+    label = text[read.match.begin : read.match.end]
     assert str(label).strip("[]'")
-    assert text[read.end :].startswith(read.closing)
+    assert text[read.match.end :].startswith(read.match.closing)
 
 
 @pytest.mark.parametrize("form", READINGS)

@@ -121,8 +121,8 @@ async def test_each_change_is_kept_and_the_last_limit_begins_the_next_call():
     kept = decoded(store.meta[META])["m 1234"]
     assert kept.limit == model.limit
     assert len(kept.changes) == model.limits.n_changes
-    assert [change.after for change in kept.changes][-1] == model.limit
-    assert kept.changes[0].before == model.limits.first == 64
+    assert [change["after"] for change in kept.changes][-1] == model.limit
+    assert kept.changes[0]["before"] == model.limits.first == 64
 
 
 async def test_a_limit_that_was_set_by_hand_stays():
