@@ -10,6 +10,7 @@
 data have `sample` in their names. PNG files come beside them where rsvg-convert or chromium is
 installed.
 """
+
 import argparse
 import io
 import json
