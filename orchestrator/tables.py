@@ -14,7 +14,7 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate, Interva
 
 _LEAST_P: Final = 0.001
 
-Form = Literal["text", "count", "number", "signed", "percent", "rating", "p"]
+Form = Literal["text", "count", "number", "signed", "percent", "probability", "rating", "p"]
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -330,6 +330,7 @@ def _form(column: Column) -> Callable[[float], str]:
     written: dict[str, Callable[[float], str]] = {
         "count": lambda value: numbers.count(round(value)),
         "percent": numbers.percent,
+        "probability": numbers.probability,
         "rating": numbers.rating,
         "signed": signed,
         "p": p_value,

@@ -16,7 +16,7 @@ from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _RATING: Final = Column("rating", "rating")
-WIN: Final = Column("wins", "number", 2)
+WIN: Final = Column("wins", "probability")
 SHARE: Final = Column("share", "percent")
 _OF_GROUPS: Final = "two models share a group exactly where they cannot be told apart"
 _MAX_MESSAGE: Final = 600
@@ -68,7 +68,7 @@ def ratings(
         Column("model"),
         _RATING,
         Column("group"),
-        Column("P(win)", "number", 2),
+        Column("P(win)", "probability"),
         Column("judgments", "count"),
         Column("missing", "count"),
         *([Column("exact match", "percent")] if exact_match else []),
@@ -144,7 +144,7 @@ def _win_matrix(analysis: RankingAnalysis) -> Table:
         return Measured(value, found.low[r][c], found.high[r][c], found.n[r][c], why)
 
     rows = [[names[r], *(of(r, c) for c in range(len(names)))] for r in range(len(names))]
-    columns = [Column(""), *(Column(name, "number", 2) for name in names)]
+    columns = [Column(""), *(Column(name, "probability") for name in names)]
     title = f"Win rates {words.UNTRUSTED}" if analysis.warning else "Win rates"
     basis = "P(row wins against column), ties as half; intervals each for its pair"
     lines = rows if len(names) > 1 else []

@@ -114,7 +114,7 @@ def grid(table: Table, key: str) -> Grid:
     """A table as it is shown."""
     axes = [
         # Plain numbers of a table may be of many kinds, which no axis holds together.
-        None if column.form == "number" else _axis([row[i] for row in table.rows])
+        None if column.form in {"number", "probability"} else _axis([row[i] for row in table.rows])
         for i, column in enumerate(table.columns)
     ]
     rows = []
