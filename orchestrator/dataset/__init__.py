@@ -98,6 +98,7 @@ class Dataset:
     Attributes:
         clusters: As given.
         copies: As given.
+        read_as: What its file was taken for, as a sentence, where that is not the usual.
     """
 
     def __init__(  # noqa: PLR0913 (what it is made of, by keyword)
@@ -114,6 +115,7 @@ class Dataset:
         copies: "ClusterCodes | None" = None,
     ) -> None:
         self.name = name
+        self.read_as = ""
         self._order = order
         self._asked = asked
         self.clusters = clusters

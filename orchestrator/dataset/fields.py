@@ -7,11 +7,20 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Final, TypeGuard
+from typing import Any, Final
 
 from pydantic import Field, model_serializer
 
 from orchestrator.ask import digest
+from orchestrator.dataset.shapes import (
+    CHATS,
+    RowError,
+    at,
+    chat,
+    is_chat,
+    is_list,
+    written,
+)
 from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import Settings
 from orchestrator.records import Item, Message, Messages
@@ -26,22 +35,29 @@ DEFAULTS: Final = {
     "cluster": ("cluster",),
 }
 _QUESTIONS: Final = ("prompt", "messages", "turns")
-_ROLES: Final = ("system", "user", "assistant")
+# Of Alpaca and what copies it, whose instruction stands apart from what it is about.
+_ALPACA: Final = ["instruction", "input"]
 _MAX_NAMES: Final = 12
 _MAX_CLUSTER: Final = 80
 _WHOLE: Final = re.compile(r"-?[0-9]{1,16}\.0+")
 
 
 class FieldNames(Settings):
-    """Columns by what they hold. Left out: found by the usual names. null: there is none."""
+    """Columns by what they hold, or paths such as doc.question; left out: found; null: none."""
 
-    prompt: str | None = Field(
-        None, description="Column of the question. Default: prompt, question, instruction or input."
+    prompt: str | tuple[str, ...] | None = Field(
+        None,
+        description=(
+            "Column of the question, or several whose texts are joined by an empty line. Default: "
+            "prompt, question, instruction or input; instruction and input together."
+        ),
     )
     messages: str | None = Field(
         None,
         description=(
-            "Column of a conversation instead: a list of {role, content}, the last by the user."
+            "Column of a conversation instead: a list of {role, content}, or of {from, value}; "
+            "answers at its end are left out. Default: messages, else conversations or "
+            "conversation."
         ),
     )
     turns: str | None = Field(
@@ -77,13 +93,9 @@ class FieldNames(Settings):
     )
 
     @model_serializer
-    def _only_given(self) -> dict[str, str | None]:
+    def _only_given(self) -> dict[str, str | tuple[str, ...] | None]:
         # null is not the same as left out.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
-
-
-class RowError(Exception):
-    """A row that can't be made into an item; says what and what to do, not where."""
 
 
 def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNames:
@@ -93,16 +105,18 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNam
         DatasetError: If a given column is missing, if several could be meant, or if there is no
             prompt.
     """
-    found = {part: _column(part, names, there, file) for part in DEFAULTS}
+    found: dict[str, Any] = {part: _column(part, names, there, file) for part in DEFAULTS}
+    if not any(found[part] for part in _QUESTIONS) and "messages" not in names.model_fields_set:
+        found["messages"] = next((name for name in CHATS[1:] if name in there), None)
     there_are = [part for part in _QUESTIONS if found[part]]
     if len(there_are) > 1:
         said = [part for part in there_are if part in names.model_fields_set]
         if len(said) != 1:
-            which = [found[part] or "" for part in there_are]
+            which = [str(found[part]) for part in there_are]
             raise _ambiguous(file, there_are[0], which, f"{there_are[1]}: null")
         found.update(dict.fromkeys(set(there_are) - set(said)))
     if not there_are:
-        usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], "messages", "turns"))
+        usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], *CHATS, "turns"))
         raise DatasetError(
             f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set "
             f"dataset: {{fields: {{prompt: COLUMN}}}}"
@@ -120,13 +134,24 @@ def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
         messages, followups = _conversation_of(row, columns)
         n_turns = 1 + len(followups)
         column = columns.reference
-        value = None if column is None else row.get(column)
-        if not _is_list(value):
+        value = None if column is None else at(row, column)
+        if isinstance(value, Mapping):
+            value = value.get("text", value)  # SQuAD
+        if not is_list(value):
             references = (_text_of(row, column), *[None] * (n_turns - 1))
         else:
             given = tuple(value)
+            if n_turns == 1 and len(set(map(str, given))) == 1:
+                given = given[:1]
             if len(given) not in {0, n_turns}:
-                one = "" if n_turns > 1 else "; choose another column, or join them"
+                one = (
+                    ""
+                    if n_turns > 1
+                    else (
+                        f"; choose another column, join them, or take the first by fields: "
+                        f"{{reference: {column}.0}}"
+                    )
+                )
                 raise RowError(
                     f"{column!r} lists {len(given)} references, but there "
                     f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
@@ -140,7 +165,8 @@ def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
             # A long name, such as a passage, is shown by its beginning.
             cluster = f"{cluster[:_MAX_CLUSTER]}… {digest('cluster', cluster).hex()[:16]}"
         # These have a place of their own in an item; clusters stay fields too.
-        shown = {getattr(columns, part) for part in DEFAULTS.keys() - {"cluster"}}
+        shown = {getattr(columns, part) for part in DEFAULTS.keys() - {"cluster", "prompt"}}
+        shown |= set(_prompts(columns))
         key = "" if columns.key is None else key_text(_text_of(row, columns.key))
         if columns.key is not None and not key:
             raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
@@ -189,17 +215,29 @@ def plain(value: object) -> object:
     return [plain(part) for part in value] if isinstance(value, Sequence) else str(value)
 
 
-def _column(part: str, names: FieldNames, there: Sequence[str], file: str) -> str | None:
+def _prompts(columns: FieldNames) -> tuple[str, ...]:
+    prompt = columns.prompt or ()
+    return (prompt,) if isinstance(prompt, str) else prompt
+
+
+def _column(
+    part: str, names: FieldNames, there: Sequence[str], file: str
+) -> str | tuple[str, ...] | None:
     if part in names.model_fields_set:
-        name: str | None = getattr(names, part)
-        if name is not None and name not in there:
-            raise DatasetError(
-                f"{file}: no column {name!r} (fields.{part}); {_listed(there)}{_near(name, there)}"
-            )
-        return name
+        named: str | None = getattr(names, part)
+        for name in _prompts(names) if part == "prompt" else [named] if named else []:
+            if name not in there and name.partition(".")[0] not in there:
+                near = _near(name, there)
+                raise DatasetError(
+                    f"{file}: no column {name!r} (fields.{part}); {_listed(there)}{near}"
+                )
+        return named
     # A column may both have a place in an item and say which items belong together.
-    taken = {getattr(names, other) for other in names.model_fields_set - {"cluster"}}
+    taken = {getattr(names, other) for other in names.model_fields_set - {"cluster", "prompt"}}
+    taken |= set(_prompts(names))
     found = [name for name in DEFAULTS[part] if name in there and name not in taken]
+    if found == _ALPACA:
+        return tuple(found)
     if len(found) > 1:
         null = "" if part == "prompt" else f"{part}: null"
         raise _ambiguous(file, part, found, null)
@@ -226,7 +264,7 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 
 def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
-    value = None if column is None else row.get(column)
+    value = None if column is None else at(row, column)
     match value:
         case None | str():
             return value
@@ -245,10 +283,15 @@ def _conversation_of(
 ) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
-        return _conversation(row.get(columns.messages), columns.messages), ()
+        return _conversation(at(row, columns.messages), columns.messages), ()
+    if isinstance(columns.prompt, tuple):
+        texts = [_text_of(row, column) for column in columns.prompt]
+        names = " and ".join(map(repr, columns.prompt))
+        said = "\n\n".join(text for text in texts if text and text.strip())
+        return (Message("user", _said(said, f"{names}, which are the prompt:")),), ()
     name = columns.turns or columns.prompt or ""
-    value = row.get(name)
-    if value is None and name not in row:
+    value = at(row, name)
+    if value is None and name.partition(".")[0] not in row:
         raise RowError(
             f"no {name!r}, which is the prompt; {_listed(sorted(row))}{_near(name, sorted(row))}"
         )
@@ -258,7 +301,9 @@ def _conversation_of(
             raise RowError(
                 f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
             )
-    if not _is_list(value):
+    if is_chat(value):
+        return _conversation(value, name), ()
+    if not is_list(value):
         text = _text_of(row, name)
         if text is None or not text.strip():
             raise RowError(f"{name!r}, which is the prompt, is empty")
@@ -267,10 +312,6 @@ def _conversation_of(
     if not turns:
         raise RowError(f"{name!r}, which is the prompt, is empty")
     return (Message("user", turns[0]),), tuple(turns[1:])
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _json(value: str, column: str) -> object:
@@ -284,28 +325,32 @@ def _json(value: str, column: str) -> object:
 def _conversation(value: object, column: str) -> Messages:
     if isinstance(value, str):
         value = _json(value, column)
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not value:
-        raise RowError(f"{column!r} must be a list of {{role, content}}, not a {_kind(value)}")
+    if not is_chat(value):
+        kind = "an empty list" if value == [] else f"a {_kind(value)}"
+        raise RowError(f"{column!r} must be a list of {{role, content}}, not {kind}")
     messages = []
-    for index, turn in enumerate(value):
+    for index, (role, text) in enumerate(chat(value, column)):
         place = f"{column}[{index}]"
-        role = turn.get("role") if isinstance(turn, Mapping) else None
-        content = turn.get("content") if isinstance(turn, Mapping) else None
-        if role not in _ROLES:
-            raise RowError(f"{place}: 'role' must be {', '.join(_ROLES)}, got {role!r:.40}")
-        messages.append(Message(str(role), _said(content, f"{place}: 'content'")))
-    if messages[-1].role != "user":
-        raise RowError(
-            f"the last turn of {column!r} is by {messages[-1].role!r}; it must be by 'user', "
-            f"so that a model can answer it"
-        )
-    return tuple(messages)
+        if role == "tool":
+            raise RowError(
+                f"{place}: a call or a result of a tool; conversations with tools are not "
+                "supported: leave these items out, or write what the tool gave into a turn of "
+                "the user"
+            )
+        messages.append((role, text, place))
+    while messages and messages[-1][0] == "assistant":
+        messages.pop()  # what a model is to say again
+    if not messages or messages[-1][0] != "user":
+        raise RowError(f"{column!r} has no turn by 'user' at its end for a model to answer")
+    return tuple(
+        Message(role, _said(text, f"{place}: 'content'")) for role, text, place in messages
+    )
 
 
 def _said(content: object, what: str) -> str:
+    content = written(content, what)
     if not isinstance(content, str) or not content.strip():
-        wrong = "is empty" if content is None or isinstance(content, str) else "must be text"
-        raise RowError(f"{what} {wrong}")
+        raise RowError(f"{what} is empty")
     try:
         content.encode()
     except UnicodeEncodeError as error:

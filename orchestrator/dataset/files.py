@@ -1,9 +1,14 @@
 """Rows of any file by its suffix, and of several files one after the other."""
 
+import bz2
+import gzip
+import lzma
+import tempfile
+import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from orchestrator.dataset import readers
@@ -14,19 +19,57 @@ from orchestrator.errors import DatasetError, StoreError
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 
 
-def open_rows(path: Path, shown: str) -> Rows:
-    """The rows of a JSON Lines, JSON, CSV, TSV or Parquet file.
+# A text that repeats itself packs to a hundredth; what packs better than that is a bomb.
+_MOST_UNPACKED: Final = 64 << 20
+_MOST_RATIO: Final = 200
+_PACKED: Final[Mapping[str, Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+
+
+def suffix_of(name: str) -> str:
+    """The suffix that tells the kind of a file, in small letters, without that of compression."""
+    path = PurePath(name.lower())
+    return PurePath(path.stem).suffix if path.suffix in _PACKED else path.suffix
+
+
+def open_rows(
+    path: Path,
+    shown: str,
+    suffix: str = "",
+    *,
+    rows: str | None = None,
+    separator: str | None = None,
+) -> Rows:
+    """The rows of a JSON Lines, JSON, CSV, TSV or Parquet file, perhaps compressed.
+
+    Args:
+        path: Of the file.
+        shown: For messages.
+        suffix: Of its kind, where that is not told by its name.
+        rows: Path of the list of rows in a JSON file.
+        separator: Of a CSV file.
 
     Raises:
         DatasetError: If the suffix is none of these, or the file can't be read.
     """
-    suffix = path.suffix.lower()
+    suffix = suffix or suffix_of(path.name)
+    if path.suffix.lower() in _PACKED:
+        with tempfile.TemporaryDirectory() as folder:
+            # Rows keep the file open that they are read from.
+            unpacked = Path(folder, "rows").with_suffix(suffix)
+            _unpack(path, unpacked, shown)
+            return open_rows(unpacked, shown, suffix, rows=rows, separator=separator)
+    if rows is not None and suffix not in readers.LIST_SUFFIXES:
+        raise DatasetError(f"{shown}: 'rows' names a list in a JSON file; this is {suffix}")
     if suffix in readers.LINES_SUFFIXES:
         return JsonLines(path, shown)
     if suffix in readers.LIST_SUFFIXES:
-        return JsonRows(path, shown)
+        return JsonRows(path, shown, rows)
     if suffix in readers.SUFFIXES:
-        return CsvRows(path, shown)
+        return CsvRows(path, shown, separator)
     if suffix in PARQUET_SUFFIXES:
         return ParquetRows(path, shown)
     suffixes = (
@@ -36,6 +79,27 @@ def open_rows(path: Path, shown: str) -> Rows:
         *PARQUET_SUFFIXES,
     )
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
+
+
+def _unpack(path: Path, to: Path, shown: str) -> None:
+    """Write what a compressed file holds.
+
+    Raises:
+        DatasetError: If it is damaged, or holds far more than a text of its size would.
+    """
+    try:
+        most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
+        n = 0
+        with _PACKED[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
+            while chunk := packed.read(1 << 20):
+                n += file.write(chunk)
+                if n > most:
+                    raise DatasetError(
+                        f"{shown}: unpacks to more than {most >> 20} MB, {_MOST_RATIO} times its "
+                        "size; if this is right, unpack it first"
+                    )
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DatasetError(f"{shown}: cannot be unpacked: {error}") from error
 
 
 def joined_rows(paths: Sequence[Path], shown: str) -> Rows:

@@ -12,10 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded
+from orchestrator.dataset.shapes import rows_in
 from orchestrator.errors import DatasetError
 
 SUFFIXES: Final = (".csv", ".tsv")
 _SEPARATORS: Final = (",", ";", "\t", "|")
+_SEPARATOR_LINE: Final = re.compile(rb'"?sep=([!-~\t])"?\r?\n', re.IGNORECASE)
 
 
 class CsvRows:
@@ -29,7 +31,13 @@ class CsvRows:
         csv.field_size_limit(MAX_ROW_BYTES)
         self.file = shown
         self._lines = LineFile(path, shown)
-        self._separator = separator or self._found_separator(path)
+        # Excel may say in a line before the header by what its values are separated.
+        _, _, line = next(self._lines.lines(), (1, 0, b""))
+        told = _SEPARATOR_LINE.fullmatch(line)
+        if told is not None:
+            self._lines.begin += len(line)
+        said = told[1].decode() if told else None
+        self._separator = separator or said or self._found_separator(path)
         self.columns: tuple[str, ...] = ()
         faults = Faults()
         for number, offset, values in self._rows():
@@ -167,9 +175,9 @@ def repeated_key(text: bytes, value: object) -> str | None:
 
 
 class JsonRows:
-    """Rows of a file that is a list of objects."""
+    """Rows of a file that is a list of objects, or has one somewhere."""
 
-    def __init__(self, path: Path, shown: str) -> None:
+    def __init__(self, path: Path, shown: str, rows: str | None = None) -> None:
         self.file = shown
         try:
             text = path.read_text(encoding="utf-8-sig")
@@ -183,12 +191,11 @@ class JsonRows:
             what = not_json(text.encode(), error)
             lines = "; if it has an object on each line, name it .jsonl"
             raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
-        if not isinstance(found, list):
-            raise DatasetError(
-                f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]"
-            )
+        document = found
+        found, where = rows_in(document, rows, shown)
+        self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()
-        if (key := repeated_key(text.encode(), found)) is not None:
+        if (key := repeated_key(text.encode(), document)) is not None:
             faults.add(shown, f"duplicate key {key!r} in an object")
         columns: dict[str, None] = {}
         for index, value in enumerate(found):

@@ -20,7 +20,8 @@ from orchestrator.dataset import (
     key_hash,
     repeated,
 )
-from orchestrator.dataset.fields import FieldNames, RowError, find_columns, make_item
+from orchestrator.dataset.fields import FieldNames, find_columns, make_item
+from orchestrator.dataset.shapes import RowError, at, is_list
 from orchestrator.errors import DatasetError
 
 MAX_FAULTS: Final = 10
@@ -92,12 +93,16 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     contents = bytearray()
     clusters: list[str | None] = []
     faults = Faults()
+    n_left_out = 0
     for index in range(len(rows)):
         try:
-            item = make_item(rows.row(index), columns)
+            row = rows.row(index)
+            item = make_item(row, columns)
         except RowError as error:
             faults.add(rows.where(index), str(error))
             continue
+        if columns.messages is not None and is_list(turns := at(row, columns.messages)):
+            n_left_out += len(turns) > len(item.messages)
         hashes[index] = key_hash(item)
         if columns.key is not None:
             asked[index] = asked_hash(item)
@@ -123,7 +128,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             if len(faults) == MAX_FAULTS:
                 break
         faults.check()
-    return Dataset(
+    made = Dataset(
         rows.file,
         lambda index: make_item(rows.row(index), columns),
         digests,
@@ -132,6 +137,20 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
         clusters=find_clusters(clusters),
         asked=repeated(asked),
     )
+    made.read_as = _read_as(rows, names, columns, n_left_out)
+    return made
+
+
+def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int) -> str:
+    """What was found that the recipe does not name and is not usual, as a sentence."""
+    found = [read_as] if (read_as := getattr(rows, "read_as", "")) else []
+    if isinstance(columns.prompt, tuple) and names.prompt is None:
+        found.append(f"prompt from {' and '.join(map(repr, columns.prompt))}")
+    if columns.messages is not None and columns.messages != "messages" and not names.messages:
+        found.append(f"conversations from {columns.messages!r}")
+    if n_left_out:
+        found.append(f"the answer at the end of {n_left_out:,} of {len(rows):,} left out")
+    return f"{rows.file} read with {', '.join(found)}" if found else ""
 
 
 def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32] | None:

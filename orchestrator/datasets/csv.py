@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset.readers import SUFFIXES, CsvRows
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.readers import SUFFIXES
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
@@ -36,4 +37,10 @@ class CsvKind(DatasetKind[Config]):
             DatasetError: With every row that is not right.
         """
         file, shown = located(self.config.path, base)
-        return from_rows(CsvRows(file, shown, self.config.separator), self.config.fields)
+        opened = open_rows(
+            file,
+            shown,
+            file.suffix if file.suffix.lower() == ".tsv" else ".csv",
+            separator=self.config.separator,
+        )
+        return from_rows(opened, self.config.fields)

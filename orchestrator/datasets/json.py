@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.readers import LIST_SUFFIXES, JsonRows
+from pydantic import Field
+
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.readers import LIST_SUFFIXES
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
@@ -11,9 +14,18 @@ from orchestrator.plugin import Dataset, DatasetKind
 class Config(FileConfig):
     """Settings of `json`."""
 
+    rows: str | None = Field(
+        None,
+        description=(
+            "Path of the list of rows in the file, such as data.paragraphs.qas. Default: the file "
+            "itself, or the only list of objects in it."
+        ),
+        min_length=1,
+    )
+
 
 class JsonKind(DatasetKind[Config]):
-    """A file that is a list of objects."""
+    """A file that is a list of objects, or has one."""
 
     suffixes = LIST_SUFFIXES
 
@@ -21,7 +33,8 @@ class JsonKind(DatasetKind[Config]):
         """Open the file and check every object.
 
         Raises:
-            DatasetError: If it is no list of objects, or with every object that is not right.
+            DatasetError: If it has no list of objects, or with every object that is not right.
         """
         file, shown = located(self.config.path, base)
-        return from_rows(JsonRows(file, shown), self.config.fields)
+        opened = open_rows(file, shown, self.suffixes[0], rows=self.config.rows)
+        return from_rows(opened, self.config.fields)

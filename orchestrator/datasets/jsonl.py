@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.readers import LINES_SUFFIXES, JsonLines
+from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.readers import LINES_SUFFIXES
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
@@ -24,4 +25,5 @@ class JsonlKind(DatasetKind[Config]):
             DatasetError: With every line that is not right.
         """
         file, shown = located(self.config.path, base)
-        return from_rows(JsonLines(file, shown), self.config.fields)
+        opened = open_rows(file, shown, self.suffixes[0])
+        return from_rows(opened, self.config.fields)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.files import PARQUET_SUFFIXES, ParquetRows
+from orchestrator.dataset.files import PARQUET_SUFFIXES, open_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
@@ -24,4 +24,5 @@ class ParquetKind(DatasetKind[Config]):
             DatasetError: If it is not Parquet, or with every row that is not right.
         """
         file, shown = located(self.config.path, base)
-        return from_rows(ParquetRows(file, shown), self.config.fields)
+        opened = open_rows(file, shown, self.suffixes[0])
+        return from_rows(opened, self.config.fields)

@@ -18,8 +18,10 @@ class GivenAnswers(Settings):
     """Answers that exist already, in a file or in a column of the dataset."""
 
     path: str | None = Field(None, min_length=1)
-    """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in the form of
-    MT-Bench, AlpacaEval, lm-eval, a frame `answers`, or a key or prompt and a text."""
+    """A file of answers, relative to the recipe: JSON Lines, JSON, CSV or Parquet, in one of the
+    forms that docs/datasets.md lists."""
+    rows: str | None = Field(None, min_length=1)
+    """Path of the list of answers in a JSON file, such as `results.items`, if it cannot be told."""
     generator: str | None = None
     """Name of the model, if the file holds answers of several."""
     key: str | None = Field(None, min_length=1)
@@ -35,7 +37,9 @@ class GivenAnswers(Settings):
     def _one_place(self) -> Self:
         if (self.path is None) == (self.field is None):
             raise ValueError("give either 'path' (a file) or 'field' (a column of the dataset)")
-        of_file = [name for name in ("generator", "key", "prompt", "text") if getattr(self, name)]
+        of_file = [
+            name for name in ("generator", "key", "prompt", "text", "rows") if getattr(self, name)
+        ]
         if self.field is not None and of_file:
             raise ValueError(f"{of_file[0]!r} can be used only with 'path', not with 'field'")
         return self

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from orchestrator import contracts, plugins
 from orchestrator.backend import base_url_fault, server_address
 from orchestrator.contracts.method import Method, naming_models
+from orchestrator.dataset.files import suffix_of
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import Fault, NotAllowedError, PluginError
 from orchestrator.plugins import by_path
@@ -171,7 +172,7 @@ class Plugs:
         for kind in _kinds(plugins.DATASETS):
             dataset = self._class(contracts.dataset, kind, path)
             known |= {} if dataset is None else dict.fromkeys(dataset.suffixes, kind)
-        suffix = PurePath(file).suffix.lower()
+        suffix = suffix_of(file)
         if suffix in known:
             return self.ref(plugins.DATASETS, known[suffix], value, path)
         bases = (Path(self._context["folder"]), Path.cwd())

@@ -167,8 +167,8 @@ def test_a_file_without_a_prompt_says_how_to_name_it(path):
 
 
 def test_two_columns_that_could_be_meant_are_an_error(path):
-    message = message_of(write(path, [{"instruction": "Add", "input": "1 2"}]))
-    assert "'instruction' and 'input' could each be the prompt" in message
+    message = message_of(write(path, [{"prompt": "Add", "input": "1 2"}]))
+    assert "'prompt' and 'input' could each be the prompt" in message
     rows = write(path, [{"prompt": "x", "id": "1", "key": "2"}])
     assert "fields: {key: key}, or key: null" in message_of(rows)
     assert opened(rows, fields={"key": "id"}).item(0).key == "1"
@@ -257,16 +257,19 @@ def test_a_conversation_may_be_json_in_a_text(tmp_path):
 @pytest.mark.parametrize(
     ("messages", "message"),
     [
-        (TALK[:3], "the last turn of 'messages' is by 'assistant'"),
-        ([], "must be a list of {role, content}, not a list"),
+        (TALK[:1], "no turn by 'user' at its end"),
+        ([], "must be a list of {role, content}, not an empty list"),
         ("hello", "is text, but not JSON"),
         ("3", "must be a list"),
         (None, "not a missing value"),
-        ([{"role": "human", "content": "x"}], "'role' must be system, user, assistant"),
-        ([{"content": "x"}], "'role' must be"),
-        (["x"], "'role' must be"),
+        ([{"role": "oracle", "content": "x"}], "'role' must be one of system, developer, user"),
+        ([{"content": "x"}], "must be a list of {role, content}"),
+        (["x"], "must be a list of {role, content}"),
         ([{"role": "user", "content": ""}], "messages[0]: 'content' is empty"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "'content' must be text"),
+        (
+            [{"role": "user", "content": [{"type": "text"}]}],
+            "has a part of type 'text'; only texts",
+        ),
     ],
 )
 def test_a_conversation_that_can_t_be_answered_is_an_error(tmp_path, messages, message):

@@ -4,201 +4,30 @@ What stays in memory are 12 bytes an answer; texts are read from the file when t
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, GenerateAsk, digest
-from orchestrator.dataset.fields import DEFAULTS, key_text
+from orchestrator.dataset.answers import (
+    AnswerRow,
+    Form,
+    Names,
+    answer_row,
+    find_form,
+    found_at,
+)
+from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
+from orchestrator.dataset.shapes import RowError
 from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import GIVEN, Failure, Generation, Item
-
-# Rows of files of answers, in the forms that other programs write, as one kind of record.
-#
-# * MT-Bench (FastChat): `question_id`, `choices: [{index, turns}]`, `model_id`;
-# * AlpacaEval: `instruction`, `output`, `generator`;
-# * lm-eval: `doc_id`, `resps`, `doc`, `arguments` (what was sampled, not what a filter left of it);
-# * our own frame `answers`: `item`, `turn`, `model`, `text`;
-# * plain: a key (`key`, `id`, `question_id`, `item`) or the prompt, and a text (`text`, `answer`,
-#   `output`, `response`, `completion`, `prediction`).
-
-
-_MANY: Final = 10**9
-_KEYS: Final = ("key", "item", "question_id", "doc_id", "id")
-_PROMPTS: Final = DEFAULTS["prompt"]
-_TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
-_FORMS: Final = ("choices", "resps", "filtered_resps")
-_GENERATORS: Final = ("generator", "model_id", "model")
-
-
-class FormError(Exception):
-    """A row that holds no answer; says what is wrong, not where."""
-
-
-class AnswerRow(NamedTuple):
-    """Answers of one model to one item.
-
-    Attributes:
-        key: Of the item; empty where the row has none.
-        prompt: Of the item; empty where the row has none.
-        generator: Who answered; empty where the row does not say.
-        turn: Which turn this answers; 0 where `samples` hold all turns.
-        samples: Independent answers, each the text of every turn; None for one that is null: who
-            wrote the file had no answer.
-    """
-
-    key: str
-    prompt: str
-    generator: str
-    turn: int
-    samples: tuple[tuple[str | None, ...], ...]
-
-
-class Names(NamedTuple):
-    """Columns as the user names them; empty where they are found by the usual names."""
-
-    key: str = ""
-    prompt: str = ""
-    text: str = ""
-
-
-def answer_row(row: Mapping[str, object], names: Names) -> AnswerRow:
-    """The answers in a row.
-
-    Raises:
-        FormError: If it holds none, or can't be matched with an item.
-    """
-    key = ""
-    if names.key:
-        key = key_text(row.get(names.key))
-    elif not names.prompt:
-        # A prompt that the user named is all that counts.
-        key = next((text for name in _KEYS if (text := key_text(row.get(name)))), "")
-    if names.prompt:
-        prompt = _plain(row.get(names.prompt))
-    elif "resps" in row or "filtered_resps" in row:
-        prompt = _evaluation_harness_prompt(row)
-    else:
-        prompt = _first(row, _PROMPTS)
-    if not key and not prompt:
-        raise FormError(
-            f"neither a key ({', '.join(_KEYS)}) nor a prompt ({', '.join(_PROMPTS)}) to find "
-            "its item by; set 'key' or 'prompt'"
-        )
-    return AnswerRow(
-        key, prompt, _first(row, _GENERATORS), _turn(row.get("turn")), _samples(row, names)
-    )
-
-
-def _turn(value: object) -> int:
-    if value is None:
-        return 0
-    text = key_text(value)
-    if text.isascii() and text.isdecimal() and 0 < int(text[:12]) < _MANY:
-        return int(text)
-    raise FormError(f"'turn' must be a number from 1, not {value!r:.40}")
-
-
-def check_columns(columns: Sequence[str], names: Names) -> None:
-    """See that one column alone can hold the answers: another may hold the gold answer.
-
-    Raises:
-        FormError: If several could, and the user named none.
-    """
-    found = [name for name in _TEXTS if name in columns]
-    if len(found) > 1 and not names.text and not {*_FORMS}.intersection(columns):
-        either = " and ".join(map(repr, found))
-        raise FormError(f"{either} could each be the answer; say which by 'text: {found[-1]}'")
-
-
-def has_generator(columns: Sequence[str]) -> bool:
-    """Return True if a file with these columns names the model that answered."""
-    return any(name in columns for name in _GENERATORS)
-
-
-def _evaluation_harness_prompt(row: Mapping[str, object]) -> str:
-    """The question in `doc`, else what was sent: `arguments` is a list or a mapping by request."""
-    doc = row.get("doc")
-    if isinstance(doc, Mapping) and (found := _first(doc, _PROMPTS)):
-        return found
-    sent = row.get("arguments")
-    if isinstance(sent, Mapping):
-        first = next(iter(sent.values()), None)
-        return _plain(first.get("arg_0")) if isinstance(first, Mapping) else ""
-    if isinstance(sent, Sequence) and sent and isinstance(sent[0], Sequence) and sent[0]:
-        return _plain(sent[0][0])
-    return ""
-
-
-def _samples(row: Mapping[str, object], names: Names) -> tuple[tuple[str | None, ...], ...]:
-    if names.text:
-        if names.text not in row:
-            raise FormError(f"{names.text!r} is missing")
-        return (_turns(row[names.text], names.text),)
-    if "choices" in row:
-        # FastChat: independent answers by `index`, each a list of turns.
-        choices = row["choices"]
-        if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
-            raise FormError("'choices' must be a list of {index, turns}")
-        if not all(isinstance(choice, Mapping) for choice in choices):
-            raise FormError("'choices' must be a list of {index, turns}")
-        try:
-            ordered = sorted(choices, key=lambda choice: choice.get("index") or 0)
-        except TypeError as error:
-            raise FormError("'choices' have indexes that are not numbers") from error
-        if not all("turns" in choice for choice in ordered):
-            raise FormError("'choices[].turns' is missing")
-        return tuple(_turns(choice["turns"], "choices[].turns") for choice in ordered)
-    for name in _FORMS[1:]:
-        if name in row:
-            # lm-eval: a list by request of lists of repeats, or of texts after a filter.
-            return _responses(row[name], name)
-    found = [name for name in _TEXTS if name in row]
-    if not found:
-        raise FormError(f"no answer: none of {', '.join(_TEXTS)}, choices, resps; set 'text'")
-    return (_turns(row[found[0]], found[0]),)
-
-
-def _responses(value: object, name: str) -> tuple[tuple[str | None, ...], ...]:
-    """lm-eval: a list by request of lists of repeats, or of texts after a filter."""
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
-        inner = value[0]
-        texts = [inner] if isinstance(inner, str) else inner
-        if isinstance(texts, Sequence) and texts and all(map(_is_answer, texts)):
-            return tuple((text,) for text in texts)
-    raise FormError(f"{name!r} holds no text: only tasks that generate have answers")
-
-
-def _turns(value: object, name: str) -> tuple[str | None, ...]:
-    if value is None or isinstance(value, str):
-        return (value,)
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        texts = tuple(text for text in value if text is None or isinstance(text, str))
-        if texts and len(texts) == len(value):
-            return texts
-    raise FormError(f"{name!r} must be a text or a list of texts")
-
-
-def _is_answer(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _first(row: Mapping[str, object], names: Sequence[str]) -> str:
-    return next((text for name in names if (text := _plain(row.get(name)))), "")
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
@@ -220,8 +49,8 @@ _ERROR: Final = re.compile(
 _SEVERAL: Final = -1
 
 
-def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str]]:
-    """Return a function that finds the answers of a model, and the identity of that model.
+def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str], str]:
+    """Return a function that finds a model's answers, its identity, and what a file was read as.
 
     Raises:
         DatasetError: If the file is missing or malformed, with every row that is not right.
@@ -229,9 +58,9 @@ def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str]]:
     if given.field is not None:
         column = given.field
         identity = {"answers": f"field {column}"}
-        return (lambda item, ask: _in_field(item, ask, column)), identity
+        return (lambda item, ask: _in_field(item, ask, column)), identity, ""
     answers = AnswerFile(given)
-    return answers.find, answers.identity
+    return answers.find, answers.identity, answers.read_as
 
 
 class AnswerFile:
@@ -243,19 +72,24 @@ class AnswerFile:
 
     def __init__(self, given: GivenAnswers) -> None:
         path = Path(given.path or "")
-        self._rows = open_rows(path, path.name)
-        self._names = Names(given.key or "", given.prompt or "", given.text or "")
+        self._rows = open_rows(path, path.name, rows=given.rows)
+        names = Names(given.key or "", given.prompt or "", given.text or "")
+        self._has_named_key = bool(names.key)
         self._file = path.name
         self.identity = {"answers": sha256_of(path), "generator": given.generator or ""} | {
-            f"answers.{name}": value for name, value in self._names._asdict().items() if value
+            f"answers.{name}": value
+            for name, value in (*names._asdict().items(), ("rows", given.rows))
+            if value
         }
         try:
-            check_columns(self._rows.columns, self._names)
-        except FormError as error:
-            raise DatasetError(f"{self._file}: {error}") from error
-        found, generators = _read(self._rows, self._names, given.generator)
-        _check_generators(path.name, given.generator, generators, self._rows)
-        self._hashes, self._places = _index(found, self._rows, self._names)
+            self._form = find_form(self._rows, names)
+        except RowError as error:
+            where = self._rows.where(0) if len(self._rows) else self._file
+            raise DatasetError(f"{where}: {error}") from error
+        found, generators, n_empty = _read(self._rows, self._form, given.generator)
+        _check_generators(path.name, given.generator, generators)
+        self.read_as = _read_as(self._rows, self._form, found, n_empty)
+        self._hashes, self._places = _index(found, self._rows, self._form)
 
     def __len__(self) -> int:
         """Keys and prompts that it can be asked by."""
@@ -267,10 +101,12 @@ class AnswerFile:
             return _UNSUPPORTED
         said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}"
         # The key is tried before the prompt, and an answer to the turn before one to all turns.
+        n_turns = 1 + len(item.followups)
         addresses = [
-            _hash(kind, value, turn)
+            _hash(kind, value, turn, repeat)
             for kind, value in (("key", key_text(item.key)), ("prompt", item.prompt.strip()))
             for turn in (ask.turn, 0)
+            for repeat in sorted({ask.repeat, 0}, reverse=True)
         ]
         for address in addresses:
             at = int(np.searchsorted(self._hashes, np.uint64(address)))
@@ -279,25 +115,27 @@ class AnswerFile:
             if place is None:
                 continue
             try:
-                row = answer_row(self._rows.row(place), self._names)
-            except (FormError, DatasetError) as error:
+                row = answer_row(self._rows.row(place), self._form)
+            except (RowError, DatasetError) as error:
                 return _no_answer(f"{self._rows.where(place)}: {error}")
-            # Equal keys may be an accident: unless the column was named, prompts must agree.
-            is_sure = self._names.key or not row.prompt or row.turn > 1
-            if is_sure or row.prompt.strip() == item.prompt.strip():
-                return self._text_of(row, item, ask)
+            is_sure = self._has_named_key or row.turn > 1
+            begin = row.begin(item.prompt, n_turns, is_sure=is_sure)
+            if begin is not None:
+                return self._text_of(row, item, ask, begin)
             said = (
                 f"{self._rows.where(place)} has the key {item.key!r} but a different prompt; "
                 "if they belong together, set 'key'"
             )
         return _no_answer(said)
 
-    def _text_of(self, row: AnswerRow, item: Item, ask: GenerateAsk) -> Generation | Failure:
-        if ask.repeat >= len(row.samples):
-            n = len(row.samples)
+    def _text_of(
+        self, row: AnswerRow, item: Item, ask: GenerateAsk, begin: int
+    ) -> Generation | Failure:
+        n = row.repeat + len(row.samples)
+        if not row.repeat <= ask.repeat < n:
             said = f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}"
             return _no_answer(said)
-        turns = row.samples[ask.repeat]
+        turns = row.samples[ask.repeat - row.repeat][begin:]
         number = 0 if row.turn else ask.turn - 1
         if number >= len(turns):
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
@@ -342,37 +180,56 @@ def _answer(text: str | None, where: str) -> Generation | Failure:
 
 
 def _read(
-    rows: Rows, names: Names, generator: str | None
-) -> tuple[list[tuple[int, AnswerRow]], dict[str, int]]:
-    """The rows of one generator with where they stand, texts left out; and how many each has."""
+    rows: Rows, form: Form, generator: str | None
+) -> tuple[list[tuple[int, AnswerRow]], dict[str, int], int]:
+    """The rows of one generator with where they stand, texts left out.
+
+    Also how many each generator has, and how many of those that were read have no text.
+    """
     faults = Faults()
     generators: dict[str, int] = {}
     found: list[tuple[int, AnswerRow]] = []
-    n_answered = 0
+    n_empty = 0
     for index in range(len(rows)):
         try:
-            row = answer_row(rows.row(index), names)
-        except FormError as error:
+            row = answer_row(rows.row(index), form)
+        except RowError as error:
             faults.add(rows.where(index), str(error))
             continue
-        generators[row.generator] = generators.get(row.generator, 0) + 1
+        is_empty = not any(text and text.strip() for turns in row.samples for text in turns)
+        if not (is_empty and not row.generator):
+            # A request that failed names no model.
+            generators[row.generator] = generators.get(row.generator, 0) + 1
         if generator is None or row.generator == generator:
-            n_answered += any(text and text.strip() for turns in row.samples for text in turns)
+            n_empty += is_empty
             found.append((index, row._replace(samples=())))
     faults.check()
-    if found and not n_answered:
+    if found and n_empty == len(found):
         raise DatasetError(
             f"{rows.where(found[0][0])}: no text for an answer, as in all other rows"
         )
-    return found, generators
+    return found, generators, n_empty
 
 
-def _check_generators(file: str, generator: str | None, there: dict[str, int], rows: Rows) -> None:
+def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty: int) -> str:
+    """The form, and where the parts of an answer come from, as a sentence."""
+    first = rows.row(found[0][0])
+    paths = [
+        repr(path) if path else ""
+        for path in (found_at(first, names) for names in (form.model, form.text))
+    ]
+    model = f"model from {paths[0]}, " if paths[0] else ""
+    empty = f"; {n_empty:,} of {len(found):,} rows without text" if n_empty else ""
+    text = paths[1] or repr(form.text[0])
+    return f"{rows.file} read as {form.name}: {model}text from {text}{empty}"
+
+
+def _check_generators(file: str, generator: str | None, there: dict[str, int]) -> None:
     """Raises DatasetError where it is not clear whose answers are meant."""
     names = ", ".join(repr(name) for name in list(there)[:_SHOWN])
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
     if generator is not None and generator not in there:
-        what = f"there are {names}{more}" if has_generator(rows.columns) else "it names no model"
+        what = f"there are {names}{more}" if any(there) else "it names no model"
         raise DatasetError(f"{file}: no answers by {generator!r}; {what}")
     if generator is None and len(there) > 1:
         raise DatasetError(f"{file}: answers by {names}{more}; choose one with 'generator'")
@@ -381,29 +238,27 @@ def _check_generators(file: str, generator: str | None, there: dict[str, int], r
 
 
 def _index(
-    found: list[tuple[int, AnswerRow]], rows: Rows, names: Names
+    found: list[tuple[int, AnswerRow]], rows: Rows, form: Form
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Sorted addresses and the row of each."""
     places: dict[int, int] = {}
     faults = Faults()
     for index, row in found:
         # The row of a later turn has that turn as its prompt, so only its key tells the item.
-        prompt = row.prompt.strip() if row.turn <= 1 else ""
-        by_key = _hash("key", row.key, row.turn) if row.key else None
-        by_prompt = _hash("prompt", prompt, row.turn) if prompt else None
-        for address in (by_key, by_prompt):
-            if address is None:
-                continue
+        prompts = row.prompts if row.turn <= 1 else ()
+        told = [("key", row.key), *(("prompt", prompt.strip()) for prompt in prompts[::-1])]
+        addresses = [_hash(kind, text, row.turn, row.repeat) for kind, text in told if text]
+        for address in addresses:
             other = places.setdefault(address, index)
             if other in {index, _SEVERAL}:
                 continue
-            one, two = (answer_row(rows.row(place), names) for place in (other, index))
+            one, two = (answer_row(rows.row(place), form) for place in (other, index))
             if one.samples == two.samples:
                 continue
-            if address == by_prompt and by_key is not None:
+            if address != addresses[0]:
                 places[address] = _SEVERAL
             else:
-                name = row.key or row.prompt[:40]
+                name = row.key or row.prompts[-1][:40]
                 faults.add(rows.where(index), f"{name!r} was answered at {rows.where(other)} too")
     faults.check()
     hashes = np.fromiter(places, np.uint64, len(places))

@@ -109,10 +109,11 @@ def answered_words(earlier: StoredServer) -> str:
 
 def open_given(
     specs: Mapping[str, ModelSpec], dataset: Dataset
-) -> dict[str, tuple[Given, dict[str, str]]]:
+) -> dict[str, tuple[Given, dict[str, str], str]]:
     """The answers of the models that have them instead of a server, by model.
 
-    What gives the answer to a turn of an item, and what decides the answers, in words.
+    What gives the answer to a turn of an item, what decides the answers, in words, and what their
+    file was taken for, as a sentence; empty for a column of the dataset.
 
     Raises:
         DatasetError: If a file is missing or malformed, or none of its answers fits an item.
@@ -123,9 +124,9 @@ def open_given(
             # It knows every form of file, which takes long to import.
             from orchestrator.runner.models.answers import given_answers  # noqa: PLC0415
 
-            find, identity = given_answers(spec.answers)
+            find, identity, read_as = given_answers(spec.answers)
             _check_fit(name, find, dataset)
-            found[name] = find, identity
+            found[name] = find, identity, read_as
     return found
 
 

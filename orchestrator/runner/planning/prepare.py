@@ -81,6 +81,7 @@ class Prepared(msgspec.Struct, frozen=True):
         identities: What decides each model's numbers, in words.
         plan: All units.
         allow_code: Whether kinds from outside this project may be imported.
+        read_as: What files of items and answers were taken for, in sentences.
         lenders: Other runs that outcomes are copied from, open while they are needed.
         rule: When to ask no more about two models; None where everything is asked.
     """
@@ -91,6 +92,7 @@ class Prepared(msgspec.Struct, frozen=True):
     identities: dict[str, dict[str, str]]
     plan: Plan
     allow_code: bool
+    read_as: tuple[str, ...] = ()
     rule: "StoppingRule | None" = None
     lenders: "Lenders | None" = None
 
@@ -108,6 +110,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
     settings = recipe.settings
     with plugins.blaming():
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
+        read_as = [dataset.read_as]
         for one in recipe.analyses:
             one.analysis.check(dataset.keys, recipe.models)
         if settings.limit is not None:
@@ -123,7 +126,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         used = {name for one in combinations for name in (*one.models, one.judge)} - {""}
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
         given = open_given(specs, dataset)
-        finders = {name: find for name, (find, _) in given.items()}
+        read_as += [f"{name}: {said}" for name, (_, _, said) in given.items() if said]
+        finders = {name: find for name, (find, _, _) in given.items()}
         dataset = dataset.with_copies(shown_of(recipe, finders))
         stop_when = settings.statistics.stop_when
         if stop_when is not None:
@@ -162,7 +166,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
                 check_stopping(recipe, dataset)
             stopping = importlib.import_module("orchestrator.runner.planning.stopping")
             rule = stopping.find_rule(recipe, plan)
-        return Prepared(recipe, dataset, models, identities, plan, allow_code, rule)
+        sentences = tuple(filter(None, read_as))
+        return Prepared(recipe, dataset, models, identities, plan, allow_code, sentences, rule)
 
 
 def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:

@@ -1,0 +1,322 @@
+"""Rows of files of answers, in the forms that programs write, as one kind of record.
+
+A form is an entry of `FORMS`: columns that tell it, and paths of the parts in a row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from orchestrator.dataset.fields import DEFAULTS, key_text
+from orchestrator.dataset.rows import Rows
+from orchestrator.dataset.shapes import (
+    CHATS,
+    RowError,
+    Turn,
+    at,
+    chat,
+    from_text,
+    is_chat,
+    is_list,
+    written,
+)
+
+_MANY: Final = 10**9
+_KEYS: Final = ("key", "item", "question_id", "doc_id", "id", "uid", "custom_id")
+_PROMPTS: Final = (*DEFAULTS["prompt"], "origin_prompt")
+_TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
+_MODELS: Final = ("generator", "model_id", "model")
+_CAMEL, _SNAKE = "actualOutput", "actual_output"
+# Of a reply, the part that holds what was said, the first that is there.
+_REPLIES: Final = (
+    "choices", "candidates", "outputs", "message", "output", "completion", "generated_text",
+)  # fmt: skip
+
+
+class Form(NamedTuple):
+    """A form of rows.
+
+    Attributes:
+        name: As the announcement has it.
+        told_by: Columns that every row of the form has.
+        text: Paths of the answer, the first that is there.
+        key: Paths of the item's key.
+        prompt: Paths of its prompt.
+        model: Paths of the name of the model.
+    """
+
+    name: str
+    told_by: tuple[str, ...]
+    text: tuple[str, ...]
+    key: tuple[str, ...] = _KEYS
+    prompt: tuple[str, ...] = _PROMPTS
+    model: tuple[str, ...] = _MODELS
+
+
+def _under(path: str, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{path}.{name}" for name in names)
+
+
+FORMS: Final = (
+    Form(
+        "results of a batch (OpenAI, vLLM run-batch)", ("custom_id", "response"),
+        ("response.body", "response"), ("custom_id",), (), ("response.body.model",),
+    ),
+    Form(
+        "results of a batch (Anthropic)", ("custom_id", "result"),
+        ("result.message",), ("custom_id",), (), ("result.message.model",),
+    ),
+    Form(
+        "a log of Inspect", ("id", "epoch", "input"),
+        ("output",), ("id",), ("input",), ("eval.model", "output.model", "model"),
+    ),
+    Form(
+        "a scenario state of HELM", ("instance", "request"),
+        ("result.completions",), ("instance.id",), ("instance.input",), ("request.model",),
+    ),
+    Form(
+        "results of promptfoo", ("provider", "response"), ("response",),
+        (*_under("vars", _KEYS), *_under("testCase.vars", _KEYS)),
+        (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt"),
+        ("provider.label", "provider.id", "provider"),
+    ),
+    Form("test cases of DeepEval", (_CAMEL,), (_CAMEL,)),
+    Form("test cases of DeepEval", (_SNAKE,), (_SNAKE,)),
+    Form(
+        "samples of lm-eval", ("resps",), ("resps",),
+        prompt=(*_under("doc", _PROMPTS), "arguments.0.0", "arguments.gen_args_0.arg_0"),
+    ),
+    Form(
+        "samples of lm-eval", ("filtered_resps",), ("filtered_resps",),
+        prompt=(*_under("doc", _PROMPTS), "arguments.0.0", "arguments.gen_args_0.arg_0"),
+    ),
+    Form("choices (MT-Bench, Arena-Hard v0.1)", ("choices",), ("choices",)),
+)  # fmt: skip
+"""Of other programs, the first whose columns are there; else a column of `_TEXTS` or a chat."""
+
+
+class AnswerRow(NamedTuple):
+    """Answers of one model to one item.
+
+    Attributes:
+        key: Of the item; empty where the row has none.
+        prompts: Of a chat that of each answer; else the item's, or none.
+        generator: Who answered; empty where the row does not say.
+        turn: Which turn this answers; 0 where `samples` hold all turns.
+        repeat: Which independent answer the first sample is.
+        samples: Independent answers, each the text of every turn; None for one that is null: who
+            wrote the file had no answer.
+    """
+
+    key: str
+    prompts: tuple[str, ...]
+    generator: str
+    turn: int
+    repeat: int
+    samples: tuple[tuple[str | None, ...], ...]
+
+    def begin(self, prompt: str, n_turns: int, *, is_sure: bool) -> int | None:
+        """The place of the answer to an item's first turn; None where its prompt differs.
+
+        A chat may begin before the item does. Equal keys may be an accident: unless they are
+        sure to be right, prompts must agree.
+        """
+        last = max(0, len(self.prompts) - n_turns)
+        same = [place for place, said in enumerate(self.prompts) if said.strip() == prompt.strip()]
+        if is_sure or not self.prompts or last in same:
+            return last
+        return same[0] if len(same) == 1 else None
+
+
+class Names(NamedTuple):
+    """Columns as the user names them; empty where they are found by the usual names."""
+
+    key: str = ""
+    prompt: str = ""
+    text: str = ""
+
+
+def find_form(rows: Rows, names: Names) -> Form:
+    """The form of a file, told by its columns and first row; with the columns that are named.
+
+    Raises:
+        RowError: If there is none, or if several columns could hold the answers: another may hold
+            the gold answer.
+    """
+    found = next((form for form in FORMS if set(form.told_by) <= set(rows.columns)), None)
+    if found is None or names.text:
+        texts = [name for name in _TEXTS if name in rows.columns]
+        chats = [name for name in CHATS if name in rows.columns]
+        first = rows.row(0) if len(rows) else {}
+        ended = [name for name in chats if _is_answered(first.get(name))]
+        could = [names.text] if names.text else [*texts, *ended]
+        if len(could) > 1:
+            either = " and ".join(map(repr, could))
+            raise RowError(f"{either} could each be the answer; say which by 'text: {could[-1]}'")
+        if not could:
+            forms = ", ".join(dict.fromkeys(form.name for form in FORMS))
+            raise RowError(
+                f"no answer: none of {', '.join(_TEXTS)}, a chat that ends with one, or one of "
+                f"these forms: {forms}; set 'text'"
+            )
+        name = "chats" if could[0] in ended else "rows with a text"
+        found = Form(name, (), (could[0],), prompt=(*_PROMPTS, *chats))
+    if names.key or names.prompt:
+        # A prompt that the user named is all that counts.
+        key = (names.key,) if names.key else ()
+        prompt = (names.prompt,) if names.prompt else found.prompt
+        found = found._replace(key=key, prompt=prompt)
+    return found
+
+
+def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
+    """The answers in a row.
+
+    Raises:
+        RowError: If it holds none, or can't be matched with an item.
+    """
+    try:
+        key = next((text for name in form.key if (text := key_text(at(row, name)))), "")
+        prompts, samples = _answers(row, form)
+        prompts = prompts or tuple(_asked(row, form))[:1]
+    except RecursionError as error:
+        raise RowError("a value is too deep") from error
+    if not key and not prompts:
+        raise RowError(
+            f"neither a key ({', '.join(form.key)}) nor a prompt ({', '.join(form.prompt)}) to "
+            "find its item by; set 'key' or 'prompt'"
+        )
+    generator = next((name for path in form.model if (name := _plain(at(row, path)))), "")
+    turn, epoch = _count(row, "turn"), _count(row, "epoch") if "epoch" in form.told_by else 0
+    return AnswerRow(key, prompts, generator, turn, max(0, epoch - 1), samples)
+
+
+def found_at(row: Mapping[str, object], paths: Sequence[str]) -> str | None:
+    """The first of some paths at which a row has a value, for the announcement."""
+    return next((path for path in paths if at(row, path) not in (None, "")), None)
+
+
+def _is_answered(value: object) -> bool:
+    try:
+        value = from_text(value, "")
+        turns = [turn for turn in chat(value, "") if turn.role != "tool"] if is_chat(value) else []
+    except RowError:
+        return False
+    return bool(turns) and turns[-1].role == "assistant"
+
+
+def _asked(row: Mapping[str, object], form: Form) -> Iterator[str]:
+    """Yield each prompt that a row has: a text, or the last that a chat asks."""
+    for path in form.prompt:
+        value = at(row, path)
+        try:
+            if is_chat(value := from_text(value, path)):
+                turns = list(chat(value, path))
+                value = next((one.text for one in turns[::-1] if one.role == "user"), None)
+            text = _plain(value) or written(value, path)
+        except RowError:
+            text = _plain(at(row, path))
+        if text:
+            yield text
+
+
+def _answers(
+    row: Mapping[str, object], form: Form
+) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]:
+    """The prompts of a chat, and samples of turns."""
+    path = next((name for name in form.text if at(row, name) is not None), form.text[0])
+    if path.partition(".")[0] not in row and not row.get("error"):
+        raise RowError(f"no answer: {path!r} is missing; set 'text'")
+    value = at(row, path)
+    if path in CHATS:
+        value = from_text(value, path)
+    if path.endswith("resps"):
+        # lm-eval: a list by request of lists of repeats, or of texts after a filter.
+        return (), _responses(value, path)
+    if is_chat(value):
+        turns = list(chat(value, path))
+        said = tuple(_exchanges(turns))
+        return tuple(prompt for prompt, _ in said), (tuple(text for _, text in said),)
+    return (), tuple(_samples(value, path))
+
+
+def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[str, str | None]]:
+    """Yield each question with the last answer to it, which is none where tools were called."""
+    prompt: str | None = None
+    answer: str | None = None
+    for turn in turns:
+        if turn.role == "user":
+            if prompt is not None:
+                yield prompt, answer
+            prompt, answer = turn.text or "", None
+        elif turn.role != "system":
+            answer = turn.text
+    yield prompt or "", answer
+
+
+def _samples(value: object, path: str) -> Iterator[tuple[str | None, ...]]:
+    """Yield each independent answer that a value holds, as the texts of its turns."""
+    if isinstance(value, Mapping):
+        if "turns" in value:  # FastChat
+            yield _turns(value["turns"], f"{path}[].turns")
+            return
+        for name in _REPLIES:
+            if name in value and not (value[name] == [] and "completion" in value):
+                yield from _samples(value[name], f"{path}.{name}")
+                return
+        said = value if {"content", "text", "type"} & value.keys() else None
+        if said is None and not value.get("error"):
+            raise RowError(f"{path!r} must be a text or a list of texts")
+        yield (written(said, path, between=""),)
+    elif is_list(value) and value and all(isinstance(one, Mapping) for one in value):
+        parts: list[Any] = list(value)
+        if all("type" in one and "index" not in one for one in parts):  # of one answer
+            told = [one for one in parts if one.get("type") not in {"reasoning", "tool_use"}]
+            yield (written(told, path, between=""),)
+            return
+        yield from (one for each in _ordered(value, path) for one in _samples(each, path))
+    elif value == [] and path != "choices":  # nobody answered
+        yield (None,)
+    elif path.rpartition(".")[2] == "choices" and value is not None:
+        raise RowError(f"{path!r} must be a list of {{index, turns}}, or of messages")
+    else:
+        yield _turns(value, path)
+
+
+def _ordered(choices: Sequence[Any], path: str) -> list[Any]:
+    try:
+        return sorted(choices, key=lambda choice: choice.get("index") or 0)
+    except TypeError as error:
+        raise RowError(f"{path!r} have indexes that are not numbers") from error
+
+
+def _responses(value: object, name: str) -> tuple[tuple[str | None, ...], ...]:
+    if is_list(value) and len(value) == 1:
+        inner = value[0]
+        texts = [inner] if isinstance(inner, str) else inner
+        if is_list(texts) and texts and all(one is None or isinstance(one, str) for one in texts):
+            return tuple((text,) for text in texts if text is None or isinstance(text, str))
+    raise RowError(f"{name!r} holds no text: only tasks that generate have answers")
+
+
+def _turns(value: object, name: str) -> tuple[str | None, ...]:
+    if is_list(value) and value:
+        return tuple(written(one, f"{name!r} must be a text or a list of texts:") for one in value)
+    if value is None or isinstance(value, str):
+        return (value,)
+    raise RowError(f"{name!r} must be a text or a list of texts")
+
+
+def _count(row: Mapping[str, object], name: str) -> int:
+    value = row.get(name)
+    if value is None:
+        return 0
+    text = key_text(value)
+    if text.isascii() and text.isdecimal() and 0 < int(text[:12]) < _MANY:
+        return int(text)
+    raise RowError(f"{name!r} must be a number from 1, not {value!r:.40}")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

@@ -1,0 +1,230 @@
+"""Files as other programs write them: each form is told by content, and no other is taken."""
+
+import bz2
+import gzip
+import json
+import lzma
+
+import pytest
+
+from orchestrator.ask import GenerateAsk
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.settings import GivenAnswers
+from orchestrator.records import Failure, Generation, Item, Message, Sampling
+from orchestrator.runner.models.answers import AnswerFile
+from tests.datasets.test_open import opened
+
+ASKED = ("Why is it so?", "How many?", "And then?")
+
+
+def chat(number, answer):
+    return [
+        {"role": "user", "content": ASKED[number]},
+        {"role": "assistant", "content": answer},
+    ]
+
+
+def completion(answer):
+    return {"model": "m", "choices": [{"index": 0, "message": {"content": answer}}]}
+
+
+def inspect_log(rows):
+    samples = [{"id": n, "epoch": 1, "input": ASKED[n], "output": completion(a)} for n, a in rows]
+    return {"version": 2, "eval": {"model": "m"}, "plan": {"steps": [{}]}, "samples": samples}
+
+
+def helm(rows):
+    states = [
+        {
+            "instance": {"id": f"id{n}", "input": {"text": ASKED[n]}},
+            "request": {"model": "m", "prompt": f"Q: {ASKED[n]}"},
+            "result": {"completions": [{"text": a}] if a else []},
+        }
+        for n, a in rows
+    ]
+    return {"adapter_spec": {}, "request_states": states}
+
+
+def promptfoo(rows):
+    results = [
+        {
+            "provider": {"id": "m"},
+            "prompt": {"raw": f"Q: {ASKED[n]}"},
+            "vars": {"question": ASKED[n]},
+            "response": {"output": a} if a else {"error": "500"},
+        }
+        for n, a in rows
+    ]
+    return {"evalId": "e", "results": {"prompts": [{"raw": "Q"}], "results": results}}
+
+
+# Each gives the content of a file with these answers to ASKED, None for one that failed.
+FORMS = {
+    "arena_hard_v01.jsonl": lambda rows: [
+        {"question_id": str(n), "model_id": "m", "choices": [{"turns": [{"content": a}]}]}
+        for n, a in rows
+    ],
+    "arena_hard_v2.jsonl": lambda rows: [
+        {"uid": f"u{n}", "model": "m",
+         "messages": [chat(n, a)[0], {"role": "assistant", "content": {"answer": a}}]}
+        for n, a in rows
+    ],
+    "alpaca_eval.json": lambda rows: [
+        {"instruction": ASKED[n], "output": a, "generator": "m"} for n, a in rows
+    ],
+    "batch.jsonl": lambda rows: [
+        {"custom_id": str(n), "error": None,
+         "response": {"status_code": 200, "body": completion(a)} if a else None}
+        for n, a in rows
+    ],
+    "responses_batch.jsonl": lambda rows: [
+        {"custom_id": str(n), "response": {"body": {"model": "m", "output": [
+            {"type": "reasoning", "summary": []},
+            {"type": "message", "content": [{"type": "output_text", "text": a}]},
+        ]}}}
+        for n, a in rows
+    ],
+    "anthropic_batch.jsonl": lambda rows: [
+        {"custom_id": str(n), "result": {"type": "succeeded", "message": {
+            "model": "m", "content": [{"type": "text", "text": a}]}} if a else
+            {"type": "errored", "error": {}}}
+        for n, a in rows
+    ],
+    "chats.jsonl": lambda rows: [{"id": n, "messages": chat(n, a)} for n, a in rows],
+    "sharegpt.json": lambda rows: [
+        {"conversations": [{"from": "human", "value": ASKED[n]}, {"from": "gpt", "value": a}]}
+        for n, a in rows
+    ],
+    "inspect.json": inspect_log,
+    "helm.json": helm,
+    "promptfoo.json": promptfoo,
+    "deepeval.json": lambda rows: {
+        "testCases": [{"input": ASKED[n], "actualOutput": a} for n, a in rows],
+        "metricsScores": [{"metric": "x"}],
+    },
+    "lm_eval.jsonl": lambda rows: [
+        {"doc_id": n, "doc": {"question": ASKED[n]}, "resps": [[a]]} for n, a in rows
+    ],
+    "wandb.table.json": lambda rows: {
+        "columns": ["id", "output"], "data": [[n, a] for n, a in rows], "nrows": len(rows)
+    },
+    "float_ids.jsonl": lambda rows: [{"id": float(n), "text": a} for n, a in rows],
+}  # fmt: skip
+
+
+def write(path, content):
+    if path.suffix == ".jsonl":
+        text = "".join(json.dumps(row) + "\n" for row in content)
+    else:
+        text = json.dumps(content)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def found(answers, n):
+    item = Item(key=str(n), messages=(Message("user", ASKED[n]),))
+    return answers.find(item, GenerateAsk("m", item.messages, Sampling(), item.key, turn=1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_of_each_form_are_found_and_one_that_failed_costs_that_item_only(tmp_path, form):
+    rows = [(0, "So."), (1, None), (2, "Later.")]
+    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / form, FORMS[form](rows)))))
+    got = [found(answers, n) for n in range(3)]
+    assert [one.text for one in got if isinstance(one, Generation)] == ["So.", "Later."]
+    assert isinstance(got[1], Failure)
+    assert got[1].cause == "no_answer"
+    assert f"{form} read as " in answers.read_as
+    assert answers.read_as.endswith("; 1 of 3 rows without text")
+
+
+def test_a_chat_and_a_text_that_could_each_be_the_answer_are_refused(tmp_path):
+    row = {"id": 0, "messages": chat(0, "gold"), "response": "said"}
+    path = write(tmp_path / "a.jsonl", [row])
+    with pytest.raises(DatasetError, match="'response' and 'messages' could each be the answer"):
+        AnswerFile(GivenAnswers(path=str(path)))
+    named = AnswerFile(GivenAnswers(path=str(path), text="response"))
+    assert getattr(found(named, 0), "text", None) == "said"
+
+
+def test_a_chat_that_ends_with_a_question_is_the_prompt_of_the_text_beside_it(tmp_path):
+    row = {"messages": chat(0, "")[:1], "response": "said"}
+    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / "a.jsonl", [row]))))
+    assert getattr(found(answers, 0), "text", None) == "said"
+
+
+ITEMS = {
+    "alpaca.jsonl": [{"instruction": "Add.", "input": "1 2", "output": "3"}],
+    "sharegpt.jsonl": [{"conversations": [
+        {"from": "human", "value": "Add.\n\n1 2"}, {"from": "gpt", "value": "3"}]}],
+    "parts.jsonl": [{"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "Add.\n"}, {"type": "input_text", "text": "1 2"}]}]}],
+    "turns.jsonl": [{"turns": [{"content": "Add.\n\n1 2"}]}],
+    "nested.json": {"version": "1", "data": [{"question": "Add.\n\n1 2"}]},
+    "split.json": {"columns": ["question"], "data": [["Add.\n\n1 2"]]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ITEMS)
+def test_items_of_each_form_ask_the_same(tmp_path, form):
+    item = opened(write(tmp_path / form, ITEMS[form])).item(0)
+    assert item.messages == (Message("user", "Add.\n\n1 2"),)
+
+
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
+def test_a_compressed_file_is_read_and_one_that_is_damaged_or_a_bomb_refused(
+    tmp_path, pack, suffix
+):
+    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".xz"}[pack]
+    path = tmp_path / f"x{suffix}{ending}"
+    text = {".csv": b"id,prompt\n1,hi\n", ".json": b'[{"id": 1, "prompt": "hi"}]'}
+    whole = pack.compress(text.get(suffix, b'{"id": 1, "prompt": "hi"}\n'))
+
+    def read():
+        return AnswerFile(GivenAnswers(path=str(path), text="prompt"))
+
+    path.write_bytes(whole)
+    assert len(read()) > 0
+    path.write_bytes(whole[:-6])
+    with pytest.raises(DatasetError, match="cannot be unpacked"):
+        read()
+    path.write_bytes(pack.compress(bytes(70 << 20)))
+    with pytest.raises(DatasetError, match="unpacks to more than"):
+        read()
+
+
+def test_rows_on_a_path_keep_what_stands_beside_them(tmp_path):
+    squad = {"data": [{"title": "t", "paragraphs": [
+        {"context": "c", "qas": [{"id": 1, "question": "Why?", "answers": {"text": ["a", "a"]}}]}
+    ]}], "other": [{"x": 1}]}  # fmt: skip
+    path = write(tmp_path / "squad.json", squad)
+    with pytest.raises(DatasetError, match="could be any of data, other; name its path by rows:"):
+        opened(path)
+    fields = {"reference": "answers", "cluster": "context"}
+    item = opened(path, rows="data.paragraphs.qas", fields=fields).item(0)
+    assert (item.key, item.reference, item.cluster, item.fields["title"]) == ("1", "a", "c", "t")
+
+
+def test_excel_says_in_a_line_before_the_header_by_what_values_are_separated(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"\xef\xbb\xbfsep=|\r\nid|prompt\r\n1|a;b,c\r\n")
+    assert opened(path).item(0).prompt == "a;b,c"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "'image_url'"),
+        ([{"role": "tool", "content": "42"}, {"role": "user", "content": "x"}], "tools are not"),
+    ],
+)
+def test_what_a_message_of_text_cannot_hold_is_refused_by_name(tmp_path, content, said):
+    with pytest.raises(DatasetError, match=said):
+        opened(write(tmp_path / "x.jsonl", [{"messages": content}]))
+
+
+def test_a_developer_is_the_system(tmp_path):
+    talk = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x"}]
+    item = opened(write(tmp_path / "x.jsonl", [{"messages": talk}])).item(0)
+    assert item.messages[0] == Message("system", "Be brief.")
