@@ -127,7 +127,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
         given = open_given(specs, dataset)
         read_as += [f"{name}: {said}" for name, (_, _, said) in given.items() if said]
-        finders = {name: find for name, (find, _, _) in given.items()}
+        finders = {name: find for name, (find, *_) in given.items()}
         dataset = dataset.with_copies(shown_of(recipe, finders))
         stop_when = settings.statistics.stop_when
         if stop_when is not None:

@@ -104,7 +104,7 @@ class Replay:
         given = open_given(specs, items)  # type: ignore[arg-type]
         keys = {name: identity_key(found) for name, found in self.identities.items()}
         parts = parts_of(self.recipe, allow_code=allow_code)
-        finders = {name: find for name, (find, _) in given.items()}
+        finders = {name: find for name, (find, *_) in given.items()}
         self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
         systems = {name: spec.entry.system for name, spec in specs.items()}
         self._systems = {name: system for name, system in systems.items() if system}
