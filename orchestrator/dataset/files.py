@@ -1,4 +1,4 @@
-"""Rows of any file by its suffix, and of several files one after the other."""
+"""Datasets that are files: finding them, and rows of any by its suffix, or of several in turn."""
 
 import bz2
 import gzip
@@ -11,9 +11,14 @@ from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from orchestrator.dataset import readers
+from pydantic import Field
+
+from orchestrator.dataset import FileSettings, readers
+from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
+from orchestrator.dataset.shapes import Row
+from orchestrator.disk.paths import answers, expanded
 from orchestrator.errors import DatasetError, StoreError
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -127,7 +132,7 @@ class JoinedRows:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """See `rows.Rows`."""
         part, place = self._found(index)
         return part.row(place)
@@ -162,10 +167,35 @@ class ParquetRows:
     def __len__(self) -> int:
         return len(self._frame)
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """See `rows.Rows`."""
         return self._frame.row(index, named=True)
 
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return f"{self.file}: row {index + 1}"
+
+
+class FileConfig(FileSettings):
+    """A file with a row for every item."""
+
+    fields: FieldNames = Field(
+        FieldNames(), description="Columns of the prompt, the key, and so on."
+    )
+
+
+def located(path: str, base: Path) -> tuple[Path, str]:
+    """The file, looked for from `base`, and its name for messages.
+
+    Raises:
+        DatasetError: If it is not there.
+    """
+    given = expanded(path)
+    file = base / given
+    if not answers(file, Path.is_file):
+        what = "is a folder" if answers(file, Path.is_dir) else "there is no such file"
+        raise DatasetError(f"{path}: {what}")
+    try:
+        return file, str(file.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return file, str(given)

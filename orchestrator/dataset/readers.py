@@ -5,14 +5,14 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded
-from orchestrator.dataset.shapes import rows_in
+from orchestrator.dataset.shapes import Row, rows_in
 from orchestrator.errors import DatasetError
 
 SUFFIXES: Final = (".csv", ".tsv")
@@ -61,7 +61,7 @@ class CsvRows:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """See `rows.Rows`."""
         try:
             lines = io.StringIO(decoded(self._lines.read(index)), newline="\n")
@@ -210,7 +210,7 @@ class JsonRows:
     def __len__(self) -> int:
         return len(self._found)
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """See `rows.Rows`."""
         return self._found[index]
 
@@ -248,7 +248,7 @@ class JsonLines:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """See `rows.Rows`."""
         try:
             return _object(self._lines.read(index))

@@ -3,9 +3,9 @@
 import os
 import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from orchestrator.dataset import (
     repeated,
 )
 from orchestrator.dataset.fields import FieldNames, find_columns, make_item
-from orchestrator.dataset.shapes import RowError, at, is_list
+from orchestrator.dataset.shapes import Row, RowError, at, is_list
 from orchestrator.errors import DatasetError
 
 MAX_FAULTS: Final = 10
@@ -40,7 +40,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def row(self, index: int) -> Mapping[str, Any]:
+    def row(self, index: int) -> Row:
         """The values of a row by column."""
         ...
 

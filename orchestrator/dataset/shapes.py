@@ -5,10 +5,12 @@ Datasets and files of answers share what is here.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from orchestrator.errors import DatasetError
 
+Row: TypeAlias = Mapping[str, Any]
+"""A row as it was decoded: its values by column."""
 CHATS: Final = ("messages", "conversations", "conversation")
 """Usual names of a column that holds a conversation."""
 _ROLES: Final = {
@@ -82,7 +84,7 @@ def written(value: object, what: str, between: str = "\n", depth: int = 0) -> st
     raise RowError(f"{what} must be text")
 
 
-def is_chat(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+def is_chat(value: object) -> TypeGuard[Sequence[Row]]:
     """Return True if a value is a list of turns with roles, in any of the usual forms."""
     return (
         is_list(value)
@@ -95,7 +97,7 @@ def is_chat(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
     )
 
 
-def chat(value: Sequence[Mapping[str, Any]], column: str) -> Iterator[Turn]:
+def chat(value: Sequence[Row], column: str) -> Iterator[Turn]:
     """Each turn of a conversation: of OpenAI's form, ShareGPT's and the like.
 
     Raises:
@@ -180,7 +182,7 @@ def _is_rows(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
-def _lists(value: Mapping[str, Any], path: str, depth: int) -> Iterator[str]:
+def _lists(value: Row, path: str, depth: int) -> Iterator[str]:
     """Paths of the lists of objects in mappings of mappings."""
     for name, one in value.items():
         if _is_rows(one):
@@ -190,7 +192,7 @@ def _lists(value: Mapping[str, Any], path: str, depth: int) -> Iterator[str]:
 
 
 def _along(
-    value: object, names: Sequence[str], beside: Mapping[str, Any], shown: str, path: str
+    value: object, names: Sequence[str], beside: Row, shown: str, path: str
 ) -> Iterator[dict[str, Any]]:
     if is_list(value):
         for one in value:
@@ -204,7 +206,7 @@ def _along(
         yield {**beside, **value}
 
 
-def _table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _table(document: Row) -> list[dict[str, Any]] | None:
     """Rows of a table: `columns` beside `data` (W&B, MLflow, pandas), or values by row number."""
     columns, data = document.get("columns"), document.get("data")
     if isinstance(columns, list) and isinstance(data, list):

@@ -4,10 +4,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.files import FileConfig, located, open_rows
 from orchestrator.dataset.readers import LIST_SUFFIXES
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
 
 

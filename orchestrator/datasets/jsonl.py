@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.files import FileConfig, located, open_rows
 from orchestrator.dataset.readers import LINES_SUFFIXES
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
 
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.dataset.files import PARQUET_SUFFIXES, open_rows
+from orchestrator.dataset.files import PARQUET_SUFFIXES, FileConfig, located, open_rows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._file import FileConfig, located
 from orchestrator.plugin import Dataset, DatasetKind
 
 

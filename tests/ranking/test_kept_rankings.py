@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.interface import rankings
-from orchestrator.runner.interface.rankings import NAME, rankings_of
 from orchestrator.runner.results import cache
+from orchestrator.runner.results.cache import RANKINGS, rankings_of
 from orchestrator.runner.results.frames import analyse
 from orchestrator.statistics.trust import DEFAULTS
 
@@ -29,7 +28,7 @@ def calls(monkeypatch):
         found.append(options)
         return analyse(*args, **options)
 
-    monkeypatch.setattr(rankings, "analyse", counted)
+    monkeypatch.setattr(cache, "analyse", counted)
     return found
 
 
@@ -89,7 +88,7 @@ def test_other_clusters_are_computed(folder, calls):
 
 def test_another_version_of_the_code_computes_them(folder, calls, monkeypatch):
     found_in(folder)
-    monkeypatch.setattr(rankings, "code_digest", lambda: b"another")
+    monkeypatch.setattr(cache, "code_digest", lambda: b"another")
     found_in(folder)
     assert len(calls) == 2
 
@@ -110,19 +109,19 @@ def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judg
         judgments.head(40).write_parquet(folder / "judgments.parquet")
         return analyse(frames, **options)
 
-    monkeypatch.setattr(rankings, "analyse", late)
+    monkeypatch.setattr(cache, "analyse", late)
     found_in(folder)
-    assert not (folder / NAME).exists()
+    assert not (folder / RANKINGS).exists()
 
 
 @pytest.mark.parametrize("has_checksum", [False, True], ids=["a changed value", "a wrong type"])
 def test_what_is_damaged_is_computed(folder, calls, has_checksum):
     expected = repr(found_in(folder))
-    content = (folder / NAME).read_bytes().replace(b'"rank": 1', b'"rank": "first"')
+    content = (folder / RANKINGS).read_bytes().replace(b'"rank": 1', b'"rank": "first"')
     if has_checksum:
         body = content.partition(b"\n")[2]
         content = cache.checksum(body) + b"\n" + body
-    (folder / NAME).write_bytes(content)
+    (folder / RANKINGS).write_bytes(content)
     assert repr(found_in(folder)) == expected
     assert len(calls) == 2
 
@@ -130,4 +129,4 @@ def test_what_is_damaged_is_computed(folder, calls, has_checksum):
 def test_a_run_without_pairs_keeps_nothing(tmp_path):
     pl.DataFrame({"method": ["answers"]}).write_parquet(tmp_path / "answers.parquet")
     assert found_in(tmp_path) == []
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / RANKINGS).exists()

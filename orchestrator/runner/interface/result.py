@@ -20,12 +20,11 @@ from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
 from orchestrator.report.progress import Completeness
 from orchestrator.report.results import Findings, as_text
-from orchestrator.runner.interface.rankings import rankings_of
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from orchestrator.runner.results.cache import NAME as NUMBERS
-from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results.cache import Keeping, rankings_of
 from orchestrator.runner.results.frames import answer_summary
 from orchestrator.runner.results.stored import Record, record_of
 from orchestrator.runner.results.tables import followable_of, summarise
