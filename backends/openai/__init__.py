@@ -10,7 +10,8 @@ not an empty list. Ollama cuts prompts over its `num_ctx` in silence, which noth
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ from orchestrator.backend import (
     Endpoint,
     is_private,
 )
-from orchestrator.records import Choice, Failure, Generation
+from orchestrator.records import Choice, Failure, Generation, Messages
 from orchestrator.wire import rulings
 from orchestrator.wire.requests import OWN_FIELDS, Dialect
 
@@ -105,7 +106,7 @@ class Config(ChatConfig):
     @field_validator("omit")
     @classmethod
     def _may_be_omitted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        needed = sorted({"model", "messages"} & set(value))
+        needed = sorted(_NEEDED & set(value))
         if needed:
             raise ValueError(f"required in every request: {', '.join(needed)}")
         return value
@@ -164,9 +165,28 @@ class Openai(OpenaiCompatible):
             )
             self.renamed()
 
+    async def _in_its_form(
+        self, messages: Messages, ask: Callable[[], Awaitable[T | Failure]]
+    ) -> T | Failure:
+        """Ask, and again in a form that the endpoint takes where it refuses one of no weight."""
+        while True:
+            sent = self._dialect
+            found = await ask()
+            if not isinstance(found, Failure) or found.cause not in _REFUSALS:
+                return found
+            if self._dialect is sent:
+                has_system = messages[0].role == "system"
+                other = _taken(sent, found.message, has_system=has_system)
+                if other is None:
+                    return found
+                self._dialect, said = other
+                model = self._endpoint.model
+                _log.warning("%s: the endpoint %s", model, said, extra={"model": model})
+
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
-        drawn = await super().generate(ask, seed)
+        generate = super().generate
+        drawn = await self._in_its_form(ask.messages, lambda: generate(ask, seed))
         if isinstance(drawn, Failure):
             return _advised(drawn)
         if drawn.logprobs is None or not np.isneginf(drawn.logprobs).any():
@@ -178,7 +198,8 @@ class Openai(OpenaiCompatible):
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
-        chosen = await super().choose(ask)
+        choose = super().choose
+        chosen = await self._in_its_form(ask.messages, lambda: choose(ask))
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
 
 
@@ -222,14 +243,16 @@ class OpenaiKind(BackendKind[Config]):
         )
 
 
+_INSTEAD: Final = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNORECASE | re.DOTALL)
+# Without the last two a begun answer would be a finished turn, and the verdict one behind it.
+_NEEDED: Final = {"model", "messages", "continue_final_message", "add_generation_prompt"}
+_REFUSALS: Final = frozenset({"unsupported", "bad_request"})
+# More tokens than any endpoint is known to insist on.
+_MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
 _REFUSED_BY_REASONING: Final = ("temperature", "top_p")
 _ADVICE: Final = (
-    (
-        re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNORECASE | re.DOTALL),
-        "say `reasoning: true`, or `max_tokens_field: max_completion_tokens`, in its settings",
-    ),
     (
         re.compile(r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE),
         "say `reasoning: true` in its settings; it then draws as it likes, at temperature 1",
@@ -245,6 +268,28 @@ _WITHOUT: Final = (
 )
 
 
+def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect, str] | None:
+    """Return another form of requests, and in words why, after a refusal; None if there is none.
+
+    Only what changes no number of the model's is left out or written in another way.
+    """
+    changed = partial(msgspec.structs.replace, dialect)
+    most, least = rulings.most_in(refusal), rulings.least_in(refusal)
+    if dialect.max_tokens_field == "max_tokens" and _INSTEAD.search(refusal):
+        other = changed(max_tokens_field="max_completion_tokens")
+        return other, "takes max_completion_tokens for max_tokens"
+    if rulings.CAP.search(refusal) and most and most < dialect.top_logprobs:
+        return changed(top_logprobs=most), f"lists at most {most} alternatives"
+    if rulings.field_in(refusal) == "seed" and "seed" not in dialect.omit:
+        return changed(omit=(*dialect.omit, "seed")), "takes no seed: texts can't be drawn again"
+    if least and dialect.least_tokens < least <= _MOST_LEAST:
+        return changed(least_tokens=least), f"draws at least {least} tokens: verdicts cost as many"
+    if has_system and dialect.system_role and rulings.refuses_system(refusal):
+        said = "refuses the role system: it is written before the user's first message"
+        return changed(system_role=False), said
+    return None
+
+
 def _advised(failure: Failure) -> Failure:
     """The same failure with what its reader can do about it."""
     if failure.retriable or failure.message == NO_LOGPROBS:
@@ -257,7 +302,9 @@ def _advised(failure: Failure) -> Failure:
         most = rulings.most_in(said)
         advice = f"say `top_logprobs: {'N' if most is None else most}` in its settings"
     elif not advice and failure.cause == "unsupported" and (field := rulings.field_in(said)):
-        advice = f"say `omit: [{field}]` in its settings"
+        begins = field in {"continue_final_message", "add_generation_prompt"}
+        said_of = "continue_final_message: false" if begins else f"omit: [{field}]"
+        advice = f"say `{said_of}` in its settings"
     return msgspec.structs.replace(failure, message=f"{said} ({advice})") if advice else failure
 
 

@@ -60,6 +60,8 @@ def json_schema() -> dict[str, Any]:
             branches = [{"enum": names}, _DOTTED, *branches]
         definitions[slot] = {"anyOf": [*branches, outside]}
     recipe = definition(RecipeFile)
+    # Blocks for anchors.
+    recipe["patternProperties"] = {"^x-": {}}
     _fill_slots(recipe, definitions)
     reached: set[str] = set()
     waiting: list[object] = [recipe]

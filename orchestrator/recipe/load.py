@@ -36,7 +36,7 @@ from orchestrator.recipe.schema import (
 )
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.recipe.source import Written
-from orchestrator.recipe.validation import ModelLoader, Plugs, existing
+from orchestrator.recipe.validation import ModelLoader, Plugs, existing, merge_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +220,8 @@ class _Loading:
             self._fault((), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …")
             return None, self._faults
         self._faults += refuse_secrets(self._written)
+        self._faults += merge_defaults(self._written, RecipeFile.model_fields)
+        data = self._written.data
         self._faults += refuse_secrets_for_servers(self._written)
         checked = self._common(data)
         loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)

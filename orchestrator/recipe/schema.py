@@ -291,6 +291,9 @@ class RecipeFile(Settings):
     """Use only a random part of the items: a number of them, or a share such as 10%, or a shard
     such as 2/8, the second of eight parts that hold all items together. It is drawn by the `seed`,
     in whole clusters, and a larger number or share holds every item of a smaller one."""
+    defaults: dict[Literal["models", "methods"], dict[str, Any]] = Field(default_factory=dict)
+    """Settings that are written into every model and every method unless it says otherwise. Blocks
+    for YAML anchors stand under names that begin with `x-`."""
     models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
         min_length=1
     )

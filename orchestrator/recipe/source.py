@@ -92,12 +92,14 @@ class Source:
         data: Plain data: dict, list, str, int, float, bool, None.
         lines: 1-based line of every value, by its path; a value of a mapping has its key's line.
         faults: What is wrong with the text although it could be read (keys given twice, …).
+        shared: Keys at the top whose block holds an anchor that is used somewhere.
     """
 
     file: str
     data: Any
     lines: Mapping[KeyPath, int]
     faults: tuple[Fault, ...] = ()
+    shared: frozenset[str] = frozenset()
 
     def line(self, path: KeyPath) -> int:
         """The line of a path, or of its nearest ancestor that is in the text."""
@@ -145,7 +147,7 @@ def parse(text: str, file: str) -> Source:
         raise _error(file, 1, f"cannot be read as YAML: {error}") from error
     builder = _Builder(file)
     data = None if node is None else builder.build(node, ())
-    return Source(file, data, builder.lines, tuple(builder.faults))
+    return Source(file, data, builder.lines, tuple(builder.faults), frozenset(builder.shared))
 
 
 def parse_bytes(content: bytes, file: str) -> Source:
@@ -204,10 +206,16 @@ class _Builder:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     n_values: int = 0
+    shared: set[str] = field(default_factory=set)
+    _first: dict[int, KeyPath] = field(default_factory=dict)
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
+        # An alias is the node of its anchor, met again.
+        first = self._first.setdefault(id(node), path)
+        if first is not path:
+            self.shared.update(map(str, first[:1]))
         self.n_values += 1
         if self.n_values > MAX_VALUES:
             raise _error(self.file, line, _TOO_MANY)

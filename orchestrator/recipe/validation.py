@@ -1,6 +1,6 @@
 """The second step of validation: models, and settings of plug-ins by the `Config` of their kind."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -257,6 +257,53 @@ _WAYS: Final = {
     "answers": (),
 }
 """The three ways to a model, one of which an entry has, and the keys that go with each."""
+
+
+DEFAULTS: Final = "defaults"
+_DEFAULTS_OF: Final = ("models", "methods")
+
+
+def merge_defaults(written: Written, known: Collection[str]) -> Iterator[Fault]:
+    """Write the settings of `defaults:` into models and methods, and drop blocks for anchors.
+
+    `known` are the settings of a recipe. What an entry says itself goes before its default, and a
+    model that is reached in another way takes none that go with the default's way. A block for
+    anchors has a name that begins with `x-`, or an anchor that is used.
+    """
+    data = written.data
+    if not isinstance(data, dict):
+        return
+    given = data.get(DEFAULTS)
+    is_block = DEFAULTS in written.source.shared and {*_DEFAULTS_OF}.isdisjoint(given or ())
+    blocks = {key for key in data if key.startswith("x-") or key in written.source.shared}
+    dropped = (blocks - {*known}) | {DEFAULTS}
+    written.data = {key: value for key, value in data.items() if key not in dropped}
+    if given is None or is_block:
+        return
+    for family, settings in given.items() if isinstance(given, dict) else ((None, None),):
+        if family not in _DEFAULTS_OF or not isinstance(settings, dict):
+            yield written.fault(
+                (DEFAULTS, *([family] if family else [])),
+                "'defaults' has 'models' and 'methods', each with settings that are written into "
+                "every one of them; a block for anchors has a name that begins with 'x-'",
+            )
+            continue
+        entries = data.get(family)
+        if isinstance(entries, dict):
+            merged = {name: _merged(settings, entry) for name, entry in entries.items()}
+            written.data[family] = merged
+        elif isinstance(entries, list):
+            written.data[family] = [_merged(settings, entry) for entry in entries]
+
+
+def _merged(settings: dict[str, object], entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry
+    ways = [way for way in _WAYS if way in entry]
+    others = [way for way in _WAYS if ways and way not in ways and way in settings]
+    kept = {key for way in ways for key in _WAYS[way]}
+    left_out = {key for way in others for key in (way, *_WAYS[way])} - kept
+    return {**{key: value for key, value in settings.items() if key not in left_out}, **entry}
 
 
 class ModelLoader:

@@ -30,6 +30,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_tokens_field: "max_tokens", or "max_completion_tokens" where the server insists.
         logprobs: Whether log-probabilities are asked for at all.
+        least_tokens: The fewest tokens that the server draws; of more than one, a choice reads the
+            first.
         top_logprobs: The largest `top_logprobs` the server takes.
         token_ids: Whether the server knows `return_token_ids`.
         top_k_off: What says "no top-k"; None leaves the field out.
@@ -42,6 +44,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_tokens_field: str = "max_tokens"
+    least_tokens: int = 1
     logprobs: bool = True
     top_logprobs: int = 20
     token_ids: bool = False
@@ -140,7 +143,7 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
-        dialect.max_tokens_field: 1,
+        dialect.max_tokens_field: dialect.least_tokens,
         "temperature": 0.0,
         "top_p": 1.0,
         "seed": 0,

@@ -84,14 +84,19 @@ _SYSTEM_REFUSED: Final = _words(
 )
 CAP: Final = _words(
     r"log_?probs?\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|between|exceed|\brange\b|"
-    r"smaller than|too (?:large|many|high))",
+    r"smaller than|too (?:large|many|high)|\bin [\[(])",
     r"(?:at most|\bmax\w*|up to).{0,40}log_?probs?\b",
 )
 """More alternatives were asked for than the server lists."""
 _MOST: Final = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
-    r"not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
+    r"\bin [\[(]\d+\s?,|not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
     re.IGNORECASE,
+)
+_LEAST: Final = re.compile(
+    r"max\w*_tokens\b.{0,80}?(?:>=|at least|min(?:imum)?(?: value)?(?: is| of)?|"
+    r"greater than or equal to)\D{0,10}([0-9]{1,3})(?![0-9])",
+    re.IGNORECASE | re.DOTALL,
 )
 _LISTS_NONE: Final = _words(
     rf"{_REFUSED}.{{0,60}}log_?prob",
@@ -238,6 +243,17 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
 def most_in(words: str) -> int | None:
     """The most alternatives that a server lists, in the words with which it refuses more."""
     match = _MOST.search(words)
+    return None if match is None else int(match[1])
+
+
+def refuses_system(words: str) -> bool:
+    """Return True if a server refuses the role system, by its words."""
+    return _SYSTEM_REFUSED.search(words) is not None
+
+
+def least_in(words: str) -> int | None:
+    """The fewest tokens that a server draws, in the words with which it refuses fewer."""
+    match = _LEAST.search(words)
     return None if match is None else int(match[1])
 
 
