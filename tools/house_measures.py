@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_280,
-    "functions with `Any` in the signature": 254,
-    "lines": 110_936,
+    "private functions used once": 1_288,
+    "functions with `Any` in the signature": 255,
+    "lines": 111_772,
     "files": 497,
-    "distinct names": 4_377,
-    "value classes": 655,
-    "fields of value classes": 3_043,
+    "distinct names": 4_396,
+    "value classes": 658,
+    "fields of value classes": 3_060,
     "pairs of value classes that share 60 % of their fields": 49,
     "floors of layers": 10,
     "frames to a run's first request": 17,

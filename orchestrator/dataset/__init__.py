@@ -8,6 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
@@ -181,19 +182,10 @@ class Dataset:
 
     def limit(self, n: int) -> "Dataset":
         """The first `n` items; all if there are fewer."""
-        clusters, copies = self.clusters, self.copies
-        chosen = np.arange(len(self))[:n]
-        return Dataset(
-            self.name,
-            self._read,
-            self._digests[:n],
-            self._ordinals,
-            has_keys=self._has_keys,
-            clusters=None if clusters is None else clusters.of(chosen),
-            order=None if self._order is None else self._order[:n],
-            asked=None if self._asked is None else self._asked[:n],
-            copies=None if copies is None else copies.of(chosen),
-        )
+        chosen = self._chosen(range(len(self))[:n])
+        if self._order is None:
+            chosen._order = None  # noqa: SLF001 (of its own class)
+        return chosen
 
     def with_copies(self, shown: Callable[[Item], object]) -> "Dataset":
         """The same items, of which those that ask the same are one cluster.
@@ -221,17 +213,9 @@ class Dataset:
         if self.clusters is not None:
             joined = connected(self.clusters.codes, codes).astype(np.int32)
             clusters = ClusterCodes(joined, self.clusters.names)
-        return Dataset(
-            self.name,
-            self._read,
-            self._digests,
-            self._ordinals,
-            has_keys=self._has_keys,
-            clusters=clusters.of(every),
-            order=self._order,
-            asked=self._asked,
-            copies=copies,
-        )
+        found = copy(self)
+        found.clusters, found.copies = clusters.of(every), copies
+        return found
 
     def subset(self, wanted: int | str, seed: int) -> "Dataset":
         """A random part of the items, in the order in which they are here.
