@@ -161,6 +161,7 @@ class OpenaiCompatible:
 
     kind = "openai"
     path = "/v1"
+    speaks_chat = True  # probes may ask the server's chat route themselves
     knows_template = False
     """True if its chat route takes our own field `template`; else base models are completed."""
     _names: tuple[str, ...] = ()

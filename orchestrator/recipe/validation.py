@@ -288,12 +288,10 @@ def merge_defaults(written: Written, known: Collection[str]) -> Iterator[Fault]:
                 "every one of them; a block for anchors has a name that begins with 'x-'",
             )
             continue
-        entries = data.get(family)
-        if isinstance(entries, dict):
-            merged = {name: _merged(settings, entry) for name, entry in entries.items()}
-            written.data[family] = merged
+        if isinstance(entries := data.get(family), dict):
+            written.data[family] = {name: _merged(settings, one) for name, one in entries.items()}
         elif isinstance(entries, list):
-            written.data[family] = [_merged(settings, entry) for entry in entries]
+            written.data[family] = [_merged(settings, one) for one in entries]
 
 
 def _merged(settings: dict[str, object], entry: object) -> object:

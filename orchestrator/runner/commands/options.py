@@ -32,10 +32,9 @@ class _Subset(argparse.Action):
 
 
 def _shard(text: str) -> str:
-    part, is_shard, n = text.partition("/")
-    numbers = all(one.isascii() and one.isdecimal() and len(one) < 7 for one in (part, n))
-    if is_shard and numbers and 1 <= int(part) <= int(n):
-        return f"{int(part)}/{int(n)}"
+    found = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
+    if found and int(found[1]) <= int(found[2]):
+        return text
     raise argparse.ArgumentTypeError(f"expected I/N from 1/N to N/N, such as 2/8, not {text!r}")
 
 

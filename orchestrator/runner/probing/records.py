@@ -130,7 +130,9 @@ class Probes:
             if not probe.unsure:
                 self._refuse(found, met)
             await self.others(found.spec.name)
-            if self._only_first or (probe.unsure and self._refuses):
+            # Of a back-end from outside nobody knows what routes its server has.
+            only_first = self._only_first or not getattr(found.backend, "speaks_chat", False)
+            if only_first or (probe.unsure and self._refuses):
                 self._postpone(found.spec.name, probe.unsure)
                 return
             noise = not (known and held is not None and held.seen)
