@@ -33,6 +33,7 @@ import orchestrator
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.records import Standing
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
@@ -43,7 +44,6 @@ from orchestrator.report.progress import (
     RankingProgress,
 )
 from orchestrator.report.tables import ranking
-from orchestrator.statistics.ratings import Standing
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"

@@ -8,7 +8,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
@@ -18,7 +18,7 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
-from orchestrator.disk.paths import answers, expanded
+from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -32,12 +32,6 @@ _PACKED: Final[Mapping[str, Any]] = {
     ".bz2": bz2.open,
     ".xz": lzma.open,
 }
-
-
-def suffix_of(name: str) -> str:
-    """The suffix that tells the kind of a file, in small letters, without that of compression."""
-    path = PurePath(name.lower())
-    return PurePath(path.stem).suffix if path.suffix in _PACKED else path.suffix
 
 
 def open_rows(

@@ -5,11 +5,13 @@ import pwd
 import shlex
 import stat
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
+PACKED: Final = (".gz", ".bz2", ".xz")
+"""Suffixes of files that are unpacked as they are read."""
 RUNS: Final = "runs"
 """Default folder of runs."""
 CACHE_VARIABLE: Final = "ORCHESTRATOR_CACHE"
@@ -39,6 +41,12 @@ def shown(path: Path) -> str:
         return shlex.quote(str(path.absolute().relative_to(Path.cwd())))
     except ValueError:
         return shlex.quote(str(path))
+
+
+def suffix_of(name: str) -> str:
+    """The suffix that tells the kind of a file, in small letters, without that of compression."""
+    path = PurePath(name.lower())
+    return PurePath(path.stem).suffix if path.suffix in PACKED else path.suffix
 
 
 def is_text(path: Path) -> bool:

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from orchestrator import contracts, plugins
 from orchestrator.backend import base_url_fault, server_address
 from orchestrator.contracts.method import Method, naming_models
-from orchestrator.dataset.files import suffix_of
-from orchestrator.disk.paths import answers, expanded
+from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError
 from orchestrator.plugins import by_path
 from orchestrator.plugins.base import Plugin, Settings

@@ -7,6 +7,7 @@ from typing import Final, TextIO
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.records import Standing
 from orchestrator.report.progress import (
     ModelProgress,
     Pace,
@@ -16,7 +17,6 @@ from orchestrator.report.progress import (
     foremost,
 )
 from orchestrator.report.text import isolated, own_words, safe_line, safe_name
-from orchestrator.statistics.ratings import Standing
 from orchestrator.tables import counted_words
 
 # A plain log gets a line this often while nothing changes its state, seconds.

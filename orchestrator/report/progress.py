@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.records import Failure
-from orchestrator.statistics.ratings import Standing
+from orchestrator.records import Failure, Standing
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""

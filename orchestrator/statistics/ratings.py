@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Standing
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.bradley_terry import (
@@ -214,23 +215,6 @@ def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats
 _ROUNDING: Final = 1e-13
 # Prompts whose moments are added up at once: one by one they would cost ten times as much.
 _TOGETHER: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One model at this moment.
-
-    Attributes:
-        model: Its name.
-        rating: Elo scale, mean 1000; None where the model can't be placed.
-        half_width: Of its interval; None while there is none.
-        n_prompts: Prompts on which it was compared.
-    """
-
-    model: str
-    rating: float | None
-    half_width: float | None
-    n_prompts: int
 
 
 class Forming:

@@ -9,13 +9,13 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.records import Standing
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
     ModelProgress,
     Progress,
     RankingProgress,
 )
-from orchestrator.statistics.ratings import Standing
 
 
 class Stream(io.StringIO):

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
+from orchestrator.records import Standing
 from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
@@ -19,7 +20,6 @@ from orchestrator.report.tables import ranking
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
-from orchestrator.statistics.ratings import Standing
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
