@@ -273,7 +273,8 @@ def merge_defaults(written: Written, known: Collection[str]) -> Iterator[Fault]:
     if not isinstance(data, dict):
         return
     given = data.get(DEFAULTS)
-    is_block = DEFAULTS in written.source.shared and {*_DEFAULTS_OF}.isdisjoint(given or ())
+    families = given.keys() & {*_DEFAULTS_OF} if isinstance(given, dict) else ()
+    is_block = DEFAULTS in written.source.shared and not families
     blocks = {key for key in data if key.startswith("x-") or key in written.source.shared}
     dropped = (blocks - {*known}) | {DEFAULTS}
     written.data = {key: value for key, value in data.items() if key not in dropped}

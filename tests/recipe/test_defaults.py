@@ -45,6 +45,11 @@ def test_a_block_of_anchors_is_no_setting(resolved, block):
     assert resolved(block + MODELS + METHODS) == resolved(PLAIN)
 
 
+@pytest.mark.parametrize("value", ["3", "text", "[{a: 1}]", "null", "true"])
+def test_a_block_may_be_anything(resolved, value):
+    assert resolved(f"defaults: &d {value}\nx-other: *d\n" + PLAIN) == resolved(PLAIN)
+
+
 def test_defaults_are_written_into_every_entry(resolved):
     models = "models: {a: {model: m1}, b: {model: m2}, j: {model: m3}}\n"
     methods = "methods: [{kind: pairwise_ranking}]\n"
@@ -79,6 +84,7 @@ def test_an_entry_says_otherwise(resolved, tmp_path):
         ("defaults: [1]\n", 3),
         ("defaults: text\n", 3),
         ("defaults: {models: 3}\n", 3),
+        ("defaults: {models: &x {}, methods: 1}\nx-other: *x\n", 3),
         ("defaults:\n  models: {}\n  limits: {}\n", 5),
     ],
 )
