@@ -25,7 +25,7 @@ _KEYS: Final = ("key", "item", "question_id", "doc_id", "id", "uid", "custom_id"
 _PROMPTS: Final = (*DEFAULTS["prompt"], "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")
-_CAMEL, _SNAKE = "actualOutput", "actual_output"
+_ACTUAL: Final = ("actualOutput", "actual_output")
 # Of a reply, the part that holds what was said, the first that is there.
 _REPLIES: Final = (
     "choices", "candidates", "outputs", "message", "output", "completion", "generated_text",
@@ -79,15 +79,13 @@ FORMS: Final = (
         (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt"),
         ("provider.label", "provider.id", "provider"),
     ),
-    Form("test cases of DeepEval", (_CAMEL,), (_CAMEL,)),
-    Form("test cases of DeepEval", (_SNAKE,), (_SNAKE,)),
-    Form(
-        "samples of lm-eval", ("resps",), ("resps",),
-        prompt=(*_under("doc", _PROMPTS), "arguments.0.0", "arguments.gen_args_0.arg_0"),
-    ),
-    Form(
-        "samples of lm-eval", ("filtered_resps",), ("filtered_resps",),
-        prompt=(*_under("doc", _PROMPTS), "arguments.0.0", "arguments.gen_args_0.arg_0"),
+    *(Form("test cases of DeepEval", (name,), (name,)) for name in _ACTUAL),
+    *(
+        Form(
+            "samples of lm-eval", (name,), (name,),
+            prompt=(*_under("doc", _PROMPTS), "arguments.0.0", "arguments.gen_args_0.arg_0"),
+        )
+        for name in ("resps", "filtered_resps")
     ),
     Form("choices (MT-Bench, Arena-Hard v0.1)", ("choices",), ("choices",)),
 )  # fmt: skip

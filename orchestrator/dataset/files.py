@@ -18,7 +18,7 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
-from orchestrator.disk.paths import answers, expanded, suffix_of
+from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -27,11 +27,9 @@ PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 # A text that repeats itself packs to a hundredth; what packs better than that is a bomb.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 200
-_PACKED: Final[Mapping[str, Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+_OPENERS: Final[Mapping[str, Any]] = dict(
+    zip(PACKED, (gzip.open, bz2.open, lzma.open), strict=True)
+)
 
 
 def open_rows(
@@ -55,7 +53,8 @@ def open_rows(
         DatasetError: If the suffix is none of these, or the file can't be read.
     """
     suffix = suffix or suffix_of(path.name)
-    if path.suffix.lower() in _PACKED:
+    # What is packed twice may unpack to itself, for ever.
+    if path.suffix.lower() in PACKED and suffix not in PACKED:
         with tempfile.TemporaryDirectory() as folder:
             # Rows keep the file open that they are read from.
             unpacked = Path(folder, "rows").with_suffix(suffix)
@@ -89,7 +88,7 @@ def _unpack(path: Path, to: Path, shown: str) -> None:
     try:
         most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
         n = 0
-        with _PACKED[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
+        with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
             while chunk := packed.read(1 << 20):
                 n += file.write(chunk)
                 if n > most:

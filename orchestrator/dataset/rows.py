@@ -142,7 +142,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
 
 
 def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int) -> str:
-    """What was found that the recipe does not name and is not usual, as a sentence."""
+    """Return, as a sentence, what was found that the recipe does not name and is not usual."""
     found = [read_as] if (read_as := getattr(rows, "read_as", "")) else []
     if isinstance(columns.prompt, tuple) and names.prompt is None:
         found.append(f"prompt from {' and '.join(map(repr, columns.prompt))}")

@@ -7,6 +7,7 @@ from pydantic import Field
 from orchestrator.dataset.files import FileConfig, located, open_rows
 from orchestrator.dataset.readers import SUFFIXES
 from orchestrator.dataset.rows import from_rows
+from orchestrator.disk.paths import suffix_of
 from orchestrator.plugin import Dataset, DatasetKind
 
 
@@ -39,7 +40,7 @@ class CsvKind(DatasetKind[Config]):
         opened = open_rows(
             file,
             shown,
-            file.suffix if file.suffix.lower() == ".tsv" else ".csv",
+            ".tsv" if suffix_of(file.name) == ".tsv" else ".csv",
             separator=self.config.separator,
         )
         return from_rows(opened, self.config.fields)

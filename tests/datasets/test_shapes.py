@@ -5,13 +5,17 @@ import gzip
 import json
 import lzma
 
+import polars as pl
 import pytest
 
 from orchestrator.ask import GenerateAsk
+from orchestrator.dataset.files import open_rows
 from orchestrator.errors import DatasetError
+from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
 from orchestrator.runner.models.answers import AnswerFile
+from orchestrator.runner.planning.prepare import prepare
 from tests.datasets.test_open import opened
 
 ASKED = ("Why is it so?", "How many?", "And then?")
@@ -228,3 +232,49 @@ def test_a_developer_is_the_system(tmp_path):
     talk = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x"}]
     item = opened(write(tmp_path / "x.jsonl", [{"messages": talk}])).item(0)
     assert item.messages[0] == Message("system", "Be brief.")
+
+
+ROWS = [{"id": "1", "prompt": "a, b; c"}, {"id": "2", "prompt": "d, e; f"}]
+CONTENTS = {
+    "jsonl": "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
+    "json": json.dumps({"data": ROWS}).encode(),
+    "csv": b'id,prompt\n1,"a, b; c"\n2,"d, e; f"\n',
+    "tsv": b"id\tprompt\n1\ta, b; c\n2\td, e; f\n",
+}
+
+
+def planned(folder, name):
+    (folder / "r.json").write_text(
+        json.dumps(
+            {
+                "models": {"m": {"server": "fake", "weights": "m:1"}},
+                "dataset": {"path": name},
+                "methods": [{"kind": "answers"}],
+            }
+        )
+    )
+    return prepare(load(folder / "r.json"), folder)
+
+
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("kind", [*CONTENTS, "parquet"])
+def test_a_compressed_dataset_is_that_which_it_holds(tmp_path, kind, pack):
+    if kind == "parquet":
+        pl.DataFrame(ROWS).write_parquet(tmp_path / "plain.parquet")
+        content = (tmp_path / "plain.parquet").read_bytes()
+    else:
+        content = CONTENTS[kind]
+    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".XZ"}[pack]
+    name = f"q.{kind}{ending}"
+    (tmp_path / name).write_bytes(pack.compress(content))
+    dataset = planned(tmp_path, name).dataset
+    found = [dataset.item(index) for index in range(len(dataset))]
+    assert [(one.key, one.prompt) for one in found] == [("1", "a, b; c"), ("2", "d, e; f")]
+
+
+@pytest.mark.parametrize("name", ["q.jsonl.gz.gz", "q.gz", "q.xz.gz"])
+def test_what_is_packed_twice_or_of_no_kind_is_refused(tmp_path, name):
+    packed = gzip.compress(gzip.compress(CONTENTS["jsonl"]))
+    (tmp_path / name).write_bytes(packed)
+    with pytest.raises(DatasetError, match="unknown file type"):
+        open_rows(tmp_path / name, name)
