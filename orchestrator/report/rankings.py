@@ -13,6 +13,7 @@ from orchestrator.report import words
 from orchestrator.report.words import neighbour_amount, rank_words, subject
 from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
+from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.tables import Cell, Column, Measured, Table, make_table
 
 _RATING: Final = Column("rating", "rating")
@@ -34,7 +35,7 @@ def tables_of(
     found = [ratings(analysis, exact_match), neighbours(analysis)]
     if analysis.n_judged:
         found += [_win_matrix(analysis), position([analysis]), coverage([analysis])]
-    found += [_failures(analysis), categories(analysis)]
+    found += [_failures(analysis), categories(analysis, is_alone=True)]
     return [table for table in found if table.rows]
 
 
@@ -151,8 +152,8 @@ def _win_matrix(analysis: RankingAnalysis) -> Table:
     return make_table(key("wins", analysis), title, columns, lines, basis=basis)
 
 
-def categories(analysis: RankingAnalysis) -> Table:
-    """A line for each category and model."""
+def categories(analysis: RankingAnalysis, *, is_alone: bool = False) -> Table:
+    """A line for each category and model; with its cautions where no figure says them."""
     columns = [Column("category"), Column("model"), _RATING, Column("prompts", "count")]
     rows: list[list[Cell]] = []
     for part in analysis.categories:
@@ -161,7 +162,10 @@ def categories(analysis: RankingAnalysis) -> Table:
             prompts = Measured(part.n_items, n_clusters=part.n_clusters)
         rows += [[part.category, model.model, _rated(model), prompts] for model in part.ratings]
     title = f"By category: {subject(analysis)}"
-    return make_table(key("categories", analysis), title, columns, rows)
+    notes = ["not adjusted for multiple comparisons"] if is_alone else []
+    if is_alone and any(part.n_clusters < APPROXIMATE_BELOW for part in analysis.categories):
+        notes.append(f"where a category has {words.few_words(analysis)}")
+    return make_table(key("categories", analysis), title, columns, rows, notes=notes)
 
 
 def _failures(analysis: RankingAnalysis) -> Table:

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
+from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.page import make_console
 from orchestrator.report.tables import ranking
 from orchestrator.statistics.judgments import CoverageSummary
@@ -74,6 +75,14 @@ def test_exact_match_is_a_column_where_it_is_known(clear):
     text = printed(ranking(clear, {"expert": 0.5, "apprentice": None}))
     assert "exact match" in text
     assert "50.0 %" in text
+
+
+@pytest.mark.parametrize("n_categories", [2, 3])
+def test_small_categories_say_so_wherever_no_figure_does(n_categories):
+    analysis = an_analysis(categories=n_categories)
+    for text in (printed(ranking(analysis)), ranking_markdown(analysis)):
+        assert "not adjusted for multiple comparisons" in text
+        assert ("where a category has fewer than 20" in text) == (n_categories == 3)
 
 
 def test_categories_have_their_own_ratings():
