@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_288,
+    "private functions used once": 1_287,
     "functions with `Any` in the signature": 255,
-    "lines": 111_772,
+    "lines": 111_770,
     "files": 497,
     "distinct names": 4_396,
     "value classes": 658,

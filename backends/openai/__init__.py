@@ -244,8 +244,9 @@ class OpenaiKind(BackendKind[Config]):
 
 
 _INSTEAD: Final = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNORECASE | re.DOTALL)
-# Without the last two a begun answer would be a finished turn, and the verdict one behind it.
-_NEEDED: Final = {"model", "messages", "continue_final_message", "add_generation_prompt"}
+# Without these a begun answer would be a finished turn, and the verdict one behind it.
+_BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
+_NEEDED: Final = _BEGUN | {"model", "messages"}
 _REFUSALS: Final = frozenset({"unsupported", "bad_request"})
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
@@ -302,8 +303,7 @@ def _advised(failure: Failure) -> Failure:
         most = rulings.most_in(said)
         advice = f"say `top_logprobs: {'N' if most is None else most}` in its settings"
     elif not advice and failure.cause == "unsupported" and (field := rulings.field_in(said)):
-        begins = field in {"continue_final_message", "add_generation_prompt"}
-        said_of = "continue_final_message: false" if begins else f"omit: [{field}]"
+        said_of = "continue_final_message: false" if field in _BEGUN else f"omit: [{field}]"
         advice = f"say `{said_of}` in its settings"
     return msgspec.structs.replace(failure, message=f"{said} ({advice})") if advice else failure
 

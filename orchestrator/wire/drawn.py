@@ -190,7 +190,7 @@ def _observe(
     if isinstance(tokens, Failure):
         return tokens
     entries, span, own = tokens.entries, tokens.span, tokens.own
-    if not reading.ids:
+    if not reading.ids and entries and entries[0].id is not None:
         _drop_ids(entries)
     values = logprob_array([entry.logprob for entry in entries])
     if isinstance(values, Failure):

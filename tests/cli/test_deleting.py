@@ -37,7 +37,7 @@ def made(here, kept):
 
 
 class Typed(io.StringIO):
-    """What somebody types on a terminal."""
+    """Text typed on a terminal."""
 
     def isatty(self):
         return True

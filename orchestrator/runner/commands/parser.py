@@ -46,17 +46,15 @@ class Parser(argparse.ArgumentParser):
         """
         self._given = () if args is None else tuple(args)
         first = next(iter(self._given), "-")
-        is_argument = first.startswith("-") or (first not in self._named() and Path(first).is_dir())
-        if self.usual and is_argument and first not in _HELP and VARIABLE not in os.environ:
-            self._given = (self.usual, *self._given)
+        if self.usual and first not in _HELP and VARIABLE not in os.environ:
+            named = {name for action in self._actions for name in action.choices or ()}
+            # A folder may stand in place of the action.
+            if first.startswith("-") or (first not in named and Path(first).is_dir()):
+                self._given = (self.usual, *self._given)
         found, unknown = super().parse_known_args(self._given, namespace)
         if unknown:
             self.error(self._hint(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
         return found, []
-
-    def _named(self) -> Iterable[str]:
-        of_commands = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001
-        return (name for one in of_commands for name in one.choices)
 
     def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
         """Print usage and message, or a JSON event for `--display json`, then exit with 2."""

@@ -16,7 +16,7 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
-from orchestrator.runner.interface.checking import loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.slurm import check, see_that_all_fit
 from orchestrator.store import RunDirectory, newest
@@ -76,9 +76,7 @@ def job_of(options: argparse.Namespace) -> Job:
     prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
     check(prepared)
     see_that_all_fit(prepared)
-    run = newest(
-        Path(paths.RUNS) / loaded.run_name if options.run_dir is None else Path(options.run_dir)
-    )
+    run = newest(directory_of(options.run_dir, loaded.run_name))
     command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
     run = run.resolve()
     cluster = loaded.settings.cluster

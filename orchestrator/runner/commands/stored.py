@@ -97,13 +97,12 @@ def rm(options: argparse.Namespace) -> int:
     days = options.older_than
     if days is None and not options.runs:
         raise UsageError("which runs? RUN, or --older-than DAYS for those in runs/")
-    runs = [*dict.fromkeys(run_path(run) for run in options.runs)]
-    if not options.runs:
-        listed = list_runs(Path(RUNS))
-        runs = [Path(one["path"]) for one in listed if one["state"] not in {"running", "foreign"}]
+    if options.runs:
+        rows = [describe(run) for run in dict.fromkeys(map(run_path, options.runs))]
+    else:
+        rows = [row for row in list_runs(Path(RUNS)) if row["state"] not in {"running", "foreign"}]
+    rows = [row for row in rows if days is None or row["age_s"] > days * _DAY_S]
     with contextlib.ExitStack() as held:
-        rows = [describe(run) for run in runs]
-        rows = [row for row in rows if days is None or row["age_s"] > days * _DAY_S]
         for run in (Path(row["path"]) for row in rows):
             _hold(run, held)
         for row in rows:
