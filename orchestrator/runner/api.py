@@ -136,7 +136,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         )
     if counted.fault:
         raise MethodError(counted.fault)
-    notes = (*counted.notes, *notes_on_items(prepared))
+    notes = (*counted.notes, *prepared.read_as, *notes_on_items(prepared))
     is_known = counted.is_known
     duration = duration_of(counted.stages, earlier_paces(prepared, where)) if is_known else None
     return msgspec.structs.replace(counted, servers=servers, notes=notes, duration=duration)

@@ -158,7 +158,7 @@ def _in_directory(
 
         opened = open_plan(prepared, directory, store)
         alike = notes_on_items(prepared)
-        for line in (*announce(prepared, opened, store), *alike):
+        for line in (*announce(prepared, opened, store), *prepared.read_as, *alike):
             shown.note(line)
 
         before = directory.read_status()

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from orchestrator.ask import GenerateAsk
+from orchestrator.cli import main
 from orchestrator.dataset.files import open_rows
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.load import load
@@ -278,3 +279,33 @@ def test_what_is_packed_twice_or_of_no_kind_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(packed)
     with pytest.raises(DatasetError, match="unknown file type"):
         open_rows(tmp_path / name, name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_says_of_its_files_what_it_says_when_it_is_read_again(tmp_path, capsys, form):
+    """What a file was taken for is said before anything is sent, and is no doubt about results."""
+    rows = [(0, "So."), (1, None), (2, "Later.")]
+    write(tmp_path / form, FORMS[form](rows))
+    items = {
+        "data": {"rows": [{"id": n, "q": text, "answer": "So."} for n, text in enumerate(ASKED)]}
+    }
+    (tmp_path / "q.json").write_text(json.dumps(items), encoding="utf-8")
+    recipe = {
+        "name": "read",
+        "models": {"given": {"answers": form}},
+        "dataset": {"path": "q.json", "fields": {"key": "id", "prompt": "q"}},
+        "methods": [{"kind": "answers", "candidates": ["given"]}],
+        "statistics": {"n_resamples": 100},
+    }
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(recipe), encoding="utf-8")
+    kept = str(tmp_path / "run")
+    main(["run", str(path), "--run-dir", kept, "--display", "plain", "--format", "json"])
+    ran = capsys.readouterr()
+    main(["report", kept, "--format", "json"])
+    assert json.loads(capsys.readouterr().out) == json.loads(ran.out)
+    assert main(["check", str(path)]) == 0
+    checked = " ".join(capsys.readouterr().err.split())
+    for said in (f"{form} read as ", "q.json"):
+        assert said in " ".join(ran.err.split())
+        assert said in checked

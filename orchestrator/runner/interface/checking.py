@@ -65,7 +65,7 @@ def check(
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
         return (f"not on this machine: {error}",)
-    notes = tuple(notes_on_items(prepared))
+    notes = (*prepared.read_as, *notes_on_items(prepared))
     if not online:
         return notes
     # What asks servers is imported for that only: editors check without.

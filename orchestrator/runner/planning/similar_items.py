@@ -305,11 +305,11 @@ _COLUMNS: Final = (*_TEXTS, "cluster", "same_as")
 
 
 def notes_on_items(prepared: "Prepared") -> list[str]:
-    """Return notes of `check` and `plan` on a dataset and given answers, a sentence or two each."""
+    """Return notes on the items of a dataset, a sentence or two each."""
     dataset, n = prepared.dataset, len(prepared.dataset)
     n_prompts = n if dataset.copies is None else len(set(dataset.copies.codes.tolist()))
     found = _near_copies(dataset, prepared.recipe.dataset.resolved().get("fields"))
-    return [*prepared.read_as, *_said(n, n_prompts, found)]
+    return _said(n, n_prompts, found)
 
 
 def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[str]:
