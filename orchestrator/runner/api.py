@@ -45,6 +45,7 @@ from orchestrator.runner.run import run
 from orchestrator.runner.servers.placement import look_for_places
 from orchestrator.runner.servers.slurm import On, commands
 from orchestrator.runner.session.event_loop import in_thread
+from orchestrator.runner.session.opening import check_retry
 from orchestrator.store import RunDirectory, Store, check_usable, newest
 
 __all__ = [
@@ -89,6 +90,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     allow_code: bool = False,
     exact: bool = False,
     advance: Callable[[int], None] = lambda _: None,
+    retry: str = "",
 ) -> Plan:
     """Count what a run would send. Sends nothing and writes nothing.
 
@@ -103,6 +105,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         allow_code: As in `run`.
         exact: Count every unit of a large plan instead of some.
         advance: Called with the number of items counted since the last call.
+        retry: As in `run`.
 
     Returns:
         Requests, tokens and money by stage and model.
@@ -121,10 +124,12 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
     where = newest(directory_of(run_dir, loaded.run_name))
     check_usable(where)
+    if retry:
+        check_retry(where, retry)
     servers = look_for_places(prepared).words() if on == "local" else commands(prepared, on)
     with contextlib.ExitStack() as stack:
         lenders = stack.enter_context(open_lenders(loaded.reuse, where))
-        prepared = msgspec.structs.replace(prepared, lenders=lenders)
+        prepared = msgspec.structs.replace(prepared, lenders=lenders, retry=retry)
         store = None
         path = where / STORE_NAME
         # A run that is just beginning has an empty file for a moment.

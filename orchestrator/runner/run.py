@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
@@ -41,7 +41,7 @@ from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
 from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
-from orchestrator.runner.session.opening import Opened, announce, open_plan
+from orchestrator.runner.session.opening import Opened, announce, check_retry, open_again, open_plan
 from orchestrator.runner.session.session import Ended, Session
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.ready import RetryPolicy
@@ -70,6 +70,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     on_end: str | None = None,
     on: On = "local",
     allow_code: bool = False,
+    retry: str = "",
 ) -> "Result":
     """Run a recipe, or continue where it stopped.
 
@@ -93,6 +94,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         on: Start servers on this machine ("local"), or on the nodes of a cluster of Slurm
             ("slurm") or Ray ("ray").
         allow_code: Run code and programs that the recipe names.
+        retry: Ask the kept failures of this cause again, or those of "all" causes.
 
     Returns:
         The run, with its frames, rankings, tables and reports.
@@ -110,8 +112,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         settings = loaded.settings.model_copy(update={"on_end": own_hook(on_end)})
         loaded = replace(loaded, settings=settings)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
+    prepared = msgspec.structs.replace(prepared, retry=retry)
     needed(loaded.settings.log_to)
     where, shown = directory_of(run_dir, loaded.run_name), make_display(display, sys.stderr)
+    if retry and fresh:
+        raise UsageError("a fresh run has no failures to retry")
+    if retry:
+        check_retry(newest(where), retry)
     servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
     with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
         with Tracking(loaded, where, shown) as tracked:
@@ -152,6 +159,8 @@ def _in_directory(
             prepared = msgspec.structs.replace(prepared, recipe=recipe)
         stack.enter_context(logged(directory.log_path, shown))
         path, check_owned = directory.store_path, directory.check_owned
+        if prepared.retry:
+            shown.note(open_again(path, prepared.retry))
         store = stack.enter_context(Store.open(path, check_owned=check_owned))
         for line in missing_notes(store, directory, directory.last_outcome):
             shown.note(line)

@@ -12,7 +12,7 @@ from orchestrator.store.entries import (
     StoredUnit,
 )
 from orchestrator.store.filesystem import is_network_fs
-from orchestrator.store.gc import Unplanned, drop, plan_hashes, unplanned
+from orchestrator.store.gc import Unplanned, drop, drop_failures, plan_hashes, unplanned
 from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
 from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
@@ -44,6 +44,7 @@ __all__ = [
     "damaged",
     "damaged_files",
     "drop",
+    "drop_failures",
     "is_network_fs",
     "merge",
     "newest",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.records import Failure
+from orchestrator.records import FAILED_FOR_NOW, Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.entries import spent_on
 from orchestrator.store.filesystem import is_network_fs
@@ -28,6 +28,10 @@ _ENTRIES: Final = """SELECT o.id, o.key, model.text, kind.text, length(o.head) +
     ORDER BY o.id"""
 _WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, arrays
     FROM outcome WHERE id=?"""
+_FAILED: Final = """SELECT o.id FROM outcome o JOIN name cause ON cause.id=o.cause
+    WHERE cause.text=?1 OR (?1='all' AND cause.text<>'')"""
+_OPEN_AGAIN: Final = f"""UPDATE unit SET status={FAILED_FOR_NOW} WHERE status<{FAILED_FOR_NOW}
+    AND id IN (SELECT unit FROM place WHERE plan=(SELECT id FROM plan WHERE current))"""  # noqa: S608
 _PLANS: Final = "SELECT id, hash, current FROM plan"
 # The numbers of the plans that are kept come as one JSON list.
 _STALE_UNITS: Final = """unit WHERE id NOT IN
@@ -104,6 +108,27 @@ def drop(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return found.said
+
+
+def drop_failures(path: Path, cause: str) -> int:
+    """Drop the failures of a cause, or of all where it is "all"; return how many there were.
+
+    All units of the current plan are open then, and are evaluated from the outcomes that are kept:
+    a method may have gone on without what failed, and no table says where one did. Nobody else may
+    write meanwhile.
+
+    Raises:
+        StoreError: If it can't be written, or what is to be dropped is damaged.
+    """
+    writer = schema.connect_writer(path, exclusive=is_network_fs(path))
+    with contextlib.closing(writer) as connection, _explained(path):
+        with schema.transaction(connection):
+            rows = [row for (row,) in connection.execute(_FAILED, (cause,))]
+            drop_outcomes(connection, rows)
+            if rows:
+                connection.execute(_OPEN_AGAIN)
+                connection.execute("UPDATE plan SET stamp=stamp+1 WHERE current")
+        return len(rows)
 
 
 def _find(connection: sqlite3.Connection, keys: Set[bytes], plans: Set[bytes]) -> _Found:

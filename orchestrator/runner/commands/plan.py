@@ -22,7 +22,7 @@ from orchestrator.runner.servers.slurm import check, see_that_all_fit
 from orchestrator.store import RunDirectory, newest
 
 # Options of `run` that a job can't have, and of `plan` that `run` does not have.
-_REFUSED = ("fresh", "keep_servers", "json")
+_REFUSED = ("fresh", "keep_servers", "json", "retry")
 _OF_PLAN = ("--exact",)
 
 
@@ -107,6 +107,7 @@ def plan(options: argparse.Namespace) -> int:
             allow_code=options.allow_code,
             exact=options.exact,
             advance=advance,
+            retry=options.retry,
         )
     if options.json:
         write_to(sys.stdout, counted.to_json() + "\n")

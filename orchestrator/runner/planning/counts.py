@@ -163,7 +163,7 @@ def count_prepared(
 
 def _ended(prepared: Prepared, store: Store | None) -> bytearray:
     """One byte a position, 1 where the unit has ended under this very plan; else empty."""
-    plan_id = None if store is None else store.current_plan
+    plan_id = None if store is None or prepared.retry else store.current_plan
     if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
         return bytearray()
     return store.done_bitmap(plan_id, len(prepared.plan))
@@ -212,7 +212,8 @@ def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
     def look_up(key: bytes) -> Outcome | Failure | None:
         for get in places:
             found = get(key)
-            if found is not None:
+            is_retried = isinstance(found, Failure) and prepared.retry in (found.cause, "all")
+            if found is not None and not is_retried:
                 return found
         return None
 

@@ -84,6 +84,7 @@ class Prepared(msgspec.Struct, frozen=True):
         read_as: What files of items and answers were taken for, in sentences.
         lenders: Other runs that outcomes are copied from, open while they are needed.
         rule: When to ask no more about two models; None where everything is asked.
+        retry: Cause of kept failures that are asked again, or "all"; empty for none.
     """
 
     recipe: Recipe
@@ -95,6 +96,7 @@ class Prepared(msgspec.Struct, frozen=True):
     read_as: tuple[str, ...] = ()
     rule: "StoppingRule | None" = None
     lenders: "Lenders | None" = None
+    retry: str = ""
 
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:

@@ -8,12 +8,17 @@ evaluated anew from the store. The few whose outcomes are not there yet are begu
 server waits for that. The order decides nothing else.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from orchestrator import numbers
+from orchestrator.disk.paths import STORE_NAME, shown
+from orchestrator.errors import UsageError
 from orchestrator.report.planned import StageCount
 from orchestrator.runner.planning.counts import count_group
 from orchestrator.runner.planning.prepare import Prepared, describe_change
@@ -22,7 +27,7 @@ from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_no
 from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
 from orchestrator.runner.results.stored import plan_values
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import RunDirectory, Store, drop_failures
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000
@@ -59,6 +64,35 @@ class Opened(msgspec.Struct, frozen=True):
     def n_not_needed(self) -> int:
         """Units that the stopping rule has found to be not needed."""
         return 0 if self.blocks is None else self.blocks.n_not_needed
+
+
+def check_retry(run: Path, cause: str) -> None:
+    """See that a run keeps failures of a cause, or any where it is "all".
+
+    Raises:
+        UsageError: If there are none; it names those that there are.
+    """
+    kept = Counter[str]()
+    if (run / STORE_NAME).exists():
+        with Store.open(run / STORE_NAME, read_only=True) as store:
+            for failure in store.failures():
+                kept[failure.cause] += failure.n if failure.permanent else 0
+    if not (kept.total() if cause == "all" else kept[cause]):
+        there = ", ".join(f"{name} ({n:,})" for name, n in kept.most_common() if n)
+        raise UsageError(
+            f"{shown(run)}: no request that failed for good by {cause!r} is there to retry; there "
+            f"are: {there or 'none of any cause'}"
+        )
+
+
+def open_again(store: Path, cause: str) -> str:
+    """Let the failures of a cause be asked again, and say so in a sentence.
+
+    Raises:
+        StoreError: If the store can't be written.
+    """
+    n = drop_failures(store, cause)
+    return f"{numbers.counted(n, 'failed request')} ({cause}) may be asked again"
 
 
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
