@@ -17,7 +17,7 @@ N = 6
 ANSWER = {"max_tokens": 8}
 JUDGED = {"judges": ["judge"], "candidates": [*CANDIDATES], "answer": ANSWER}
 # Methods that give up where a request fails, and some that go on without its answer.
-METHODS = {
+METHODS: dict[str, dict[str, Any]] = {
     "pairwise_ranking": {**JUDGED, "prompt": "compact"},
     "pointwise": JUDGED,
     "listwise": JUDGED,
