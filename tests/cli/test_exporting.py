@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import polars as pl
 import pytest
 
+import orchestrator
 from orchestrator.errors import EXIT_USAGE
 
 
@@ -103,3 +104,50 @@ def test_figures_are_vector_and_raster_files(command, made, here):
         assert path.read_bytes().startswith(begins[path.suffix])
         if path.suffix == ".svg":
             ET.fromstring(path.read_text(encoding="utf-8"))  # noqa: S314 (our own file)
+
+
+JUDGING = {"judges": ["judge"], "answer": {"max_tokens": 4}}
+JUDGED = [
+    {
+        "kind": "pairwise_ranking",
+        **JUDGING,
+        "chain_of_thought": True,
+        "reasoning": {"max_tokens": 8},
+    },
+    {"kind": "pairwise_scoring", **JUDGING, "prompt": "compact"},
+    {"kind": "pointwise", **JUDGING},
+    {"kind": "listwise", **JUDGING},
+    {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact"},
+    {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact", "mode": "pairwise"},
+]
+
+
+@pytest.mark.parametrize(
+    "method", JUDGED, ids=lambda method: method["kind"] + method.get("mode", "")
+)
+def test_people_read_what_was_judged_beside_its_texts(command, recipe, method):
+    path = recipe(methods=[method])
+    code, _, err = command("run", path, "--display", "none")
+    assert code in (0, 3), err
+    code, out, err = command("export", "made", "--frame", "side_by_side", "--format", "csv")
+    assert code == 0, err
+    read = list(csv.DictReader(io.StringIO(out)))
+    frames = orchestrator.load("runs/made").frames
+    (rows,) = [frame for name, frame in frames.items() if name not in ("answers", "items")]
+    assert len(read) == len(rows) > 0
+    said = {(row["item"], row["model"]): row for row in frames["answers"].to_dicts()}
+    for line, row in zip(read, rows.to_dicts(), strict=True):
+        assert line["prompt"] == said[row["item"], line["model_a"]]["prompt"]
+        for side in "ab" if row.get("model_b") else "a":
+            model = row[f"model_{side}"] if row.get("model_b") else row["model"]
+            assert line[f"model_{side}"] == model
+            assert line[f"answer_{side}"] == said[row["item"], model]["text"]
+        if row["status"] == "ok" and row.get("prefer_a") is not None:
+            order = {1: row["model_a"], -1: row["model_b"], 0: "tie"}
+            assert line["verdict"] == order[(row["prefer_a"] > 0.5) - (row["prefer_a"] < 0.5)]
+        elif row["status"] == "ok" and "winner" in row:
+            winner = {"A": row["model_a"], "B": row["model_b"], "tie": "tie"}
+            assert line["verdict"] == (winner.get(row["winner"]) or f"{row['rating']:g}")
+        has_reason = method.get("chain_of_thought") or method["kind"] == "mt_bench_judge"
+        assert bool(line["reason"]) == bool(has_reason)
+    assert "side_by_side" in command("export", "made", "--list")[1]

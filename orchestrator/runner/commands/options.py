@@ -138,7 +138,8 @@ def export_options(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="export only this frame (repeatable)",
+        help="export only this frame (repeatable); side_by_side has all that was judged, with its "
+        "texts, for people",
     )
     command.add_argument(
         "--figures", metavar="DIR", help="write each figure to DIR as SVG, PDF and PNG"

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from rich.console import RenderableType
 
 from orchestrator import numbers
+from orchestrator.columns import ITEMS
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
@@ -23,7 +24,7 @@ from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, write_files
 from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
-from orchestrator.runner.interface.labelling import Draw, draw_sheet, write_sheet
+from orchestrator.runner.interface.labelling import READ, Draw, draw_sheet, write_sheet
 
 # Lines of a terminal that say, below the results, that it was interrupted or that units failed.
 _LINES_BELOW: Final = 2
@@ -142,11 +143,15 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
                     _wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_about(folder / "export.json", about)
+            if form == "csv" and set(result.frames) - {"answers", ITEMS} and not wanted:
+                confirm("to read judgments beside their texts: --frame side_by_side")
 
 
 def _list(result: api.Result, *, as_json: bool) -> None:
     tables = exporting.report_tables(result)
     frames = {name: result.frames.names(name) for name in result.frames}
+    if set(frames) - {"answers", ITEMS}:
+        frames[exporting.SIDE_BY_SIDE] = list(READ)
     if as_json:
         listed = {
             "tables": [

@@ -29,6 +29,7 @@ from orchestrator.report.html.page import all_figures, render, sections
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
 from orchestrator.report.words import UNTRUSTED
+from orchestrator.runner.interface.labelling import side_by_side
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.runner.results.stored import use_words
@@ -37,6 +38,8 @@ from orchestrator.store import ServerUse
 from orchestrator.tables import Table
 
 REPORT = "report.html"
+SIDE_BY_SIDE: Final = "side_by_side"
+"""Name of the frame of all that was judged, with its texts, for people."""
 
 
 def write_html(result: Result, to: Path | None = None) -> Path:
@@ -213,8 +216,8 @@ def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, 
     """
     of_report = report_tables(result) if wanted.tables or not wanted else {}
     found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
-    for name in wanted.frames:
-        found[_free(name, found)] = table_of(name, _one(result.frames, name, "frame"))
+    for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
+        found[_free(name, found)] = table_of(name, read())
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
@@ -226,8 +229,11 @@ def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.
     """
     found: dict[str, Callable[[], pl.DataFrame]] = {}
     for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
+        if name == SIDE_BY_SIDE:
+            found[name] = partial(side_by_side, result)
+            continue
         if name not in result.frames:
-            raise _unknown(result.frames, name, "frame")
+            raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
         found[name] = partial(result.frames.__getitem__, name)
     of_report = report_tables(result) if wanted.tables else {}
     for name in wanted.tables:

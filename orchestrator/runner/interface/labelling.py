@@ -1,6 +1,7 @@
-"""Sheets for human labels: a random choice of a run's answers or pairs, with hidden names."""
+"""Sheets for people: to label a random choice with hidden names, or to read all that was judged."""
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.ask import GenerateAsk
+from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
-from orchestrator.errors import UsageError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import columns_of
 from orchestrator.ranking.human_labels import (
     CODE,
@@ -25,13 +28,22 @@ from orchestrator.ranking.human_labels import (
 )
 from orchestrator.ranking.labelled import judged_pairs
 from orchestrator.ranking.scores import score, source_of
+from orchestrator.records import Generation
 from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
+from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 
+READ: Final = {
+    "method": pl.String(), "judge": pl.String(), "item": pl.String(), "turn": pl.Int64(),
+    "prompt": pl.String(), "model_a": pl.String(), "answer_a": pl.String(),
+    "model_b": pl.String(), "answer_b": pl.String(), "verdict": pl.String(), "p_a": pl.Float64(),
+    "reason": pl.String(), "status": pl.String(), "message": pl.String(),
+}  # fmt: skip
 Rule = Literal["random", "uncertainty"]
 
+_EVEN: Final = 0.5
 _ANSWER: Final = ("item", "turn", "model")
 _SPREAD: Final = "std"
 """Column of a judge's scores: the standard deviation of its distribution."""
@@ -107,7 +119,10 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
     doubt = _doubt(judged, source) if by_doubt else np.ones(len(judged))
     chances = inclusion_probabilities(doubt, min(draw.n_labels, len(judged)))
     places = systematic_sample(chances, rng)
-    texts = _Texts(context, source)
+    answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
+    if answers.is_empty():
+        raise UsageError("labels: this run holds no answers to show")
+    texts = _Texts(context, source, answers)
     # The side on which an answer stands is random too, so that habits of the eye favour no model.
     swapped = rng.random(len(places)) < 0.5
     width = len(str(len(places)))
@@ -151,13 +166,73 @@ def write_sheet(sheet: Sheet, path: Path, *, force: bool = False) -> tuple[Path,
     return paths
 
 
+def side_by_side(result: Result) -> pl.DataFrame:
+    """All that judges compared or rated, a line each, with its texts.
+
+    Columns `READ`: of a rated answer those of B are null; `verdict` is the better model, "tie" or
+    the score, `p_a` is P(A is better) + P(tie) / 2 over both orders, and `reason` what the judge
+    wrote, as far as it wrote any.
+    """
+    context = all_sources(
+        result.frames, result.settings, allow_code=result.allow_code, run=result.path
+    )
+    sources = [one for one in context.sources if one.method.pairs or one.scores]
+    answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
+    written = _written(result) if sources else {}
+    found = []
+    for source in sources:
+        texts, names = _Texts(context, source, answers), source.method.pairs or PairColumns()
+        for row in context.rows_of(source).iter_rows(named=True):
+            models = [one for one in map(row.get, (names.model_a, names.model_b)) if one]
+            p_a, winner = (row.get(names.preference), row.get("winner")) if models else (None, None)
+            score = None if models else row.get(next(iter(source.scores), ""))
+            models = models or [row["model"]]
+            if winner is None and p_a is not None:
+                winner = "tie" if p_a == _EVEN else "AB"[p_a < _EVEN]
+            elif score is not None:
+                winner = f"{score:g}"
+            named = dict(zip("AB", models, strict=False))
+            judge, turn = row.get(names.judge or "judge") or "", row.get("turn") or 1
+            line = texts.line(row["item"], turn, models)
+            about = source.name, row["item"], frozenset(models), judge
+            reason = [row.get("text"), row.get("text_ba")]
+            found.append(
+                {
+                    "method": source.name, "judge": judge, "item": row["item"], "turn": turn,
+                    "prompt": line["prompt"], "model_a": models[0], "model_b": named.get("B"),
+                    "answer_a": line.get("answer_1", line.get("answer")),
+                    "answer_b": line.get("answer_2"),
+                    "verdict": named.get(str(winner), winner), "p_a": p_a,
+                    "reason": _numbered(list(filter(None, reason)) or written.get(about, ())),
+                    "status": row["status"], "message": row.get("message"),
+                }
+            )  # fmt: skip
+    return pl.DataFrame(found, schema=READ)
+
+
+def _written(result: Result) -> dict[tuple[str, str, frozenset[str], str], list[str]]:
+    """What judges wrote before their verdicts, by method, item, models and judge."""
+    try:
+        replay = Replay(result.path, result.frames, allow_code=result.allow_code)
+        keys = columns_of(result.frames, "items", ("item",))["item"].to_list()
+        every = [(key, unit) for at, key in enumerate(keys) for unit in replay.units(at)]
+    except OrchestratorError:
+        # Of another user's run, or without its plug-in, the numbers are read all the same.
+        return {}
+    found = defaultdict(list)
+    for key, unit in every:
+        for asked in unit.asked:
+            is_judge = isinstance(asked.ask, GenerateAsk) and asked.ask.model == unit.judge
+            if is_judge and isinstance(asked.outcome, Generation) and asked.outcome.text.strip():
+                about = unit.method, key, frozenset(unit.models), unit.judge
+                found[about].append(asked.outcome.text)
+    return dict(found)
+
+
 class _Texts:
     """Prompts and answers of a run."""
 
-    def __init__(self, context: Context, source: Source) -> None:
-        answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
-        if answers.is_empty():
-            raise UsageError("labels: this run holds no answers to show")
+    def __init__(self, context: Context, source: Source, answers: pl.DataFrame) -> None:
         answers = answers_behind(answers, source.name)
         self._answers: dict[tuple[str, str], dict[int, str]] = {}
         first: dict[str, str] = {}
