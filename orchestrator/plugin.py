@@ -76,7 +76,7 @@ from orchestrator.serving import (
     ServedModel,
     ServeOptions,
 )
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, table_columns
 
 if TYPE_CHECKING:
     from orchestrator.contracts.context import Context, Source
@@ -162,6 +162,7 @@ __all__ = [
     "labels",
     "make_table",
     "points",
+    "table_columns",
 ]
 
 

@@ -5,7 +5,7 @@ A cell says what it rests on (`Measured`), and one without a value says why ther
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -56,6 +56,23 @@ class Column(msgspec.Struct, frozen=True):
     name: str
     form: Form = "text"
     digits: int = 3
+
+
+def table_columns(*rows: str) -> tuple[Column, ...]:
+    """Columns as a header has them: `"model | answers: count | Pearson: signed 2"`, row by row.
+
+    Behind the last colon of a heading stand its form and decimals; without a form it is text.
+    """
+    found = []
+    for spelt in (one for row in rows for one in row.split(" | ")):
+        heading, _, form = spelt.rpartition(": ")
+        kind, _, digits = form.partition(" ")
+        if heading and kind in get_args(Form):
+            of_form = {"digits": int(digits)} if digits else {}
+            found.append(Column(heading, kind, **of_form))  # type: ignore[arg-type]
+        else:
+            found.append(Column(spelt))
+    return tuple(found)
 
 
 class ModelPair(msgspec.Struct, frozen=True):

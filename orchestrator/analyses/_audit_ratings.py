@@ -25,6 +25,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.preferences import judged_rows
@@ -234,14 +235,9 @@ def _intervals(context: Context, settings: RatingIntervals, judges: Sequence[_Ju
                     without_n(share_of(_with(one, bounds), pl.col("held"), level)),
                 ]
             )
-    columns = (
-        Column("method"),
-        Column("judge"),
-        Column("interval"),
-        Column("with gold", "count"),
-        Column("reach", "signed", 2),
-        Column("mean length", "number", 2),
-        Column("holds gold", "percent"),
+    columns = table_columns(
+        "method | judge | interval | with gold: count | reach: signed 2",
+        "mean length: number 2 | holds gold: percent",
     )
     cut = "" if settings.scale is None else ", cut to the scale"
     cut += "" if settings.step is None else " and its labels"
@@ -288,11 +284,7 @@ def _by_model(context: Context, judges: Sequence[_Judge]) -> Table:
                 [one.method, one.judge, model, len(rows), bias and without_n(bias), *shares]
             )
     columns = (
-        Column("method"),
-        Column("judge"),
-        Column("model"),
-        Column("with gold", "count"),
-        Column("score minus gold", "signed", 2),
+        *table_columns("method | judge | model | with gold: count | score minus gold: signed 2"),
         *(Column(words, "percent") for words in _WORDS.values()),
     )
     notes = [

@@ -21,13 +21,13 @@ from orchestrator.dataset.labels import read_labels
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Settings,
     Source,
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, share_of, without_n
 from orchestrator.statistics.agreement import (
@@ -51,21 +51,11 @@ _JUDGMENTS: Final = {
 }  # fmt: skip
 # Rewritings are compared with one another on one item only, so 64 bits are enough.
 _HASH: Final = pl.when(pl.col("rewriting").is_not_null()).then(pl.col("rewriting").hash())
-_CONFLICTS: Final = (
-    Column("judged by"),
-    Column("model"),
-    Column("conflict degree", "percent"),
-    Column("d > 0, worse", "count"),
-    Column("d < 0, better", "count"),
-    Column("texts", "count"),
-    Column("prompts", "count"),
+_CONFLICTS: Final = table_columns(
+    "judged by | model | conflict degree: percent | d > 0, worse: count",
+    "d < 0, better: count | texts: count | prompts: count",
 )
-_AGREEMENT: Final = (
-    Column("of"),
-    Column("statistic"),
-    Column("kappa or alpha", "signed", 2),
-    Column("texts", "count"),
-)
+_AGREEMENT: Final = table_columns("of | statistic | kappa or alpha: signed 2 | texts: count")
 
 
 class Config(Settings):

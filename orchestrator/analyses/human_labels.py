@@ -24,6 +24,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
@@ -76,13 +77,10 @@ def rating_tables(rows: LabelledRows, level: float) -> list[Table]:
         for place, model in enumerate(models)
     ]
     lines.sort(key=_order)
-    columns = [
-        Column("model"),
-        Column("corrected", "number", 0),
-        Column("labels alone", "number", 0),
-        Column("judge alone", "number", 0),
-        Column("labelled prompts", "count"),
-    ]
+    columns = table_columns(
+        "model | corrected: number 0 | labels alone: number 0 | judge alone: number 0",
+        "labelled prompts: count",
+    )
     notes = [
         "Bradley-Terry, Elo scale, mean 1000; corrected: PPI++ for logistic regression "
         "(Angelopoulos, Duchi and Zrnic 2023), intervals over prompts, each for itself",
@@ -109,12 +107,7 @@ def _rating_differences(
         ]
         for one, two in combinations(range(len(models)), 2)
     ]
-    columns = (
-        Column("model"),
-        Column("minus"),
-        Column("corrected", "signed", 0),
-        Column("labels alone", "signed", 0),
-    )
+    columns = table_columns("model | minus | corrected: signed 0 | labels alone: signed 0")
     notes = ["intervals over prompts, each for itself: with many pairs some leave out 0 by chance"]
     title = "Differences of ratings by human labels and judge"
     return make_table("human_labels.rating_differences", title, columns, lines, notes=notes)
@@ -230,10 +223,9 @@ def _estimates(rows: LabelledRows, context: Context) -> Table:
     columns = [
         Column("pair" if rows.is_pairs else "model"),
         *(Column(title, form) for title in ("corrected", "labels alone", "judge alone")),
-        Column("judge minus people", "signed", 3),
-        Column("labels", "count"),
-        Column("worth labels", "count"),
-        Column("lambda", "number", 2),
+        *table_columns(
+            "judge minus people: signed 3 | labels: count | worth labels: count", "lambda: number 2"
+        ),
     ]
     notes += [
         _METHOD,
@@ -303,12 +295,7 @@ def _differences(rows: LabelledRows, context: Context) -> Table:
         ]
         for first, second in combinations(rows.names, 2)
     ]
-    columns = (
-        Column("model"),
-        Column("minus"),
-        Column("corrected", "signed", 3),
-        Column("labels alone", "signed", 3),
-    )
+    columns = table_columns("model | minus | corrected: signed 3 | labels alone: signed 3")
     notes = ["intervals over prompts, each for itself: with many pairs some leave out 0 by chance"]
     title = "Differences of models by human labels and judge"
     return make_table("human_labels.differences", title, columns, lines, notes=notes)
@@ -336,12 +323,9 @@ def _verdicts(rows: LabelledRows, context: Context) -> Table:
                 ),
             ]
         )
-    columns = (
-        Column("pair"),
-        Column("share of wins", "percent"),
-        Column("by the judge", "percent"),
-        Column("judge sees a win", "percent"),
-        Column("judge sees no win", "percent"),
+    columns = table_columns(
+        "pair | share of wins: percent | by the judge: percent | judge sees a win: percent",
+        "judge sees no win: percent",
     )
     notes = [
         "share of pairs that people decide for the first model, ties are none: Rogan and Gladen "

@@ -20,7 +20,17 @@ from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.methods._judging import JudgeMethod
-from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Source,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import (
@@ -170,8 +180,8 @@ def _settings(context: Context, config: Config) -> Iterator[_Setting]:
 def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
     estimators = [one for one in estimators if any(one in of.credits for of in settings)]
-    columns = [Column("setting"), Column("pairs", "count"), Column("coverage")]
-    columns += [Column(_SHORT.get(name, _WORDS[name]), "number") for name in estimators]
+    by_estimator = (Column(_SHORT.get(name, _WORDS[name]), "number") for name in estimators)
+    columns = (*table_columns("setting | pairs: count | coverage"), *by_estimator)
     lines: list[list[Cell]] = []
     for setting in settings:
         given = map(setting.credits.get, estimators)
@@ -209,12 +219,8 @@ def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: s
 
 
 def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
-    columns = (
-        Column("setting"),
-        Column("estimator"),
-        Column("accuracy", "percent"),
-        Column("tied verdicts", "percent"),
-        Column("pairs", "count"),
+    columns = table_columns(
+        "setting | estimator | accuracy: percent | tied verdicts: percent | pairs: count"
     )
     lines: list[list[Cell]] = []
     for setting in settings:
@@ -238,12 +244,9 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
 
 def _errors(settings: Sequence[_Setting], context: Context) -> Table:
     """Return the squared errors of the estimators: sureness counts, unlike in the accuracy."""
-    columns = (
-        Column("setting"),
-        Column("estimator"),
-        Column("mean squared error", "number", 3),
-        Column("minus that of the mode", "signed", 3),
-        Column("pairs", "count"),
+    columns = table_columns(
+        "setting | estimator | mean squared error: number 3",
+        "minus that of the mode: signed 3 | pairs: count",
     )
     lines: list[list[Cell]] = []
     for setting in settings:
@@ -264,24 +267,14 @@ def _errors(settings: Sequence[_Setting], context: Context) -> Table:
     return make_table("judge_accuracy.errors", title, columns, lines, notes=notes)
 
 
-_COMPARED: Final = (
-    Column("setting"),
-    Column("first"),
-    Column("second"),
-    Column("difference", "signed", 3),
-    Column("p", "p"),
-    Column("p (Holm)", "p"),
+_COMPARED: Final = table_columns(
+    "setting | first | second | difference: signed 3 | p: p | p (Holm): p"
 )
 
 
-_SECTIONS: Final = (
-    Column("section"),
-    Column("setting"),
-    Column("aggregation"),
-    Column("mean", "percent"),
-    Column("mode", "percent"),
-    Column("difference", "signed", 3),
-    Column("pairs", "count"),
+_SECTIONS: Final = table_columns(
+    "section | setting | aggregation | mean: percent | mode: percent",
+    "difference: signed 3 | pairs: count",
 )
 
 

@@ -19,13 +19,13 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Settings,
     Source,
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import share_of, without_n
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
@@ -45,14 +45,9 @@ from orchestrator.tables import as_chance, measured, with_interval
 # feature.
 
 
-_COLUMNS = (
-    Column("method"),
-    Column("judge"),
-    Column("pairs", "count"),
-    Column("prefers the longer", "percent"),
-    Column("effect", "signed", 2),
-    Column("against an equal answer", "percent"),
-    Column("p", "p"),
+_COLUMNS = table_columns(
+    "method | judge | pairs: count | prefers the longer: percent | effect: signed 2",
+    "against an equal answer: percent | p: p",
 )
 
 
@@ -194,13 +189,8 @@ def _transitivity(context: Context, found: dict[str, dict[str, Preferences]]) ->
             basis = basis or prompt_words(rows)
     if not lines:
         return []
-    columns = (
-        Column("method"),
-        Column("judge"),
-        Column("triples", "count"),
-        Column("cycles", "percent"),
-        Column("by chance", "percent"),
-        Column("excess", "signed", 3),
+    columns = table_columns(
+        "method | judge | triples: count | cycles: percent | by chance: percent", "excess: signed 3"
     )
     notes = [
         "triples: of models on one item, their three answers different and no verdict a tie, by "
@@ -266,15 +256,9 @@ def _on_the_same(scored: Preferences, compared: Preferences) -> pl.DataFrame:
 
 
 def _scores_table(lines: list[list[Cell]]) -> Table:
-    columns = (
-        Column("judge"),
-        Column("scores"),
-        Column("comparisons"),
-        Column("pairs", "count"),
-        Column("same side", "percent"),
-        Column("equal scores", "percent"),
-        Column("tied comparisons", "percent"),
-        Column("tau-b", "signed", 2),
+    columns = table_columns(
+        "judge | scores | comparisons | pairs: count | same side: percent",
+        "equal scores: percent | tied comparisons: percent | tau-b: signed 2",
     )
     notes = [
         "same side: of the pairs that both decide, by their means, the share in which the judge "

@@ -20,7 +20,17 @@ from pydantic import Field
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import renamed
 from orchestrator.contracts.settings import Winner
-from orchestrator.plugin import Analysis, Cell, Column, Context, Measured, Source, Table, make_table
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Source,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
@@ -302,9 +312,7 @@ def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Tab
         Column("judge"),
         Column("subset"),
         Column(_unit(layout), "count"),
-        Column("accuracy", "percent"),
-        Column("right in both orders", "percent"),
-        Column("orders agree", "percent"),
+        *table_columns("accuracy: percent | right in both orders: percent | orders agree: percent"),
     )
     lines: list[list[Cell]] = []
     for one in judged:

@@ -24,12 +24,12 @@ from orchestrator.contracts.settings import Winner
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Measured,
     Settings,
     Table,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
@@ -43,22 +43,12 @@ from orchestrator.tables import measured
 Floats = NDArray[np.float64]
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
-_COLUMNS: Final = (
-    Column("setting"),
-    Column("verdict"),
-    Column("on the labels", "percent"),
-    Column("flips", "percent"),
-    Column("decided", "count"),
-    Column("missing", "count"),
-    Column("accuracy", "percent"),
-    Column("judgments", "count"),
+_COLUMNS: Final = table_columns(
+    "setting | verdict | on the labels: percent | flips: percent | decided: count",
+    "missing: count | accuracy: percent | judgments: count",
 )
-_AGREEMENT: Final = (
-    Column("setting"),
-    Column("setting"),
-    Column("same decision", "percent"),
-    Column("kappa", "signed", 2),
-    Column("pairs", "count"),
+_AGREEMENT: Final = table_columns(
+    "setting | setting | same decision: percent | kappa: signed 2 | pairs: count"
 )
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.plugin import Analysis, Cell, Column, Context, Table, make_table
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Context,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.calibration import (
     CITES,
     KEY,
@@ -73,14 +80,9 @@ def _measures(context: Context, judges: Sequence[CalibratedJudge]) -> Table:
             ):
                 cells = (change.before, change.after, without_n(measured(change.difference)))
                 lines.append([judge.name, kind, name, *cells, int(known.sum())])
-    columns = (
-        Column("judge"),
-        Column("calibration"),
-        Column("measure"),
-        Column("before", "number", 3),
-        Column("after", "number", 3),
-        Column("change", "signed", 3),
-        Column("pairs", "count"),
+    columns = table_columns(
+        "judge | calibration | measure | before: number 3 | after: number 3",
+        "change: signed 3 | pairs: count",
     )
     notes = [
         "smaller is better; change: after minus before on the same pairs, Student's interval over "

@@ -27,6 +27,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
@@ -171,14 +172,9 @@ def _seated(context: Context, config: Config) -> _Jury:
     )
 
 
-_AGREEMENT: Final = (
-    Column("judge"),
-    Column("judge"),
-    Column("same decision", "percent"),
-    Column("kappa", "signed", 2),
-    Column("alpha", "signed", 2),
-    Column("tau-b, pairs", "signed", 2),
-    Column("tau-b, models", "signed", 2),
+_AGREEMENT: Final = table_columns(
+    "judge | judge | same decision: percent | kappa: signed 2 | alpha: signed 2",
+    "tau-b, pairs: signed 2 | tau-b, models: signed 2",
 )
 
 
@@ -239,8 +235,8 @@ def _ratings(jury: _Jury, context: Context) -> Table:
     together = jury.pairs.rated(jury.together, context.confidence_level)
     level = context.confidence_level
     alone = [jury.pairs.rated(jury.soft[:, at], level) for at in range(len(jury.judges))]
-    columns = [Column("model"), Column("jury", "rating"), Column("rank")]
-    columns += [Column(judge, "rating") for judge in jury.judges]
+    alone_columns = (Column(judge, "rating") for judge in jury.judges)
+    columns = (*table_columns("model | jury: rating | rank"), *alone_columns)
     order = np.argsort(-np.nan_to_num(together.values, nan=-np.inf), kind="stable")
     lines: list[list[Cell]] = []
     for at in order:
@@ -268,12 +264,8 @@ def _ratings(jury: _Jury, context: Context) -> Table:
     return make_table("jury.ratings", title, columns, lines, basis=basis, notes=notes)
 
 
-_MEMBERS: Final = (
-    Column("judge"),
-    Column("weight", "number", 2),
-    Column("agrees with the others", "percent"),
-    Column("ties", "percent"),
-    Column("coverage"),
+_MEMBERS: Final = table_columns(
+    "judge | weight: number 2 | agrees with the others: percent | ties: percent", "coverage"
 )
 
 

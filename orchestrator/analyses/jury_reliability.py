@@ -28,6 +28,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
@@ -212,16 +213,12 @@ def _studied(context: Context, source: Source, config: Config) -> _Study:
 
 def _judges(study: _Study, gold: Floats | None, context: Context) -> Table:
     """Tabulate the reliability of each judge, learned and by gold."""
-    columns = [
-        Column("judge"),
-        Column("reliability", "percent"),
-        Column("right side", "percent"),
-        Column("wrong side", "percent"),
-        Column("tie", "percent"),
-        Column("tie on ties", "percent"),
-    ]
+    columns = table_columns(
+        "judge | reliability: percent | right side: percent | wrong side: percent",
+        "tie: percent | tie on ties: percent",
+    )
     if gold is not None:
-        columns.append(Column("right side by gold", "percent"))
+        columns = (*columns, Column("right side by gold", "percent"))
     lines: list[list[Cell]] = []
     for at, judge in enumerate(study.judges):
         line: list[Cell] = [judge, _bounded(study.fit.accuracy()[at], study.found.accuracy[:, at])]
@@ -289,12 +286,7 @@ def _dependence(study: _Study, context: Context) -> Table:
         ]
         for j, k in combinations(range(len(study.judges)), 2)
     ]
-    columns = (
-        Column("judge"),
-        Column("judge"),
-        Column("correlation of errors", "signed", 2),
-        Column("err together"),
-    )
+    columns = table_columns("judge | judge | correlation of errors: signed 2 | err together")
     notes = [
         "correlation of two judges' votes on pairs with one true verdict: 0 where they err "
         f"independently, as the model has it; intervals hold for all pairs together "
@@ -314,7 +306,7 @@ def _ratings(study: _Study, context: Context) -> Table:
     lines: list[list[Cell]] = [
         [models[at], _rating(learned, int(at)), _rating(equal, int(at))] for at in order
     ]
-    columns = (Column("model"), Column("consensus", "rating"), Column("equal weights", "rating"))
+    columns = table_columns("model | consensus: rating | equal weights: rating")
     notes = [
         "consensus: by the probability of each verdict given all votes and the judges' learned "
         "reliability; equal weights: by the mean vote",
@@ -347,11 +339,7 @@ def _accuracies(study: _Study, gold: Floats, context: Context) -> Table:
             one = compare_accuracies(credits_of["consensus"], credit, prompts, resampling)
             gap = with_interval(one.value, one.interval, why=one.undefined)
         lines.append([name, accuracy, gap])
-    columns = (
-        Column("by"),
-        Column("accuracy", "percent"),
-        Column("consensus is better by", "signed", 3),
-    )
+    columns = table_columns("by | accuracy: percent | consensus is better by: signed 3")
     rows = study.pairs.rows.filter(pl.Series(known))
     basis = f"{len(rows):,} pairs whose better answer is known · {prompt_words(rows)}"
     notes = ["accuracy: share of right sides, an undecided one counts half; intervals over prompts"]

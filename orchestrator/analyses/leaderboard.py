@@ -23,21 +23,16 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS
 from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.resampling import Resampling
 
-_ORDERS: Final = (
-    Column("leaderboard"),
-    Column("score"),
-    Column("official order"),
-    Column("order found"),
-    Column("Kendall tau-b", "signed", 2),
-    Column("p", "p"),
-    Column("Spearman", "signed", 2),
-    Column("models", "count"),
+_ORDERS: Final = table_columns(
+    "leaderboard | score | official order | order found | Kendall tau-b: signed 2",
+    "p: p | Spearman: signed 2 | models: count",
 )
 
 

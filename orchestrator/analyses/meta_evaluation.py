@@ -29,6 +29,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
@@ -53,41 +54,21 @@ _KINDS: Final[dict[Kind, str]] = {
     "spearman": "Spearman",
 }
 """Coefficients in the order of the glass-box paper, with their names in tables."""
-_CORRELATIONS: Final = (
-    Column("score"),
-    Column("expected"),
-    Column("Spearman", "signed", 2),
-    Column("Kendall tau-b", "signed", 2),
-    Column("Pearson", "signed", 2),
-    Column("beyond length", "signed", 2),
-    Column("prompts", "count"),
-    Column("missing", "count"),
+_CORRELATIONS: Final = table_columns(
+    "score | expected | Spearman: signed 2 | Kendall tau-b: signed 2",
+    "Pearson: signed 2 | beyond length: signed 2 | prompts: count | missing: count",
 )
-_WITHIN: Final = (
-    Column("model"),
-    Column("score"),
-    Column("Pearson", "signed", 2),
-    Column("Kendall tau-b", "signed", 2),
-    Column("Spearman", "signed", 2),
-    Column("prompts", "count"),
-    Column("missing", "count"),
+_WITHIN: Final = table_columns(
+    "model | score | Pearson: signed 2 | Kendall tau-b: signed 2 | Spearman: signed 2",
+    "prompts: count | missing: count",
 )
-_COMPARED: Final = (
-    Column("score"),
-    Column("against"),
-    Column("correlation"),
-    Column("difference", "signed", 2),
-    Column("p", "p"),
-    Column("p (Holm)", "p"),
+_COMPARED: Final = table_columns(
+    "score | against | correlation | difference: signed 2 | p: p | p (Holm): p"
 )
 
 
-_ORDERS: Final = (
-    Column("score"),
-    Column("order found"),
-    Column("Kendall tau-b", "signed", 2),
-    Column("p", "p"),
-    Column("models", "count"),
+_ORDERS: Final = table_columns(
+    "score | order found | Kendall tau-b: signed 2 | p: p | models: count"
 )
 
 

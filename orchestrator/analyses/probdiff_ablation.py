@@ -20,28 +20,19 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS, mean_of, without_n
 from orchestrator.statistics.confidence import Confidence
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import measured
 
-_COLUMNS: Final = (
-    Column("method"),
-    Column("model"),
-    Column("mean d", "signed"),
-    Column("delta", "signed", 2),
-    Column("confidence", "percent"),
-    Column("unchanged", "percent"),
+_COLUMNS: Final = table_columns(
+    "method | model | mean d: signed | delta: signed 2 | confidence: percent", "unchanged: percent"
 )
-_SETTINGS: Final = (
-    Column("method"),
-    Column("prompt"),
-    Column("rounds", "count"),
-    Column("rewritings", "count"),
-    Column("categories"),
-    Column("temperature", "number", 2),
-    Column("of the rewriting", "number", 2),
+_SETTINGS: Final = table_columns(
+    "method | prompt | rounds: count | rewritings: count | categories",
+    "temperature: number 2 | of the rewriting: number 2",
 )
 _LONGEST_PROMPT: Final = 40
 _READ: Final = ("item", "category", "model", "status", "d", "unchanged")
@@ -103,8 +94,8 @@ def _categories(lines: Sequence[tuple[str, str, Confidence]]) -> list[Table]:
     names = sorted({name for found in by_category for name in found})
     if len(names) < 2:
         return []
-    columns = [Column("delta", "signed", 2), Column("method"), Column("model")]
-    columns += [Column(name, "percent") for name in ("all (micro)", "all (macro)", *names)]
+    of_names = (Column(name, "percent") for name in ("all (micro)", "all (macro)", *names))
+    columns = (*table_columns("delta: signed 2 | method | model"), *of_names)
     rows: list[list[Cell]] = []
     ordered = sorted(zip(lines, by_category, strict=True), key=lambda pair: -pair[0][2].delta)
     for (method, model, found), shares in ordered:

@@ -13,13 +13,13 @@ from orchestrator.frames import columns_of
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Settings,
     Source,
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.scores import score, source_of
@@ -186,14 +186,10 @@ def _table(scores: Sequence[TiesScore], name: str, n_missing: int, context: Cont
     for part in ("margin", "overall"):
         values = np.array([getattr(one, part) for one in scores])
         row.append(without_n(measured(clustered_mean(values, prompts, level))))
-    columns = (
-        Column("rating"),
-        Column("accuracy, one right", "percent"),
-        Column("accuracy, several right", "percent"),
-        Column("margin above spread", "percent"),
-        Column("in both forms", "percent"),
-        Column("margin", "signed"),
-        Column("score", "percent"),
+    columns = table_columns(
+        "rating | accuracy, one right: percent | accuracy, several right: percent",
+        "margin above spread: percent | in both forms: percent | margin: signed",
+        "score: percent",
     )
     notes = [
         "accuracy: prompts whose right answers are all rated above all wrong ones; margin above "

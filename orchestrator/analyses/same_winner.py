@@ -26,6 +26,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.means import METHOD, paired_difference
@@ -34,28 +35,14 @@ from orchestrator.tables import with_interval
 
 _ALL: Final = "all"
 _ROUNDING: Final = 1e-12
-_SHARES: Final = (
-    Column("evaluator"),
-    Column("against"),
-    Column("model"),
-    Column("and model"),
-    Column("same winner overall"),
-    Column("in categories", "count"),
-    Column("of", "count"),
-    Column("resolved by both", "count"),
-    Column("same among these", "count"),
+_SHARES: Final = table_columns(
+    "evaluator | against | model | and model | same winner overall",
+    "in categories: count | of: count | resolved by both: count",
+    "same among these: count",
 )
-_EACH: Final = (
-    Column("evaluator"),
-    Column("against"),
-    Column("model"),
-    Column("and model"),
-    Column("category"),
-    Column("difference", "signed"),
-    Column("difference of the other", "signed"),
-    Column("winner"),
-    Column("winner of the other"),
-    Column("same"),
+_EACH: Final = table_columns(
+    "evaluator | against | model | and model | category | difference: signed",
+    "difference of the other: signed | winner | winner of the other | same",
 )
 
 

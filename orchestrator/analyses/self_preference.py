@@ -17,7 +17,6 @@ from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Measured,
     Settings,
@@ -25,6 +24,7 @@ from orchestrator.plugin import (
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.preferences import SOFT, Preferences, between, judged_rows, preferences
@@ -164,15 +164,10 @@ def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
                 None if np.isnan(p) else float(p),
             ]
         )
-    columns = (
-        Column("judge"),
-        Column("favour for"),
-        Column("pairs", "count"),
-        Column("its preference", "percent"),
-        Column("of the others", "percent"),
-        Column("favour", "signed", 2),
-        Column("against an equal answer", "percent"),
-        Column("p", "p"),
+    columns = table_columns(
+        "judge | favour for | pairs: count | its preference: percent",
+        "of the others: percent | favour: signed 2 | against an equal answer: percent",
+        "p: p",
     )
     notes = [
         "favour: log-odds by which the judge prefers these answers beyond their quality, which the "
@@ -194,11 +189,7 @@ def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         interval = fit.discrimination_interval(j, context.confidence_level)
         n = int((judged.pairs.judge == j).sum())
         lines.append([judge, n, with_interval(float(fit.discriminations[j]), interval)])
-    columns = (
-        Column("judge"),
-        Column("judgments", "count"),
-        Column("discrimination", "number", 2),
-    )
+    columns = table_columns("judge | judgments: count | discrimination: number 2")
     notes = [
         "discrimination: factor of the models' differences in this judge's preferences, mean 1 "
         "over the judges; 0: it tells no model apart, below 0: it sees the opposite order"
@@ -226,7 +217,7 @@ def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
                 Measured(ELO_MEAN + ELO_SCALE * float(fit.strengths[m]), low, high),
             ]
         )
-    columns = (Column("model"), Column("pooled", "rating"), Column("without favour", "rating"))
+    columns = table_columns("model | pooled: rating | without favour: rating")
     notes = [
         "pooled: Bradley-Terry of all judges' preferences; without favour: by judges of unequal "
         "sharpness and with their favours taken out, on the scale of a judge of discrimination 1"

@@ -30,13 +30,13 @@ from orchestrator.methods.listwise import Listwise
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Settings,
     Source,
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
@@ -50,25 +50,13 @@ _TWO: Final = 2
 _UNITS: Final = ("model", "model_a", "model_b")
 _FILLED: Final = {"turn": pl.lit(1, pl.Int64), "judge": pl.lit("")}
 
-_ENTROPIES: Final = (
-    Column("setting"),
-    Column("labels", "count"),
-    Column("entropy, nats", "number", 3),
-    Column("of the maximum", "percent"),
-    Column("top label", "percent"),
-    Column("judgments", "count"),
-    Column("only bounded", "count"),
+_ENTROPIES: Final = table_columns(
+    "setting | labels: count | entropy, nats: number 3 | of the maximum: percent",
+    "top label: percent | judgments: count | only bounded: count",
 )
-_COMPARED: Final = (
-    Column("without reasoning"),
-    Column("with it"),
-    Column("entropy without", "number", 3),
-    Column("entropy with", "number", 3),
-    Column("difference", "signed", 3),
-    Column("p", "p"),
-    Column("p (Holm)", "p"),
-    Column("sharper", "percent"),
-    Column("judgments", "count"),
+_COMPARED: Final = table_columns(
+    "without reasoning | with it | entropy without: number 3 | entropy with: number 3",
+    "difference: signed 3 | p: p | p (Holm): p | sharper: percent | judgments: count",
 )
 
 

@@ -17,33 +17,23 @@ from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
     Cell,
-    Column,
     Context,
     Settings,
     Table,
     UsageError,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import Score, ScoreRef, collect
 from orchestrator.statistics.means import levelled
 from orchestrator.statistics.orders import METHOD, ordering
 
-_COLUMNS: Final = (
-    Column("score"),
-    Column("order found"),
-    Column("right"),
-    Column("in resamples", "percent"),
-    Column("pairs right", "count"),
-    Column("wrong", "count"),
-    Column("open", "count"),
-    Column("prompts", "count"),
+_COLUMNS: Final = table_columns(
+    "score | order found | right | in resamples: percent | pairs right: count",
+    "wrong: count | open: count | prompts: count",
 )
-_MODELS: Final = (
-    Column("model"),
-    Column("exact match", "percent"),
-    Column("answers", "count"),
-)
+_MODELS: Final = table_columns("model | exact match: percent | answers: count")
 
 
 class Config(Settings):

@@ -21,15 +21,20 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.results import Estimate
-from orchestrator.tables import Cell, Column, Table, make_table, measured
+from orchestrator.tables import (
+    Cell,
+    Table,
+    make_table,
+    measured,
+    table_columns,
+)
 
 PAIR: Final = ("item", "turn", "model_a", "model_b")
 
-_COLUMNS: Final = (
-    Column("judge"), Column("with"), Column("pairs of answers", "count"),
-    Column("same verdict", "percent"), Column("Cohen's kappa", "signed"),
-    Column("alpha", "signed"),
-)  # fmt: skip
+_COLUMNS: Final = table_columns(
+    "judge | with | pairs of answers: count | same verdict: percent",
+    "Cohen's kappa: signed | alpha: signed",
+)
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
 _NOTE: Final = (
     "verdicts are better, tied or worse; alpha is Krippendorff's, of these in this order; pairs of "
@@ -103,9 +108,13 @@ def agreement_table(
         fleiss = fleiss_kappa(rater_counts(by_all, _DECISIONS), of_all, confidence_level)
         said.append(f"Fleiss' kappa of all {len(judges)}{_words(fleiss)}")
     return make_table(
-        key, "Agreement of judges, pair by pair", _COLUMNS, lines,
-        basis=f"kappa and alpha: {METHOD}", notes=said,
-    )  # fmt: skip
+        key,
+        "Agreement of judges, pair by pair",
+        _COLUMNS,
+        lines,
+        basis=f"kappa and alpha: {METHOD}",
+        notes=said,
+    )
 
 
 class JudgesAgreement:

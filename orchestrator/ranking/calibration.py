@@ -29,24 +29,25 @@ from orchestrator.ranking.preferences import (
 from orchestrator.ranking.winners import truths
 from orchestrator.statistics.calibration import Calibration, Kind, calibration, cross_fitted
 from orchestrator.statistics.prompt_sums import mean_preferences
-from orchestrator.tables import Cell, Column, Form, Measured, Table, make_table, measured
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Form,
+    Measured,
+    Table,
+    make_table,
+    measured,
+    table_columns,
+)
 
 Floats = NDArray[np.float64]
 
-_OVERALL: Final = (
-    Column("judge"),
-    Column("accuracy", "percent"),
-    Column("too sure by", "signed", 3),
-    Column("Brier score", "number", 3),
-    Column("ECE", "number", 3),
-    Column("pairs", "count"),
+_OVERALL: Final = table_columns(
+    "judge | accuracy: percent | too sure by: signed 3 | Brier score: number 3",
+    "ECE: number 3 | pairs: count",
 )
-_BY_BIN: Final = (
-    Column("judge"),
-    Column("confidence from"),
-    Column("mean confidence", "number", 3),
-    Column("accuracy", "percent"),
-    Column("pairs", "count"),
+_BY_BIN: Final = table_columns(
+    "judge | confidence from | mean confidence: number 3 | accuracy: percent", "pairs: count"
 )
 
 

@@ -8,16 +8,19 @@ import msgspec
 
 from orchestrator.statistics.adaptive import AdaptiveTest, Place
 from orchestrator.statistics.sequential import PairOrder
-from orchestrator.tables import Cell, Column, Measured, Table, counted_words, make_table
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    counted_words,
+    make_table,
+    table_columns,
+)
 
-_COLUMNS: Final = (
-    Column("better"),
-    Column("worse"),
-    Column("order"),
-    Column("prompts", "count"),
-    Column("settled after", "count"),
-    Column("mean difference", "signed", 3),
-    Column("adjusted p", "p"),
+_COLUMNS: Final = table_columns(
+    "better | worse | order | prompts: count | settled after: count",
+    "mean difference: signed 3 | adjusted p: p",
 )
 SETTLED: Final = "settled"
 UNSETTLED: Final = "not resolvable"

@@ -21,7 +21,13 @@ from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import (
+    Cell,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -281,19 +287,11 @@ SOFT_WORD: Final = "P(better)"
 """Name in tables of the soft preference, which counts P(tie) as half."""
 
 _SMALL: Final = 5e-4
-_ESTIMATORS: Final = (
-    Column("estimator"),
-    Column("ties", "percent"),
-    Column("agrees with the mean", "percent"),
-    Column("order of the models"),
+_ESTIMATORS: Final = table_columns(
+    "estimator | ties: percent | agrees with the mean: percent | order of the models"
 )
-_RATES: Final = (
-    Column("estimator"),
-    Column("model"),
-    Column("win rate", "percent"),
-    Column("ties", "percent"),
-    Column("rating", "rating"),
-    Column("rank"),
+_RATES: Final = table_columns(
+    "estimator | model | win rate: percent | ties: percent | rating: rating | rank"
 )
 
 

@@ -22,7 +22,16 @@ from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
 from orchestrator.statistics.resampling import Resampling, bootstrapped
-from orchestrator.tables import Cell, Column, Comparison, Measured, Table, make_table, measured
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Comparison,
+    Measured,
+    Table,
+    make_table,
+    measured,
+    table_columns,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -289,13 +298,7 @@ def basis_of(aligned: Aligned, level: float) -> str:
 
 
 _UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")
-_NUMBERS: Final = (
-    Column("score"),
-    Column("better"),
-    Column("mean", "number"),
-    Column("values", "count"),
-    Column("missing", "count"),
-)
+_NUMBERS: Final = table_columns("score | better | mean: number | values: count | missing: count")
 _BETTER: Final = {1: "higher", -1: "lower"}
 
 

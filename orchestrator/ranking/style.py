@@ -33,7 +33,15 @@ from orchestrator.statistics.bradley_terry import (
 )
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.results import Interval
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, with_interval
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+    with_interval,
+)
 
 Floats = NDArray[np.float64]
 Feature = Literal["length", "headers", "lists", "bold"]
@@ -261,11 +269,10 @@ def _ratings(
     elif controlled is None:
         notes.append("no rating at equal style: models and style together decide every pair")
     columns = (
-        Column("model"),
-        Column("rating", "rating"),
-        Column("at equal style", "rating"),
-        Column("change", "signed", 0),
-        Column("characters", "number", 0),
+        *table_columns(
+            "model | rating: rating | at equal style: rating | change: signed 0",
+            "characters: number 0",
+        ),
         *(Column(name, "number", 1) for name in FEATURES[1:]),
     )
     basis = f"{len(judged.rows):,} judged pairs of {method} · {prompt_words(judged.rows)}"
@@ -305,13 +312,9 @@ def _effects(judged: Styled, fit: StyleFit, context: Context) -> Table:
                 float(own[k]),
             ]
         )
-    columns = (
-        Column("feature"),
-        Column("effect", "signed", 3),
-        Column("Elo", "signed", 0),
-        Column("p", "p"),
-        Column("spread", "number", 3),
-        Column("of its own", "percent"),
+    columns = table_columns(
+        "feature | effect: signed 3 | Elo: signed 0 | p: p | spread: number 3",
+        "of its own: percent",
     )
     notes = [
         "effect: log-odds of being preferred for a difference of one spread (root mean square of "

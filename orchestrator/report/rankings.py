@@ -14,7 +14,14 @@ from orchestrator.report.words import neighbour_amount, rank_words, subject
 from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
-from orchestrator.tables import Cell, Column, Measured, Table, make_table
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
 
 _RATING: Final = Column("rating", "rating")
 WIN: Final = Column("wins", "probability")
@@ -68,10 +75,7 @@ def ratings(
         Column("rank"),
         Column("model"),
         _RATING,
-        Column("group"),
-        Column("P(win)", "probability"),
-        Column("judgments", "count"),
-        Column("missing", "count"),
+        *table_columns("group | P(win): probability | judgments: count | missing: count"),
         *([Column("exact match", "percent")] if exact_match else []),
     ]
     table = make_table(key("ratings", analysis), words.title(analysis), columns, rows)
@@ -100,13 +104,7 @@ def neighbours(analysis: RankingAnalysis) -> Table:
         )
         for pair in analysis.neighbours
     ]
-    columns = [
-        Column("model"),
-        Column("next"),
-        Column("order"),
-        Column("difference, points"),
-        Column("p (Holm)", "p"),
-    ]
+    columns = table_columns("model | next | order | difference, points | p (Holm): p")
     return make_table(
         key("neighbours", analysis),
         f"Neighbours, all pairs together at {level} (Holm), intervals at the level that decides",
@@ -201,16 +199,11 @@ def position(rankings: Sequence[RankingAnalysis]) -> Table:
 def coverage(rankings: Sequence[RankingAnalysis]) -> Table:
     """Label coverage, and agreement of mean and mode, a line a judge."""
     judged = [one for one in rankings if one.n_judged and one.judge is not None]
-    columns = [
-        Column("judge"),
-        Column("mass on the labels", "number", 3),
-        Column("5th percentile", "number", 3),
-        Column("readings under one half", "percent"),
-        Column("exact", "count"),
-        Column("judgments", "count"),
-        Column("mean and mode agree", "percent"),
-        Column("mode is a tie", "percent"),
-    ]
+    columns = table_columns(
+        "judge | mass on the labels: number 3 | 5th percentile: number 3",
+        "readings under one half: percent | exact: count | judgments: count",
+        "mean and mode agree: percent | mode is a tie: percent",
+    )
     rows = [
         [
             _who(one, judged),

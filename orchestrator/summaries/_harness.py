@@ -7,7 +7,15 @@ import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
 from orchestrator.judgment.harness.mt_bench import win_rates
-from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, n_prompts, share_of, without_n
 
 VERDICT_COLUMNS: Final = (
@@ -104,10 +112,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -
         )
     ]
     columns = (
-        Column("model"),
-        Column("judge"),
-        Column("category"),
-        Column("prompts", "count"),
+        *table_columns("model | judge | category | prompts: count"),
         Column("rating", "number", digits),
     )
     return make_table(
@@ -129,15 +134,11 @@ def _models(context: Context, title: str) -> Table:
     read = rows["prefer_a"].is_not_null().any()
     sides = pl.concat([_side(rows, "a"), _side(rows, "b")])
     columns = [
-        Column("model"),
-        Column("judge"),
-        Column("adjusted win rate", "percent"),
+        *table_columns("model | judge | adjusted win rate: percent"),
         *([Column("preferred", "percent")] if read else []),
-        Column("wins", "count"),
-        Column("ties", "count"),
-        Column("losses", "count"),
-        Column("win rate", "percent"),
-        Column("missing", "count"),
+        *table_columns(
+            "wins: count | ties: count | losses: count | win rate: percent | missing: count"
+        ),
     ]
     lines: list[list[Cell]] = []
     for (model, judge), own in sides.group_by("model", "judge", maintain_order=True):
@@ -192,16 +193,9 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
                 len(group),
             ]
         )
-    columns = (
-        Column("model"),
-        Column("against"),
-        Column("judge"),
-        Column("wins", "percent"),
-        Column("ties", "percent"),
-        Column("losses", "percent"),
-        Column("orders agree", "percent"),
-        Column("first in both", "percent"),
-        Column("verdicts", "count"),
+    columns = table_columns(
+        "model | against | judge | wins: percent | ties: percent | losses: percent",
+        "orders agree: percent | first in both: percent | verdicts: count",
     )
     return make_table(f"{kind_of(context)}.pairs", f"{title}: pairs of models", columns, lines)
 

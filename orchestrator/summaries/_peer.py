@@ -11,7 +11,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, PROMPT
-from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
@@ -127,20 +134,13 @@ def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
     return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
 
 
-_BIAS: Final = (
-    Column("family"),
-    Column("models", "count"),
-    Column("votes of its family", "percent"),
-    Column("votes of others", "percent"),
-    Column("difference", "signed"),
+_BIAS: Final = table_columns(
+    "family | models: count | votes of its family: percent | votes of others: percent",
+    "difference: signed",
 )
-_AGREEMENT: Final = (Column("judges"), Column("same vote", "percent"), Column("pairs", "count"))
-_LEFT_OUT: Final = (
-    Column("model"),
-    Column("family"),
-    Column("rating", "rating"),
-    Column("without votes of its family", "rating"),
-    Column("change", "signed", 1),
+_AGREEMENT: Final = table_columns("judges | same vote: percent | pairs: count")
+_LEFT_OUT: Final = table_columns(
+    "model | family | rating: rating | without votes of its family: rating", "change: signed 1"
 )
 
 

@@ -15,13 +15,13 @@ from orchestrator.clusters import CLUSTER
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.plugin import (
     Cell,
-    Column,
     Context,
     Measured,
     MethodSettings,
     Summary,
     Table,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS, mean_of
 from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
@@ -31,13 +31,9 @@ from orchestrator.tables import with_interval
 Floats = NDArray[np.float64]
 
 _HALVES: Final = (REASONING, LANGUAGE)
-_COLUMNS: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("overall", "number", 2),
-    Column("reasoning", "number", 2),
-    Column("language", "number", 2),
-    Column("over all questions", "number", 2),
+_COLUMNS: Final = table_columns(
+    "model | judge | overall: number 2 | reasoning: number 2 | language: number 2",
+    "over all questions: number 2",
 )
 
 

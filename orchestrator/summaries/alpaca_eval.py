@@ -24,7 +24,16 @@ from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.errors import StatisticsError
 from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
-from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import METHODS, comparisons, share_of, without_n
 from orchestrator.statistics.length import (
     Gamed,
@@ -178,23 +187,14 @@ def _rows(path: str) -> Rows:
     return rows
 
 
-_COLUMNS = (
-    Column("model"),
-    Column("judge"),
-    Column("win rate", "percent"),
-    Column("s.e.", "percent"),
-    Column("discrete", "percent"),
-    Column("n", "count"),
-    Column("missing", "count"),
+_COLUMNS = table_columns(
+    "model | judge | win rate: percent | s.e.: percent | discrete: percent | n: count",
+    "missing: count",
 )
 _CONTROLLED = Column("length-controlled", "percent")
-_LENGTHS = (
-    Column("model"),
-    Column("judge"),
-    Column("characters", "number", 0),
-    Column("baseline's", "number", 0),
-    Column("longer than the baseline's", "percent"),
-    Column("equal text", "percent"),
+_LENGTHS = table_columns(
+    "model | judge | characters: number 0 | baseline's: number 0",
+    "longer than the baseline's: percent | equal text: percent",
 )
 _OF_ITEMS = ("item", "prompt", "place")
 # A fit for each, all at once: a second with the rows of the gamed baselines.

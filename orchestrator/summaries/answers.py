@@ -3,17 +3,20 @@
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import comparisons, share_of
 
-_COLUMNS = (
-    Column("model"),
-    Column("answers", "count"),
-    Column("failed", "count"),
-    Column("exact match", "percent"),
-    Column("mean log-prob", "number"),
-    Column("tokens", "number", 1),
-    Column("cut off", "percent"),
+_COLUMNS = table_columns(
+    "model | answers: count | failed: count | exact match: percent",
+    "mean log-prob: number | tokens: number 1 | cut off: percent",
 )
 
 

@@ -4,26 +4,22 @@ import polars as pl
 
 from orchestrator.clusters import prompt_words
 from orchestrator.methods.confidence import Confidence, Config
-from orchestrator.plugin import Cell, Column, Context, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import METHODS, mean_of
 
-_MEASURES = (
-    Column("model"),
-    Column("measure"),
-    Column("better"),
-    Column("mean", "number", 4),
-    Column("answers", "count"),
-    Column("undefined", "count"),
+_MEASURES = table_columns(
+    "model | measure | better | mean: number 4 | answers: count | undefined: count"
 )
-_READ = (
-    Column("model"),
-    Column("answers", "count"),
-    Column("empty", "count"),
-    Column("failed", "count"),
-    Column("tokens", "number", 1),
-    Column("short positions", "percent"),
-    Column("P(True) coverage", "percent"),
-    Column("meanings", "number", 1),
+_READ = table_columns(
+    "model | answers: count | empty: count | failed: count | tokens: number 1",
+    "short positions: percent | P(True) coverage: percent | meanings: number 1",
 )
 
 _READS = (

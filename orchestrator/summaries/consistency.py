@@ -2,16 +2,20 @@
 
 import polars as pl
 
-from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import METHODS, basis_of, mean_of, n_prompts, share_of, without_n
 
-_COLUMNS = (
-    Column("model"),
-    Column("compared"),
-    Column("exact match", "percent"),
-    Column("token F1", "percent"),
-    Column("similarity", "percent"),
-    Column("prompts", "count"),
+_COLUMNS = table_columns(
+    "model | compared | exact match: percent | token F1: percent | similarity: percent",
+    "prompts: count",
 )
 
 

@@ -17,26 +17,17 @@ from orchestrator.plugin import (
     Table,
     make_table,
     points,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS, mean_of, numbered
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
-_FEATURES = (
-    Column("model"),
-    Column("feature"),
-    Column("better"),
-    Column("mean", "number", 4),
-    Column("answers", "count"),
-    Column("undefined", "count"),
+_FEATURES = table_columns(
+    "model | feature | better | mean: number 4 | answers: count | undefined: count"
 )
-_ANSWERS = (
-    Column("model"),
-    Column("answers", "count"),
-    Column("empty", "count"),
-    Column("cut off", "count"),
-    Column("failed", "count"),
-    Column("tokens", "number", 1),
+_ANSWERS = table_columns(
+    "model | answers: count | empty: count | cut off: count | failed: count", "tokens: number 1"
 )
 _RHO = Column("Spearman", "signed", 2)
 _BOUNDS = ("softmax_entropy_low", "softmax_entropy_high")

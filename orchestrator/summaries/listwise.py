@@ -5,15 +5,21 @@ from typing import Final
 import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
-from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.preferences import estimator_table, preferences
 
-_FIGURES: Final = (
-    Column("lists", "count"),
-    Column("expected rank", "number", 2),
-    Column("place in the list", "number", 2),
-    Column("listed first", "percent"),
+_FIGURES: Final = table_columns(
+    "lists: count | expected rank: number 2 | place in the list: number 2", "listed first: percent"
 )
 _RANKS: Final = (Column("model"), Column("judge"), *_FIGURES)
 _SHOWN: Final = (Column("judge"), Column("shown at place"), *_FIGURES)

@@ -6,21 +6,22 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
-from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import share_of, without_n
 from orchestrator.statistics.judgments import decisions
 
-_COLUMNS = (
-    Column("judge"),
-    Column("model"),
-    Column("padded", "count"),
-    Column("left out", "count"),
-    Column("failed", "count"),
-    Column("fails", "percent"),
-    Column("in both orders", "percent"),
-    Column("prefers the padded", "percent"),
-    Column("ties", "percent"),
-    Column("low coverage", "percent"),
+_COLUMNS = table_columns(
+    "judge | model | padded: count | left out: count | failed: count | fails: percent",
+    "in both orders: percent | prefers the padded: percent | ties: percent",
+    "low coverage: percent",
 )
 
 

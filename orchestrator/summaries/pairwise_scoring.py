@@ -6,18 +6,21 @@ import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
-from orchestrator.plugin import Cell, Column, Context, MethodSettings, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    MethodSettings,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import comparisons, mean_of, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
-_SCORES: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("pairs", "count"),
-    Column("mean score", "number", 2),
-    Column("coverage"),
-    Column("low coverage", "percent"),
-    Column("silent traces", "count"),
+_SCORES: Final = table_columns(
+    "model | judge | pairs: count | mean score: number 2 | coverage",
+    "low coverage: percent | silent traces: count",
 )
 
 

@@ -15,7 +15,16 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.methods.peer_elo import Config
-from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import mean_of
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import EloRatings, bootstrap_elo, expected_score, rate_elo
@@ -28,35 +37,17 @@ from orchestrator.tables import counted_words, measured, with_interval
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
 MOST_BATTLES: Final = 300_000
-_RATINGS: Final = (
-    Column("model"),
-    Column("rating", "rating"),
-    Column("rank"),
-    Column("win rate", "percent"),
-    Column("votes", "count"),
-    Column("missing", "count"),
-    Column("length", "number", 0),
+_RATINGS: Final = table_columns(
+    "model | rating: rating | rank | win rate: percent | votes: count | missing: count",
+    "length: number 0",
 )
-_ELO: Final = (
-    Column("model"),
-    Column("as published", "rating"),
-    Column("Elo", "rating"),
-    Column("over orders only", "rating"),
-    Column("wins", "count"),
-    Column("ties", "count"),
+_ELO: Final = table_columns(
+    "model | as published: rating | Elo: rating | over orders only: rating",
+    "wins: count | ties: count",
 )
-_PREDICTED: Final = (
-    Column("model"),
-    Column("against"),
-    Column("predicted win rate", "percent"),
-)
-_WINS: Final = (
-    Column("model"),
-    Column("against"),
-    Column("win rate", "percent"),
-    Column("votes", "count"),
-)
-_LENGTH: Final = (Column("what"), Column("value", "signed"), Column("points", "count"))
+_PREDICTED: Final = table_columns("model | against | predicted win rate: percent")
+_WINS: Final = table_columns("model | against | win rate: percent | votes: count")
+_LENGTH: Final = table_columns("what | value: signed | points: count")
 _NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
 
 

@@ -7,28 +7,24 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
-from orchestrator.plugin import Cell, Column, Context, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 
-_SCORES: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("rated", "count"),
-    Column("failed", "count"),
-    Column("mean score", "number", 2),
-    Column("mode", "number", 2),
-    Column("median", "number", 2),
-    Column("1st percentile", "number", 2),
+_SCORES: Final = table_columns(
+    "model | judge | rated: count | failed: count | mean score: number 2",
+    "mode: number 2 | median: number 2 | 1st percentile: number 2",
 )
-_READINGS: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("entropy, nats", "number", 2),
-    Column("coverage"),
-    Column("low coverage", "percent"),
-    Column("only bounded", "count"),
-    Column("traces without a score", "count"),
+_READINGS: Final = table_columns(
+    "model | judge | entropy, nats: number 2 | coverage | low coverage: percent",
+    "only bounded: count | traces without a score: count",
 )
 
 

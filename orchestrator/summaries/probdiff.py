@@ -24,6 +24,7 @@ from orchestrator.plugin import (
     Summary,
     Table,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import (
     METHODS,
@@ -85,15 +86,10 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
                         "tip": tip,
                     }
                 )
-    columns = [
-        Column("model"),
-        Column("answers", "count"),
-        Column("mean d", "signed"),
-        Column("1st quartile", "signed"),
-        Column("median", "signed"),
-        Column("3rd quartile", "signed"),
-        Column("unchanged", "count"),
-    ]
+    columns = table_columns(
+        "model | answers: count | mean d: signed | 1st quartile: signed | median: signed",
+        "3rd quartile: signed | unchanged: count",
+    )
     title = f"ProbDiff: distribution of d ({method})"
     table = make_table(key("probdiff-d", method), title, columns, lines)
     models = list(dict.fromkeys(row["group"] for row in drawn))[:12]
@@ -156,43 +152,20 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
 
 
 _NO_CATEGORY = "(none)"
-_MODELS = (
-    Column("model"),
-    Column("mean d", "signed"),
-    Column("confidence", "percent"),
-    Column("over changed", "percent"),
-    Column("unchanged", "percent"),
-    Column("no d", "count"),
+_MODELS = table_columns(
+    "model | mean d: signed | confidence: percent | over changed: percent",
+    "unchanged: percent | no d: count",
 )
-_DELTAS = (
-    Column("model"),
-    Column("delta", "signed", 2),
-    Column("confidence", "percent"),
-    Column("over changed", "percent"),
+_DELTAS = table_columns("model | delta: signed 2 | confidence: percent | over changed: percent")
+_CATEGORIES = table_columns(
+    "model | category | prompts: count | mean d: signed | confidence: percent"
 )
-_CATEGORIES = (
-    Column("model"),
-    Column("category"),
-    Column("prompts", "count"),
-    Column("mean d", "signed"),
-    Column("confidence", "percent"),
+_PAIRS = table_columns(
+    "model | against | wins: percent | ties: percent | losses: percent | prompts: count"
 )
-_PAIRS = (
-    Column("model"),
-    Column("against"),
-    Column("wins", "percent"),
-    Column("ties", "percent"),
-    Column("losses", "percent"),
-    Column("prompts", "count"),
-)
-_TEXTS = (
-    Column("model"),
-    Column("text"),
-    Column("empty", "count"),
-    Column("cut off", "count"),
-    Column("marker leaks", "count"),
-    Column("tokens", "number", 1),
-    Column("longer by", "percent"),
+_TEXTS = table_columns(
+    "model | text | empty: count | cut off: count | marker leaks: count",
+    "tokens: number 1 | longer by: percent",
 )
 
 

@@ -12,7 +12,15 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
-from orchestrator.plugin import Cell, Column, Context, Measured, Summary, Table, make_table
+from orchestrator.plugin import (
+    Cell,
+    Context,
+    Measured,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 from orchestrator.statistics.correlation import correlate
@@ -24,40 +32,20 @@ CHECKLIST: Final = "checklist"
 """Name in tables of all questions of an item together."""
 
 _ENDS: Final = (0.0, float(HIGHEST))
-_SCORES: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("rated", "count"),
-    Column("failed", "count"),
-    Column("mean score", "number", 1),
-    Column("s.d.", "number", 1),
-    Column("s.d. at most", "number", 1),
-    Column("least coverage"),
+_SCORES: Final = table_columns(
+    "model | judge | rated: count | failed: count | mean score: number 1",
+    "s.d.: number 1 | s.d. at most: number 1 | least coverage",
 )
-_CRITERIA: Final = (
-    Column("model"),
-    Column("judge"),
-    Column("criterion"),
-    Column("weight", "percent"),
-    Column("mean score", "number", 1),
-    Column("s.d.", "number", 1),
-    Column("coverage"),
-    Column("low", "percent"),
-    Column("missing", "count"),
+_CRITERIA: Final = table_columns(
+    "model | judge | criterion | weight: percent | mean score: number 1",
+    "s.d.: number 1 | coverage | low: percent | missing: count",
 )
-_CORRELATIONS: Final = (
-    Column("judge"),
-    Column("criterion"),
-    Column("other criterion"),
-    Column("Spearman", "number", 2),
-    Column("answers", "count"),
+_CORRELATIONS: Final = table_columns(
+    "judge | criterion | other criterion | Spearman: number 2 | answers: count"
 )
-_WEIGHTS: Final = (
-    Column("judge"),
-    Column("weights"),
-    Column("largest change of a mean", "number", 1),
-    Column("other winner", "percent"),
-    Column("order of the models"),
+_WEIGHTS: Final = table_columns(
+    "judge | weights | largest change of a mean: number 1 | other winner: percent",
+    "order of the models",
 )
 
 

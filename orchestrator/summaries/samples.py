@@ -13,18 +13,14 @@ from orchestrator.plugin import (
     Summary,
     Table,
     make_table,
+    table_columns,
 )
 from orchestrator.ranking.cells import METHODS, basis_of, comparisons, mean_of, share_of, without_n
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
-_MODELS = (
-    Column("model"),
-    Column("mean ell", "signed"),
-    Column("variance", "number"),
-    Column("distinct", "percent"),
-    Column("exact match", "percent"),
-    Column("samples", "count"),
-    Column("no ell", "count"),
+_MODELS = table_columns(
+    "model | mean ell: signed | variance: number | distinct: percent",
+    "exact match: percent | samples: count | no ell: count",
 )
 _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES))
 

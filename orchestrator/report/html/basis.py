@@ -11,7 +11,12 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
 from orchestrator.report.html.figures import Figure, Material, Picture, key, name
-from orchestrator.tables import Column, Table, counted_words, make_table
+from orchestrator.tables import (
+    Table,
+    counted_words,
+    make_table,
+    table_columns,
+)
 
 _OK: Final = "ok"
 _HASH: Final = 12
@@ -42,14 +47,9 @@ def coverage(material: Material) -> Figure:
         total, good = sum(parts.values()), parts.pop(_OK, 0)
         causes = ", ".join(f"{why} {n:,}" for why, n in sorted(parts.items(), key=lambda p: -p[1]))
         rows.append([method, total, good, total - good, good / total, causes or numbers.UNDEFINED])
-    columns = [
-        Column("method"),
-        Column("rows", "count"),
-        Column("with a value", "count"),
-        Column("failed", "count"),
-        Column("share", "percent"),
-        Column("causes"),
-    ]
+    columns = table_columns(
+        "method | rows: count | with a value: count | failed: count | share: percent", "causes"
+    )
     table = make_table("coverage-of-rows", "Rows by method", columns, rows)
     drawn = [
         {
@@ -97,14 +97,10 @@ def requests(material: Material) -> Table | None:
     ]
     if not rows:
         return None
-    columns = [
-        Column("model"),
-        Column("answered", "count"),
-        Column("failed", "count"),
-        Column("retries", "count"),
-        Column("prompt tokens", "count"),
-        Column("tokens generated", "count"),
-    ]
+    columns = table_columns(
+        "model | answered: count | failed: count | retries: count | prompt tokens: count",
+        "tokens generated: count",
+    )
     return make_table("requests", "Requests of the last call that sent requests", columns, rows)
 
 
@@ -113,7 +109,7 @@ def lost(material: Material) -> Table | None:
     rows = [(one.model, one.cause, one.n, one.last_message) for one in material.lost]
     if not rows:
         return None
-    columns = [Column("model"), Column("cause"), Column("requests", "count"), Column("e.g.")]
+    columns = table_columns("model | cause | requests: count | e.g.")
     return make_table("failed-requests", "Requests that failed", columns, rows)
 
 
@@ -127,7 +123,7 @@ def models(material: Material) -> Table:
         exact = " · ".join(f"{key} {_short(value)}" for key, value in identity.items())
         served = "; ".join(material.servers.get(model, ())) or "no requests"
         rows.append([model, without_folders(str(source)), served, exact])
-    columns = [Column("model"), Column("source"), Column("answered by"), Column("identity")]
+    columns = table_columns("model | source | answered by | identity")
     return make_table("models", "Models and servers", columns, rows)
 
 
@@ -140,18 +136,13 @@ def epochs(material: Material) -> Table | None:
     ]
     if not rows:
         return None
-    columns = [
-        Column("method"),
-        Column("server_epoch"),
-        Column("rows", "count"),
-        Column("share", "percent"),
-    ]
+    columns = table_columns("method | server_epoch | rows: count | share: percent")
     return make_table("server-epochs", "Rows by latest server", columns, rows)
 
 
 def probes(material: Material) -> list[Table]:
     """Tabulate the findings of the probes, a table a model."""
-    columns = [Column("question"), Column("answer"), Column("observed")]
+    columns = table_columns("question | answer | observed")
     return [
         make_table(
             key("probe", model),

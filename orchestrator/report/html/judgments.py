@@ -17,7 +17,11 @@ from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.tables import Column, make_table
+from orchestrator.tables import (
+    Column,
+    make_table,
+    table_columns,
+)
 
 Floats = NDArray[np.float64]
 
@@ -132,7 +136,7 @@ def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
             }
         )
     title = f"Both orders of {judge} ({method})"
-    columns = [Column("P(A better), A first"), Column("B first"), Column("judgments", "count")]
+    columns = table_columns("P(A better), A first | B first | judgments: count")
     table = make_table(figures.key("orders", method, judge), title, columns, lines)
     picture = Picture("grid", drawn, "P(A better), A shown first", "P(A better), B shown first")
     basis = f"n = {numbers.counted(len(rows), 'judgment')} with both orders · counts in squares"

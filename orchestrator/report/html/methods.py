@@ -34,6 +34,7 @@ from orchestrator.tables import (
     Table,
     cell_text,
     make_table,
+    table_columns,
     with_interval,
 )
 
@@ -255,12 +256,7 @@ def _orders(aligned: Aligned) -> Figure:
                     ),
                 }
             )
-    columns = [
-        Column("score"),
-        Column("model"),
-        Column("rank", "count"),
-        Column("mean", "number", 4),
-    ]
+    columns = table_columns("score | model | rank: count | mean: number 4")
     title = "Agreement between methods, model by model"
     table = make_table("orders-of-models", title, columns, lines)
     options = {

@@ -20,7 +20,12 @@ from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import Adjusted, adjusted
-from orchestrator.tables import Column, Table, make_table
+from orchestrator.tables import (
+    Column,
+    Table,
+    make_table,
+    table_columns,
+)
 
 By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
@@ -336,8 +341,8 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
         return None
     has_model = any(one.model for one in changes)
     names = ["item", "prompt", *(["model"] if has_model else []), "compared"]
-    columns = [*map(Column, names), Column("first", "number"), Column("second", "number"),
-               Column("difference", "signed")]  # fmt: skip
+    numbers_of = table_columns("first: number | second: number | difference: signed")
+    columns = (*map(Column, names), *numbers_of)
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
          f"{one.second} - {one.first}", one.a, one.b, one.difference)

@@ -27,18 +27,19 @@ from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.statistics.ranking import Pair
-from orchestrator.tables import Column, Measured, Table, make_table
+from orchestrator.tables import (
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
 
 # Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
 _ANSWERING: Final = ("system", "template", "thinking", "answers")
-_COLUMNS: Final = (
-    Column("model"), Column("rating", "rating"), Column("rank", "text"),
-    Column("judgments", "count"),
-)  # fmt: skip
-_OF_PAIRS: Final = (
-    Column("better"), Column("worse"), Column("judgments", "count"),
-    Column("difference", "rating"), Column("p (Holm)", "p"), Column("told apart"),
-)  # fmt: skip
+_COLUMNS: Final = table_columns("model | rating: rating | rank | judgments: count")
+_OF_PAIRS: Final = table_columns(
+    "better | worse | judgments: count | difference: rating | p (Holm): p | told apart"
+)
 
 
 def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]:
@@ -164,9 +165,10 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
             for rating in one.ratings
         ]  # fmt: skip
         tables.append(
-            make_table("compare.ratings", "Ratings on one scale", _COLUMNS, rows,
-                       basis=basis, notes=notes)
-        )  # fmt: skip
+            make_table(
+                "compare.ratings", "Ratings on one scale", _COLUMNS, rows, basis=basis, notes=notes
+            )
+        )
         pairs = [
             (pair.better, pair.worse, _n_met(pair, one),
              _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
@@ -174,9 +176,14 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
             for pair in one.pairs
         ]  # fmt: skip
         tables.append(
-            make_table("compare.rating_differences", "Differences of ratings",
-                       _OF_PAIRS, pairs, basis=f"{basis} · all pairs together (Holm)")
-        )  # fmt: skip
+            make_table(
+                "compare.rating_differences",
+                "Differences of ratings",
+                _OF_PAIRS,
+                pairs,
+                basis=f"{basis} · all pairs together (Holm)",
+            )
+        )
         tables[-2:] = [
             msgspec.structs.replace(table, source=one.source, warning=one.warning)
             for table in tables[-2:]
