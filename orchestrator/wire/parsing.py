@@ -28,6 +28,12 @@ ROUNDING: Final = 1e-2
 
 _PAGE: Final = re.compile(rb"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
+_MOST_INDEXED: Final = 128
+# Texts that a part of a stream adds to.
+_GROWING: Final = frozenset((
+    "content", "text", "reasoning", "reasoning_content", "reasoning_text", "thinking", "refusal",
+    "arguments",
+))  # fmt: skip
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
@@ -109,18 +115,15 @@ class Decoder(Generic[T]):
 
     def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
         # NaN and Infinity are accepted here, which msgspec refuses.
-        if _STREAMED.match(body):
-            start = _start(body, secret)
-            said = f"the server streams its replies though `stream: false` was sent: {start}"
-            return Failure("unsupported", said, status=200, scope=UNCLEAR)
         if _PAGE.match(body):
             said = f"a web page came, not an answer; correct base_url: {_start(body, secret)}"
             return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
-            parsed = loads(body)
-        except ValueError:
+            parsed = _joined(body) if _STREAMED.match(body) else loads(body)
+        except (ValueError, RecursionError, MemoryError):
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            return Failure("unparseable", f"the reply is not JSON: {_start(body, secret)}")
+            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
+            return Failure("unparseable", f"the reply is {what}: {_start(body, secret)}")
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
@@ -133,6 +136,80 @@ class Decoder(Generic[T]):
             return Failure(
                 "unparseable", f"the reply has an unexpected shape: {said}", permanent=True
             )
+
+
+class _Pieces(list[str]):
+    """A text that grows by what parts of a stream add."""
+
+
+def _joined(body: bytes) -> object:
+    """The reply that the parts of a stream add up to, as servers send that stream unasked.
+
+    Texts and lists grow from part to part; of all else the newest counts.
+
+    Raises:
+        ValueError: If a part is no JSON, or the last one is missing.
+    """
+    whole: dict[str, Any] = {}
+    is_whole = False
+    for line in body.splitlines():
+        name, _, data = line.partition(b":")
+        if name != b"data" or not data.strip():
+            continue
+        if data.strip() == b"[DONE]":
+            is_whole = True
+            break
+        part = loads(data)
+        if not isinstance(part, dict):
+            raise ValueError("a part of the stream is no object")  # noqa: TRY004 (of a reply)
+        _add(whole, part)
+    choices = whole.get("choices")
+    ends = [one.get("finish_reason") for one in choices or () if isinstance(one, dict)]
+    if not (is_whole or all(ends)) or not whole:
+        raise ValueError("the stream ends before its answer does")
+    return _written_out(whole)
+
+
+def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:
+    for said, value in part.items():
+        key = "message" if said == "delta" else said
+        held = whole.get(key)
+        if value is None:
+            whole.setdefault(key, None)
+        elif isinstance(value, dict):
+            whole[key] = held if isinstance(held, dict) else {}
+            _add(whole[key], value)
+        elif isinstance(value, list):
+            whole[key] = held if isinstance(held, list) else []
+            _add_each(whole[key], value)
+        elif isinstance(value, str) and key in _GROWING:
+            whole[key] = held if isinstance(held, _Pieces) else _Pieces()
+            whole[key].append(value)
+        else:
+            whole[key] = value
+
+
+def _add_each(held: list[Any], parts: list[Any]) -> None:
+    """Add choices and calls to those of the same index, and other entries at the end."""
+    for part in parts:
+        at = part.get("index") if isinstance(part, dict) else None
+        if at is None:
+            held.append(part)
+            continue
+        same = [one for one in held if isinstance(one, dict) and one.get("index") == at]
+        if not same:
+            if len(held) >= _MOST_INDEXED:
+                raise ValueError("too many choices")
+            held.append({})
+        _add(same[0] if same else held[-1], part)
+
+
+def _written_out(value: object) -> object:
+    if isinstance(value, _Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: _written_out(one) for key, one in value.items()}
+    return [_written_out(one) for one in value] if isinstance(value, list) else value
 
 
 def _counts(usage: object) -> dict[str, Any]:

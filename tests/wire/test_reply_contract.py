@@ -6,6 +6,7 @@ tokens), no answer with a cause, or a failure with a cause.
 
 import itertools
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,15 +72,18 @@ def entries_of(tokens):
     return [{"token": one, "logprob": -0.5, "bytes": list(one.encode())} for one in tokens]
 
 
-def chat(text, reason, beside=None):
+def chat_body(text, reason, beside=None):
     thought = "hm" if "hm" in json.dumps(beside or {}) else ""
     tokens = ([thought, "</think>"] if thought else []) + tokens_of(text, reason)
     message = {"role": "assistant", "content": text, **(beside or {})}
     choice = {"message": message, "finish_reason": reason}
     choice["logprobs"] = {"content": entries_of(tokens)}
     usage = {"prompt_tokens": N_PROMPT, "completion_tokens": len(tokens)}
-    body = json.dumps({"choices": [choice], "usage": usage}).encode()
-    return replies.generation(body, Reading())
+    return {"choices": [choice], "usage": usage}
+
+
+def chat(text, reason, beside=None):
+    return replies.generation(json.dumps(chat_body(text, reason, beside)).encode(), Reading())
 
 
 def legacy(text, reason):
@@ -287,14 +291,60 @@ def test_log_probabilities_that_are_missing_are_the_servers_state(monkeypatch, d
         assert (withheld.cause, withheld.permanent) == ("no_answer", True)
 
 
-@pytest.mark.parametrize("start", [b"", b": ping\n\n", b"event: message\n", b"\n"])
-def test_a_stream_that_nobody_asked_for_is_the_servers_state(start):
-    body = start + b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n'
+def streamed(body, cut, start=b"", end=b"data: [DONE]\n\n"):
+    """A reply as a stream of parts: texts and lists of tokens in pieces, all else when it may."""
+    parts = [{"id": "x", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}]
+    for at, choice in enumerate(body["choices"]):
+        message = dict(choice["message"])
+        text, tokens = message.pop("content"), (choice.get("logprobs") or {}).get("content") or []
+        first = {"index": at, "delta": {**message, "content": text and ""}, "finish_reason": None}
+        parts.append({"choices": [first]})
+        pieces = [one for one in ((text or "")[:cut], (text or "")[cut:]) if one]
+        found: list[Any] = [{"delta": {"content": piece}} for piece in pieces]
+        found += [{"logprobs": {"content": [one]}} for one in tokens]
+        found += [{"delta": {}, "finish_reason": choice["finish_reason"]}]
+        parts += [{"choices": [{"index": at, **one}]} for one in found]
+    parts.append({"choices": [], "usage": body.get("usage")})
+    return start + b"".join(b"data: %s\n\n" % json.dumps(part).encode() for part in parts) + end
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "tool_calls", "error"])
+def test_a_stream_that_nobody_asked_for_says_what_a_whole_reply_says(reason, beside):
+    starts = itertools.cycle([b"", b": ping\n\n", b"event: message\n", b"\n"])
+    for text, cut in itertools.product(TEXTS, (0, 1, 4)):
+        whole = chat(text, reason, BESIDE[beside])
+        body = streamed(chat_body(text, reason, BESIDE[beside]), cut, next(starts))
+        made = replies.generation(body, Reading())
+        assert same(made, whole), (made, whole)
+
+
+def same(one, other):
+    if isinstance(one, Failure) or isinstance(other, Failure):
+        return type(one) is type(other) and (one.cause, one.permanent) == (
+            other.cause,
+            other.permanent,
+        )
+    return one.text == other.text and np.array_equal(one.logprobs, other.logprobs)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\n',
+        b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: {"cho',
+        b"data: [1]\n\ndata: [DONE]\n\n",
+        b"data: [DONE]\n\n",
+        b"event: ping\n\n",
+        b"data: " + b'{"a":' * 900 + b"1" + b"}" * 900 + b"\n\n",
+        b"".join(b'data: {"choices": [{"index": %d}]}\n\n' % n for n in range(200)),
+    ],
+)
+def test_a_stream_that_is_cut_or_makes_no_reply_may_come_whole_the_next_time(body):
     for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
         assert isinstance(made, Failure)
-        assert (made.cause, made.permanent, made.scope) == ("unsupported", False, UNCLEAR)
-        assert not made.retriable
-        assert "streams" in made.message
+        assert (made.cause, made.permanent) == ("unparseable", False)
+        assert "stream" in made.message
 
 
 @pytest.mark.parametrize(
