@@ -89,7 +89,6 @@ class FromRun(msgspec.Struct):
         n_same: Those that runs before it hold too, with the same reply.
         n_conflicts: Those that another run holds with a different reply, which was kept.
         n_units: Units that it holds.
-        n_units_same: Those that another run holds too.
         n_unit_conflicts: Those that another run holds with other rows, which were kept.
         n_units_left: Those that were left out, because they rest on outcomes that were not kept
             or are of a server that has another number now: they are evaluated again from the
@@ -103,7 +102,6 @@ class FromRun(msgspec.Struct):
     n_same: int = 0
     n_conflicts: int = 0
     n_units: int = 0
-    n_units_same: int = 0
     n_unit_conflicts: int = 0
     n_units_left: int = 0
     is_contained: bool = False
@@ -303,7 +301,6 @@ class _Merge:
             if not is_same_hash:
                 said = "a unit has another fingerprint than in another run with the same plan"
                 raise schema.damaged_file(self._sources[at].path, said)
-            found.n_units_same += 1
             found.n_unit_conflicts += not rank and is_same_status and not is_same_rows
         if n_twice:
             self._execute(_UNPLACED)

@@ -138,10 +138,6 @@ class Decoder(Generic[T]):
             )
 
 
-class _Pieces(list[str]):
-    """A text that grows by what parts of a stream add."""
-
-
 def _joined(body: bytes) -> object:
     """The reply that the parts of a stream add up to, as servers send that stream unasked.
 
@@ -150,7 +146,7 @@ def _joined(body: bytes) -> object:
     Raises:
         ValueError: If a part is no JSON, or the last one is missing.
     """
-    whole: dict[str, Any] = {}
+    whole: dict[str, object] = {}
     is_whole = False
     for line in body.splitlines():
         name, _, data = line.partition(b":")
@@ -164,52 +160,46 @@ def _joined(body: bytes) -> object:
             raise ValueError("a part of the stream is no object")  # noqa: TRY004 (of a reply)
         _add(whole, part)
     choices = whole.get("choices")
-    ends = [one.get("finish_reason") for one in choices or () if isinstance(one, dict)]
+    of_choices = choices if isinstance(choices, list) else []
+    ends = [one.get("finish_reason") for one in of_choices if isinstance(one, dict)]
     if not (is_whole or all(ends)) or not whole:
         raise ValueError("the stream ends before its answer does")
     return _written_out(whole)
 
 
-def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:
+def _add(whole: dict[str, object], part: dict[str, object]) -> None:
+    """Add a part. Growing texts are lists of pieces; choices and calls go by their index."""
     for said, value in part.items():
         key = "message" if said == "delta" else said
         held = whole.get(key)
         if value is None:
             whole.setdefault(key, None)
         elif isinstance(value, dict):
-            whole[key] = held if isinstance(held, dict) else {}
-            _add(whole[key], value)
-        elif isinstance(value, list):
-            whole[key] = held if isinstance(held, list) else []
-            _add_each(whole[key], value)
-        elif isinstance(value, str) and key in _GROWING:
-            whole[key] = held if isinstance(held, _Pieces) else _Pieces()
-            whole[key].append(value)
+            inner = whole[key] = held if isinstance(held, dict) else {}
+            _add(inner, value)
+        elif isinstance(value, list) or (key in _GROWING and isinstance(value, str)):
+            grown = whole[key] = held if isinstance(held, list) else []
+            for one in value if isinstance(value, list) else [value]:
+                at = one.get("index") if isinstance(one, dict) else None
+                known = [] if at is None else [its for its in grown if isinstance(its, dict)]
+                same = [its for its in known if its.get("index") == at]
+                if len(known) >= _MOST_INDEXED and not same:
+                    raise ValueError("too many choices")
+                if not same:
+                    grown.append({} if isinstance(one, dict) else one)
+                if isinstance(one, dict):
+                    _add((same or grown)[-1], one)
         else:
             whole[key] = value
 
 
-def _add_each(held: list[Any], parts: list[Any]) -> None:
-    """Add choices and calls to those of the same index, and other entries at the end."""
-    for part in parts:
-        at = part.get("index") if isinstance(part, dict) else None
-        if at is None:
-            held.append(part)
-            continue
-        same = [one for one in held if isinstance(one, dict) and one.get("index") == at]
-        if not same:
-            if len(held) >= _MOST_INDEXED:
-                raise ValueError("too many choices")
-            held.append({})
-        _add(same[0] if same else held[-1], part)
-
-
-def _written_out(value: object) -> object:
-    if isinstance(value, _Pieces):
-        return "".join(value)
+def _written_out(value: object, key: str = "") -> object:
     if isinstance(value, dict):
-        return {key: _written_out(one) for key, one in value.items()}
-    return [_written_out(one) for one in value] if isinstance(value, list) else value
+        return {name: _written_out(one, name) for name, one in value.items()}
+    if not isinstance(value, list):
+        return value
+    is_text = key in _GROWING and all(isinstance(one, str) for one in value)
+    return "".join(value) if is_text else [_written_out(one) for one in value]
 
 
 def _counts(usage: object) -> dict[str, Any]:

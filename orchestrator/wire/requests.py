@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.records import Message, Messages
+from orchestrator.records import Message, Messages, Sampling
 
 encode: Final = msgspec.json.Encoder().encode
 """Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text."""
@@ -86,15 +86,8 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
         "model": model,
         "messages": dialect.turns(ask.messages),
         dialect.max_tokens_field: sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": seed,
-        "stream": False,
+        **_drawn(sampling, seed, dialect),
     }
-    if sampling.top_k or dialect.top_k_off is not None:
-        body["top_k"] = sampling.top_k or dialect.top_k_off
-    if sampling.stop:
-        body["stop"] = sampling.stop
     if dialect.logprobs:
         body["logprobs"] = True
         body["top_logprobs"] = dialect.listed(ask.top_logprobs)
@@ -103,6 +96,18 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
     if dialect.plain:
         body["template"] = NO_TEMPLATE
     return _finish(body, dialect)
+
+
+def _drawn(sampling: Sampling, seed: int, dialect: Dialect) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": seed,
+        "stream": False,
+    }
+    if sampling.top_k or dialect.top_k_off is not None:
+        found["top_k"] = sampling.top_k or dialect.top_k_off
+    return found | ({"stop": sampling.stop} if sampling.stop else {})
 
 
 def completion(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
@@ -116,15 +121,8 @@ def completion(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> byt
         "model": model,
         "prompt": ask.messages[-1].content,
         "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": seed,
-        "stream": False,
+        **_drawn(sampling, seed, dialect),
     }
-    if sampling.top_k or dialect.top_k_off is not None:
-        body["top_k"] = sampling.top_k or dialect.top_k_off
-    if sampling.stop:
-        body["stop"] = sampling.stop
     if dialect.logprobs:
         # 0 is off for some servers, and the drawn token's alone for others.
         body["logprobs"] = max(1, dialect.listed(ask.top_logprobs))

@@ -213,13 +213,3 @@ def portable(settings: object) -> object:
     if isinstance(settings, list | tuple):
         return [portable(value) for value in settings]
     return without_folders(settings) if isinstance(settings, str) else settings
-
-
-def left_words(material: Material) -> str:
-    """A warning where the run is not finished."""
-    if not material.n_left:
-        return ""
-    return (
-        f"This run is not finished: {numbers.counted(material.n_left, 'unit')} left, which are "
-        "not included here."
-    )
