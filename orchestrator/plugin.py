@@ -37,6 +37,7 @@ from orchestrator.contracts.method import (
     MethodSettings,
     ModelName,
     Stage,
+    typed,
 )
 from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import (
@@ -163,6 +164,7 @@ __all__ = [
     "make_table",
     "points",
     "table_columns",
+    "typed",
 ]
 
 

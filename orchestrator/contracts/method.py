@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, str]
 """Columns of a frame: name to one of `COLUMN_TYPES`."""
-STATUS_COLUMNS: Final[Columns] = {"status": "str", "cause": "str", "message": "str"}
+
+
+def typed(*rows: str) -> Columns:
+    """Columns with their types, in this order: `"item judge: str | mean std: f64"`."""
+    groups = (group.split(": ") for row in rows for group in row.split(" | "))
+    return {name: kind for names, kind in groups for name in names.split()}
+
+
+STATUS_COLUMNS: Final[Columns] = typed("status cause message: str")
 """Columns that every frame of a method has."""
 
 

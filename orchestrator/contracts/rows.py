@@ -5,7 +5,7 @@ types first and looks closely only at values whose type is not the usual one of 
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import chain
 from math import isfinite
@@ -127,10 +127,6 @@ _SCALARS: Final[dict[str, _Kind]] = {
 }
 
 
-def _sum(values: Sequence[float | None]) -> float:
-    return sum(filter(None, values))
-
-
 def _listed(inner: str) -> _Kind:
     plain, holds, words = _SCALARS[inner]
 
@@ -139,7 +135,7 @@ def _listed(inner: str) -> _Kind:
             return False
         # Types and sums are found in C: a list may have an entry for every token.
         types = {*map(type, value)}
-        if inner == "f64" and types <= _FLOATS and isfinite(_sum(value)):
+        if inner == "f64" and types <= _FLOATS and isfinite(sum(filter(None, value))):
             return True
         if inner == "str" and types <= _TEXTS:
             return _is_text("".join(filter(None, value)))

@@ -190,12 +190,9 @@ def read(text: str) -> Requirement:
         raise UnreadableError(f"a requirement has at most {MOST} characters", text[:MOST], MOST)
     if not text.isprintable():
         at = next(place for place, one in enumerate(text) if not one.isprintable())
-        raise UnreadableError("unexpected control character", _shown(text), at + 1)
+        shown = "".join(one if one.isprintable() else "?" for one in text)
+        raise UnreadableError("unexpected control character", shown, at + 1)
     return _Reader(text).requirement()
-
-
-def _shown(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 class _Reader:

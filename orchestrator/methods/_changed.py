@@ -33,6 +33,7 @@ from orchestrator.plugin import (
     ModelName,
     Row,
     Unit,
+    typed,
 )
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet
@@ -108,12 +109,7 @@ ChangeJudgeT = TypeVar("ChangeJudgeT", bound=ChangeJudge, covariant=True)
 class ChangedAnswers(Method[ChangeJudgeT]):
     """Base of methods in which a judge compares an answer with a changed copy of it."""
 
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model": "str",
-        "judge": "str",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model judge: str")
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    typed,
 )
 from orchestrator.prompts import PromptError
 from orchestrator.prompts.files import Wording
@@ -160,32 +161,14 @@ class HarnessJudge(Method[HarnessConfigT]):
     published_as: ClassVar[str]
     """Name of the harness in plans."""
     frame = "verdicts"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "turn": "i64",
-        "judge": "str",
-        "model": "str",
-        "model_a": "str",
-        "model_b": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "rating": "f64",
-        "dimensions": "str",
-        "winner": "str",
-        "winner_ab": "str",
-        "winner_ba": "str",
-        "parsed": "bool",
-        "p": "list[f64]",
-        "p_ba": "list[f64]",
-        "expected": "f64",
-        "prefer_a": "f64",
-        "coverage": "f64",
-        "exact": "bool",
-        "same_text": "bool",
-        "text": "str",
-        "text_ba": "str",
-    }
+    unit_columns: ClassVar[Columns] = typed(
+        "item category: str | turn: i64 | judge model model_a model_b: str"
+    )
+    columns: ClassVar[Columns] = typed(
+        "rating: f64 | dimensions winner winner_ab winner_ba: str | parsed: bool",
+        "p p_ba: list[f64] | expected prefer_a coverage: f64 | exact same_text: bool",
+        "text text_ba: str",
+    )
     pairs = PairColumns(
         judge="judge",
         turn="turn",

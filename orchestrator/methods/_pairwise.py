@@ -24,34 +24,20 @@ from orchestrator.plugin import (
     Row,
     Settings,
     Unit,
+    typed,
 )
 
 FIELDS: Final = ("prompt", "reference", "answer_a", "answer_b")
 """Fields that a template may show."""
 
-PREFERENCES: Final[Columns] = {
-    "p_ab": "list[f64]",
-    "p_ba": "list[f64]",
-    "coverage_ab": "f64",
-    "coverage_ba": "f64",
-    "prefer_a_ab": "f64",
-    "prefer_a_ba": "f64",
-    "prefer_a": "f64",
-    "mean_pre": "f64",
-    "mean_post": "f64",
-    "mode_pre": "f64",
-    "mode_post": "f64",
-    "median_pre": "f64",
-    "median_post": "f64",
-}
+PREFERENCES: Final[Columns] = typed(
+    "p_ab p_ba: list[f64]",
+    "coverage_ab coverage_ba prefer_a_ab prefer_a_ba prefer_a mean_pre mean_post: f64",
+    "mode_pre mode_post median_pre median_post: f64",
+)
 """Columns of the two orders' distributions, and of the preferences taken from them."""
 
-READING: Final[Columns] = {
-    "exact": "bool",
-    "same_text": "bool",
-    "n_traces": "i64",
-    "n_silent": "i64",
-}
+READING: Final[Columns] = typed("exact same_text: bool | n_traces n_silent: i64")
 """Columns that say how the distributions were read."""
 
 
@@ -207,13 +193,7 @@ PairwiseConfigT = TypeVar("PairwiseConfigT", bound=PairwiseSettings, covariant=T
 class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
     """Base of methods in which a judge compares two answers in both orders."""
 
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model_a": "str",
-        "model_b": "str",
-        "judge": "str",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model_a model_b judge: str")
     scores: ClassVar = {"prefer_a": 1}
     pairs = PAIR_COLUMNS
 

@@ -40,6 +40,7 @@ from orchestrator.plugin import (
     Stage,
     Unit,
     labels,
+    typed,
 )
 from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -184,26 +185,13 @@ class AlpacaEval(Method[Config]):
     cites = ("dubois2024length",)
     version = 2
     frame = "preferences"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "turn": "i64",
-        "judge": "str",
-        "model": "str",
-        "baseline": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "preference": "f64",
-        "preference_low": "f64",
-        "preference_high": "f64",
-        "preference_baseline_first": "f64",
-        "coverage": "f64",
-        "exact": "bool",
-        "model_first": "bool",
-        "same_text": "bool",
-        "n_characters": "i64",
-        "n_characters_baseline": "i64",
-    }
+    unit_columns: ClassVar[Columns] = typed(
+        "item category: str | turn: i64 | judge model baseline: str"
+    )
+    columns: ClassVar[Columns] = typed(
+        "preference preference_low preference_high preference_baseline_first coverage: f64",
+        "exact model_first same_text: bool | n_characters n_characters_baseline: i64",
+    )
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    typed,
 )
 from orchestrator.records import GIVEN
 
@@ -55,19 +56,11 @@ class Answers(Method[Config]):
 
     version = 2
     feeds_others = True
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "prompt": "str",
-        "text": "str",
-        "reference": "str",
-        "exact_match": "bool",
-        "mean_logprob": "f64",
-        "mean_top_mass": "f64",
-        "observed": "str",
-        "n_tokens": "i64",
-        "n_thinking_tokens": "i64",
-        "finish_reason": "str",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | prompt text reference: str | exact_match: bool",
+        "mean_logprob mean_top_mass: f64 | observed: str | n_tokens n_thinking_tokens: i64",
+        "finish_reason: str",
+    )
     scores: ClassVar = {"mean_logprob": 1}
     answers = AnswerColumns(exact_match="exact_match", turn="turn")
 

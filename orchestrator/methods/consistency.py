@@ -36,6 +36,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    typed,
 )
 
 
@@ -61,16 +62,10 @@ class Consistency(Method[Config]):
     """A model is asked again, in the same conversation, and again; does it say the same?"""
 
     cites = ("xia2024probdiff",)
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "again": "i64",
-        "answer": "str",
-        "answer_again": "str",
-        "exact_match": "bool",
-        "token_f1": "f64",
-        "similarity": "f64",
-        "n_truncated": "i64",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn again: i64 | answer answer_again: str | exact_match: bool",
+        "token_f1 similarity: f64 | n_truncated: i64",
+    )
     scores: ClassVar = {"exact_match": 1, "token_f1": 1}
 
     def comparers(self) -> dict[str, Comparer]:

@@ -61,6 +61,7 @@ from orchestrator.plugin import (
     Scored,
     Stage,
     Unit,
+    typed,
 )
 
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
@@ -71,12 +72,7 @@ class GlassBox(Method[Config]):
 
     cites = ("huang2024glassbox",)
     version = 3
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model": "str",
-        "scorer": "str",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model scorer: str")
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "answer": "str",

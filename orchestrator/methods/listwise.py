@@ -72,6 +72,7 @@ from orchestrator.plugin import (
     Stage,
     Unit,
     UsageError,
+    typed,
 )
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import TemplateText
@@ -241,38 +242,15 @@ class Listwise(JudgeMethod[Config]):
     cites = ("wang2025judgment",)
     version = 2
     frame = "lists"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "turn": "i64",
-        "model_a": "str",
-        "model_b": "str",
-        "judge": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "p_ab": "list[f64]",
-        "p_ba": "list[f64]",
-        "prefer_a": "f64",
-        "prefer_a_ab": "f64",
-        "prefer_a_ba": "f64",
-        "mean_pre": "f64",
-        "mean_post": "f64",
-        "mode_post": "f64",
-        "coverage_ab": "f64",
-        "coverage_ba": "f64",
-        "exact": "bool",
-        "same_text": "bool",
-        "n_listed": "i64",
-        "n_traces": "i64",
-        "n_silent": "i64",
-        "preferences": "list[f64]",
-        "shown_a": "list[f64]",
-        "shown_b": "list[f64]",
-        "places_a": "list[f64]",
-        "places_b": "list[f64]",
-        "ranks_a": "list[f64]",
-        "ranks_b": "list[f64]",
-    }
+    unit_columns: ClassVar[Columns] = typed(
+        "item category: str | turn: i64 | model_a model_b judge: str"
+    )
+    columns: ClassVar[Columns] = typed(
+        "p_ab p_ba: list[f64]",
+        "prefer_a prefer_a_ab prefer_a_ba mean_pre mean_post mode_post coverage_ab: f64",
+        "coverage_ba: f64 | exact same_text: bool | n_listed n_traces n_silent: i64",
+        "preferences shown_a shown_b places_a places_b ranks_a ranks_b: list[f64]",
+    )
     scores: ClassVar = {"prefer_a": 1}
     pairs = msgspec.structs.replace(
         PAIR_COLUMNS, estimators=("mode_post", "mean_pre", "mean_post"), verdicts=False

@@ -42,6 +42,7 @@ from orchestrator.plugin import (
     Stage,
     Unit,
     UsageError,
+    typed,
 )
 
 FEWEST: Final = 3
@@ -95,29 +96,14 @@ class PeerElo(Method[Config]):
 
     cites = ("llmselfeval",)
     frame = "peer_votes"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "turn": "i64",
-        "model_a": "str",
-        "model_b": "str",
-        "similarity": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "judges": "list[str]",
-        "votes": "list[f64]",
-        "wins_a": "i64",
-        "wins_b": "i64",
-        "ties": "i64",
-        "undefined": "i64",
-        "prefer_a": "f64",
-        "f1": "f64",
-        "length_a": "i64",
-        "length_b": "i64",
-        "same_text": "bool",
-        "missing": "list[str]",
-        "n_truncated": "i64",
-    }
+    unit_columns: ClassVar[Columns] = typed(
+        "item category: str | turn: i64 | model_a model_b similarity: str"
+    )
+    columns: ClassVar[Columns] = typed(
+        "judges: list[str] | votes: list[f64] | wins_a wins_b ties undefined: i64",
+        "prefer_a f1: f64 | length_a length_b: i64 | same_text: bool | missing: list[str]",
+        "n_truncated: i64",
+    )
     scores: ClassVar = {"prefer_a": 1}
     pairs = PairColumns(turn="turn", same_text="same_text", ranked=False)
 

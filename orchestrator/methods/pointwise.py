@@ -46,6 +46,7 @@ from orchestrator.plugin import (
     ScoreColumns,
     Stage,
     Unit,
+    typed,
 )
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import POINTWISE_PROMPTS
@@ -143,31 +144,13 @@ class PointwiseRating(JudgeMethod[Config]):
     cites = ("wang2025judgment",)
     version = 2
     frame = "scores"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model": "str",
-        "judge": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "p": "list[f64]",
-        "mean": "f64",
-        "mean_low": "f64",
-        "mean_high": "f64",
-        "mode": "f64",
-        "rounded_mean": "f64",
-        "median": "f64",
-        "first_percentile": "f64",
-        "std": "f64",
-        "lower_semideviation": "f64",
-        "entropy": "f64",
-        "coverage": "f64",
-        "exact": "bool",
-        "n_traces": "i64",
-        "n_silent": "i64",
-        "n_characters": "i64",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model judge: str")
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | p: list[f64]",
+        "mean mean_low mean_high mode rounded_mean median first_percentile std: f64",
+        "lower_semideviation entropy coverage: f64 | exact: bool",
+        "n_traces n_silent n_characters: i64",
+    )
     scores: ClassVar = {"mean": 1}
     distribution = ScoreColumns(
         mean="mean", std="std", coverage="coverage", judge="judge", turn="turn"

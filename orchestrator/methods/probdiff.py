@@ -46,6 +46,7 @@ from orchestrator.plugin import (
     Scored,
     Stage,
     Unit,
+    typed,
 )
 from orchestrator.statistics.confidence import TIE_THRESHOLD
 
@@ -92,23 +93,11 @@ class ProbDiff(Method[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
     cites = ("xia2024probdiff",)
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "answer": "str",
-        "rewriting": "str",
-        "ell_first": "f64",
-        "ell_last": "f64",
-        "d": "f64",
-        "undefined": "str",
-        "unchanged": "bool",
-        "n_tokens_first": "i64",
-        "n_tokens_last": "i64",
-        "marker_leak": "bool",
-        "empty_answer": "bool",
-        "empty_rewriting": "bool",
-        "truncated_answer": "bool",
-        "truncated_rewriting": "bool",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | answer rewriting: str | ell_first ell_last d: f64 | undefined: str",
+        "unchanged: bool | n_tokens_first n_tokens_last: i64",
+        "marker_leak empty_answer empty_rewriting truncated_answer truncated_rewriting: bool",
+    )
     scores: ClassVar = {"d": 1}
     rewriting = RewriteColumns(
         title="ProbDiff",

@@ -34,6 +34,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    typed,
 )
 
 
@@ -139,19 +140,10 @@ class Reward(Method[Config]):
 
     cites = ("ouyang2022training",)
     frame = "rewards"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model": "str",
-        "judge": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "reward": "f64",
-        "outputs": "list[f64]",
-        "n_places": "i64",
-        "n_characters": "i64",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model judge: str")
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | reward: f64 | outputs: list[f64] | n_places n_characters: i64"
+    )
     scores: ClassVar = {"reward": 1}
 
     @property

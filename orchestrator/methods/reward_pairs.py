@@ -35,6 +35,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    typed,
 )
 
 
@@ -58,20 +59,10 @@ class RewardPairs(Method[Config]):
 
     cites = ("bradley1952rank", "ouyang2022training", "lambert2024rewardbench")
     frame = "reward_pairs"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model_a": "str",
-        "model_b": "str",
-        "judge": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "reward_a": "f64",
-        "reward_b": "f64",
-        "prefer_a": "f64",
-        "same_text": "bool",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model_a model_b judge: str")
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | reward_a reward_b prefer_a: f64 | same_text: bool"
+    )
     scores: ClassVar = {"prefer_a": 1}
     pairs = PairColumns(judge="judge", turn="turn", same_text="same_text")
 

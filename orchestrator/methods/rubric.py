@@ -72,6 +72,7 @@ from orchestrator.plugin import (
     ScoreColumns,
     Stage,
     Unit,
+    typed,
 )
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.files import TemplateText
@@ -186,33 +187,13 @@ class Rubric(JudgeMethod[Config]):
 
     cites = ("kwok2026verifier", "lin2025wildbench", "cook2024ticking")
     frame = "rubrics"
-    unit_columns: ClassVar[Columns] = {
-        "item": "str",
-        "category": "str",
-        "model": "str",
-        "judge": "str",
-    }
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "mean": "f64",
-        "mean_low": "f64",
-        "mean_high": "f64",
-        "std": "f64",
-        "std_high": "f64",
-        "p": "list[f64]",
-        "coverage": "f64",
-        "exact": "bool",
-        "criteria": "list[str]",
-        "weights": "list[f64]",
-        "criteria_mean": "list[f64]",
-        "criteria_std": "list[f64]",
-        "criteria_coverage": "list[f64]",
-        "criteria_p": "list[f64]",
-        "n_missing": "i64",
-        "n_traces": "i64",
-        "n_silent": "i64",
-        "n_characters": "i64",
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model judge: str")
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | mean mean_low mean_high std std_high: f64 | p: list[f64] | coverage: f64",
+        "exact: bool | criteria: list[str]",
+        "weights criteria_mean criteria_std criteria_coverage criteria_p: list[f64]",
+        "n_missing n_traces n_silent n_characters: i64",
+    )
     scores: ClassVar = {"mean": 1}
     distribution = ScoreColumns(
         mean="mean", std="std", coverage="coverage", judge="judge", turn="turn"

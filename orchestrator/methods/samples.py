@@ -33,6 +33,7 @@ from orchestrator.plugin import (
     Scored,
     Stage,
     Unit,
+    typed,
 )
 
 
@@ -70,16 +71,10 @@ class Samples(Method[Config]):
     """Many answers of a model to one question, each with its mean log-probability."""
 
     cites = ("xia2024probdiff",)
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "sample": "i64",
-        "text": "str",
-        "ell": "f64",
-        "ell_by": "str",
-        "n_tokens": "i64",
-        "truncated": "bool",
-        "exact_match": "bool",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn sample: i64 | text: str | ell: f64 | ell_by: str | n_tokens: i64",
+        "truncated exact_match: bool",
+    )
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """N draws a model; fewer where other methods draw the first of them too."""
