@@ -197,16 +197,13 @@ def _recipe_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED
     )
     command.add_argument("--limit", type=count, metavar="N", help="use only the first N items")
     subset_option(command)
-    _override_options(command, permitted)
-
-
-def _retry_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--retry",
         default="",
         metavar="CAUSE",
         help="ask failed requests of this cause again, such as bad_request, or all",
     )
+    _override_options(command, permitted)
 
 
 def _override_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED) -> None:
@@ -223,7 +220,6 @@ def _override_options(command: argparse.ArgumentParser, permitted: str = _IMPORT
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     _recipe_options(run, _LAUNCHED)
-    _retry_option(run)
     run.add_argument(
         "--fresh", action="store_true", help="start a new run in runs/NAME.2, .3, and so on"
     )
@@ -259,7 +255,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 
 def _plan_options(plan: argparse.ArgumentParser) -> None:
     _recipe_options(plan)
-    _retry_option(plan)
     place_option(plan)
     submit_option(plan, "print the batch script that `run --submit` would send")
     json_option(plan)

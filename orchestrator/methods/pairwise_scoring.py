@@ -248,8 +248,12 @@ async def _orders(
         written(config.likeliest(first.probabilities), choice, labels_1)
         for first, choice in zip(firsts, choices, strict=True)
     ]
+    # Characters of a score's own token stand for the white space before it.
     prefixes = [
-        Prefix(start.slot.prefix.text + _after(start.slot.lead, score))
+        Prefix(
+            start.slot.prefix.text
+            + (start.slot.lead + score.lstrip() if start.slot.lead else score)
+        )
         for start, score in zip(starts, scores, strict=True)
     ]
     choices = await ask.all(
@@ -263,11 +267,6 @@ async def _orders(
     for start, *pair in zip(starts, firsts, seconds, strict=True):
         by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
     return [_averaged(pairs, n_drawn, config) for pairs in by_prompt.values()]
-
-
-def _after(lead: str, form: str) -> str:
-    """A spelling behind characters of its own token, which stand for white space before it."""
-    return lead + form.lstrip() if lead else form
 
 
 def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int, config: Config) -> _Scores:

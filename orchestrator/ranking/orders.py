@@ -133,7 +133,8 @@ def places_table(  # noqa: PLR0913 (what a test rests on, by keyword)
     Arguments as of `orders_table`. `baseline` is the model that the others were compared with,
     empty for all; `warning` says why the judge is not to be trusted.
     """
-    places = sorted(test.places(), key=lambda one: (-_or_least(one.win_rate), one.model))
+    # The greater of -1 and a rate that is not known, NaN, is -1.
+    places = sorted(test.places(), key=lambda one: (-max(-1.0, one.win_rate), one.model))
     if baseline:
         places = [one for one in places if models[one.model] != baseline]
     asked = "better" if baseline else f"among the top {top}" if top is not None else ""
@@ -159,10 +160,6 @@ def places_table(  # noqa: PLR0913 (what a test rests on, by keyword)
 
 
 _RATE: Final = {False: "mean win rate", True: "win rate against it"}
-
-
-def _or_least(value: float) -> float:
-    return -1.0 if math.isnan(value) else value
 
 
 def _line_of_place(place: Place, models: Sequence[str], open_word: str) -> list[Cell]:

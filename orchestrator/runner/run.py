@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
@@ -41,11 +42,11 @@ from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
 from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
-from orchestrator.runner.session.opening import Opened, announce, check_retry, open_again, open_plan
+from orchestrator.runner.session.opening import Opened, announce, check_retry, open_plan
 from orchestrator.runner.session.session import Ended, Session
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.ready import RetryPolicy
-from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.store import RunDirectory, Store, drop_failures, newest
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.recipe import Recipe
@@ -160,7 +161,9 @@ def _in_directory(
         stack.enter_context(logged(directory.log_path, shown))
         path, check_owned = directory.store_path, directory.check_owned
         if prepared.retry:
-            shown.note(open_again(path, prepared.retry))
+            n = drop_failures(path, prepared.retry)
+            said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
+            shown.note(f"{said} may be asked again")
         store = stack.enter_context(Store.open(path, check_owned=check_owned))
         for line in missing_notes(store, directory, directory.last_outcome):
             shown.note(line)

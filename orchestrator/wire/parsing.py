@@ -164,7 +164,7 @@ def _joined(body: bytes) -> object:
     ends = [one.get("finish_reason") for one in of_choices if isinstance(one, dict)]
     if not (is_whole or all(ends)) or not whole:
         raise ValueError("the stream ends before its answer does")
-    return _written_out(whole)
+    return _plain(whole)
 
 
 def _add(whole: dict[str, object], part: dict[str, object]) -> None:
@@ -193,13 +193,13 @@ def _add(whole: dict[str, object], part: dict[str, object]) -> None:
             whole[key] = value
 
 
-def _written_out(value: object, key: str = "") -> object:
+def _plain(value: object, key: str = "") -> object:
     if isinstance(value, dict):
-        return {name: _written_out(one, name) for name, one in value.items()}
+        return {name: _plain(one, name) for name, one in value.items()}
     if not isinstance(value, list):
         return value
     is_text = key in _GROWING and all(isinstance(one, str) for one in value)
-    return "".join(value) if is_text else [_written_out(one) for one in value]
+    return "".join(value) if is_text else [_plain(one) for one in value]
 
 
 def _counts(usage: object) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
     return _finish(body, dialect)
 
 
-def _drawn(sampling: Sampling, seed: int, dialect: Dialect) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _drawn(sampling: Sampling, seed: int, dialect: Dialect) -> dict[str, object]:
+    found: dict[str, object] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": seed,

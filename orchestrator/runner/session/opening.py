@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from orchestrator import numbers
 from orchestrator.disk.paths import STORE_NAME, shown
 from orchestrator.errors import UsageError
 from orchestrator.report.planned import StageCount
@@ -27,7 +26,7 @@ from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_no
 from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
 from orchestrator.runner.results.stored import plan_values
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.store import RunDirectory, Store, drop_failures
+from orchestrator.store import RunDirectory, Store
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000
@@ -83,16 +82,6 @@ def check_retry(run: Path, cause: str) -> None:
             f"{shown(run)}: no request that failed for good by {cause!r} is there to retry; there "
             f"are: {there or 'none of any cause'}"
         )
-
-
-def open_again(store: Path, cause: str) -> str:
-    """Let the failures of a cause be asked again, and say so in a sentence.
-
-    Raises:
-        StoreError: If the store can't be written.
-    """
-    n = drop_failures(store, cause)
-    return f"{numbers.counted(n, 'failed request')} ({cause}) may be asked again"
 
 
 def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened:
