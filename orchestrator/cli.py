@@ -326,7 +326,7 @@ _COMMANDS: Mapping[str, Sequence[_Command]] = {
     "results": (
         ("report", "results", "show the results of a run",
          *_READS, _form_option, full_option, html_option, charts_option),
-        ("view", "view", "browse runs in a web browser", view_options),
+        ("view", "results", "browse runs in a web browser", view_options),
         ("compare", "results", "compare runs, models, judges or methods on common items",
          compare_options, _form_option),
         ("gate", "results", "hold a run against requirements, with verdicts for CI",

@@ -4,12 +4,13 @@ import bz2
 import gzip
 import lzma
 import tempfile
+import zipfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
@@ -20,8 +21,13 @@ from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError
+from orchestrator.extras import need
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+EXCEL_SUFFIXES: Final = (".xlsx", ".xlsm", ".ods")
 
 
 # A text that repeats itself packs to a hundredth; what packs better than that is a bomb.
@@ -39,8 +45,9 @@ def open_rows(
     *,
     rows: str | None = None,
     separator: str | None = None,
+    sheet: str | None = None,
 ) -> Rows:
-    """The rows of a JSON Lines, JSON, CSV, TSV or Parquet file, perhaps compressed.
+    """The rows of a JSON Lines, JSON, CSV, TSV, Parquet or Excel file, perhaps compressed.
 
     Args:
         path: Of the file.
@@ -48,9 +55,11 @@ def open_rows(
         suffix: Of its kind, where that is not told by its name.
         rows: Path of the list of rows in a JSON file.
         separator: Of a CSV file.
+        sheet: Of an Excel file; the first where it is not named.
 
     Raises:
         DatasetError: If the suffix is none of these, or the file can't be read.
+        UsageError: If the extra `[excel]` is needed.
     """
     suffix = suffix or suffix_of(path.name)
     # What is packed twice may unpack to itself, for ever.
@@ -59,7 +68,7 @@ def open_rows(
             # Rows keep the file open that they are read from.
             unpacked = Path(folder, "rows").with_suffix(suffix)
             _unpack(path, unpacked, shown)
-            return open_rows(unpacked, shown, suffix, rows=rows, separator=separator)
+            return open_rows(unpacked, shown, suffix, rows=rows, separator=separator, sheet=sheet)
     if rows is not None and suffix not in readers.LIST_SUFFIXES:
         raise DatasetError(f"{shown}: 'rows' names a list in a JSON file; this is {suffix}")
     if suffix in readers.LINES_SUFFIXES:
@@ -70,13 +79,47 @@ def open_rows(
         return CsvRows(path, shown, separator)
     if suffix in PARQUET_SUFFIXES:
         return ParquetRows(path, shown)
+    if suffix in EXCEL_SUFFIXES:
+        return _of_sheet(path, shown, sheet)
     suffixes = (
         *readers.LINES_SUFFIXES,
         *readers.LIST_SUFFIXES,
         *readers.SUFFIXES,
         *PARQUET_SUFFIXES,
+        *EXCEL_SUFFIXES,
     )
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
+
+
+def _of_sheet(path: Path, shown: str, sheet: str | None) -> Rows:
+    """The rows of a sheet, by calamine; dates and times are texts."""
+    need("reading an Excel file", "excel", ("fastexcel",))
+    # Imported here, as for Parquet.
+    import fastexcel  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+    from polars import selectors  # noqa: PLC0415
+
+    try:
+        with zipfile.ZipFile(path) as packed:
+            n = sum(one.file_size for one in packed.infolist())
+        if n > max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size):
+            raise DatasetError(f"{shown}: unpacks to {n >> 20} MB, as no sheet of its size does")
+        names = fastexcel.read_excel(path).sheet_names
+        if (sheet or "") not in ("", *names) or not names:
+            raise DatasetError(f"{shown}: no sheet {sheet!r}; there are: {', '.join(names)}")
+        chosen = sheet or names[0]
+        frame = pl.read_excel(
+            path, sheet_name=chosen, engine="calamine", infer_schema_length=None
+        ).with_columns((selectors.temporal() | selectors.object()).cast(pl.String))
+    except (OSError, ValueError, zipfile.BadZipFile, fastexcel.FastExcelError,
+            pl.exceptions.PolarsError) as error:  # fmt: skip
+        message = str(error).partition("\n")[0]
+        raise DatasetError(f"{shown}: not readable as an Excel file: {message}") from error
+    rows = ParquetRows(frame, shown)
+    # As the sheet counts them, below its header.
+    rows.first_row = 2
+    rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
+    return rows
 
 
 def _unpack(path: Path, to: Path, shown: str) -> None:
@@ -141,15 +184,19 @@ class JoinedRows:
 
 
 class ParquetRows:
-    """Rows of a Parquet file, or of several with the same columns."""
+    """Rows of a Parquet file, or of several with the same columns, or of a frame."""
 
-    def __init__(self, path: Path | list[Path], shown: str) -> None:
+    def __init__(self, source: "Path | list[Path] | pl.DataFrame", shown: str) -> None:
         # Imported here: most recipes read no such file, and polars takes a quarter of a second.
         from orchestrator.disk import columnar  # noqa: PLC0415
 
         self.file = shown
+        self.read_as = ""
+        self.first_row = 1
         try:
-            self._frame = columnar.read(path)
+            if isinstance(source, Path | list):
+                source = columnar.read(source)
+            self._frame = source
         except columnar.UNREADABLE as error:
             message = str(error).partition("\n")[0]
             raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
@@ -166,7 +213,7 @@ class ParquetRows:
 
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
-        return f"{self.file}: row {index + 1}"
+        return f"{self.file}: row {index + self.first_row}"
 
 
 class FileConfig(FileSettings):

@@ -1,6 +1,7 @@
-"""Commands that read runs: show, export, cite, compare, gate and labels."""
+"""Commands that read runs: report, export, cite, compare, gate, labels and view."""
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from orchestrator import numbers
 from orchestrator.columns import ITEMS
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
+from orchestrator.extras import need
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
@@ -26,6 +28,7 @@ from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
 from orchestrator.runner.interface.labelling import READ, Draw, draw_sheet, write_sheet
 
+_NEEDED: Final = ("starlette", "uvicorn")
 # Lines of a terminal that say, below the results, that it was interrupted or that units failed.
 _LINES_BELOW: Final = 2
 
@@ -277,4 +280,28 @@ def labels(options: argparse.Namespace) -> int:
         f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
     ]
     write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
+    return EXIT_COMPLETE
+
+
+def view(options: argparse.Namespace) -> int:
+    """Serve the pages until Ctrl-C.
+
+    Raises:
+        UsageError: If the extra `[view]` is not installed, there are no runs, or the port is taken.
+    """
+    need("the viewer", "view", _NEEDED)
+    # Who labels must not see the models: no runs but those that are named.
+    usual = [] if options.labels else [str(api.RUNS)]
+    paths = [run_path(name) for name in options.runs or usual]
+    for path in paths:
+        if not path.is_dir() and path != api.RUNS:
+            raise UsageError(f"{path}: no such folder")
+    # No other command needs what it imports.
+    importlib.import_module("orchestrator.view.serve").serve(
+        paths,
+        port=options.port,
+        open_browser=options.open,
+        allow_code=options.allow_code,
+        labels=None if options.labels is None else Path(options.labels),
+    )
     return EXIT_COMPLETE

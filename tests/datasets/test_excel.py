@@ -1,0 +1,133 @@
+"""Sheets of Excel files are datasets and answers, and what is no sheet is refused."""
+
+import zipfile
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+from orchestrator.datasets.excel import Config, ExcelKind
+from orchestrator.errors import DatasetError
+from orchestrator.recipe.settings import GivenAnswers
+from orchestrator.records import Message
+from orchestrator.runner.models.answers import AnswerFile
+
+pytest.importorskip("fastexcel", reason="the extra [excel] is not installed")
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGED = "http://schemas.openxmlformats.org/package/2006"
+SHEET = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+ROWS: list[list[Any]] = [
+    ["id", "prompt", "reference", "n"],
+    [1, "What is 2 + 2?", "4", 1.5],
+    [2, "Zwei\nZeilen; mit <Ümläuten> 🙂", None, 2],
+]
+
+
+def cell(value):
+    if value is None:
+        return "<c/>"
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
+    return f"<c><v>{value}</v></c>"
+
+
+def write(path, **sheets):
+    """An Excel file with some sheets of rows."""
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1)
+    )
+    links = "".join(
+        f'<Relationship Id="r{n}" Type="{RELATED}/worksheet" Target="worksheets/sheet{n}.xml"/>'
+        for n in range(1, len(sheets) + 1)
+    )
+    of_sheets = "".join(
+        f'<Override PartName="/xl/worksheets/sheet{n}.xml" ContentType="{SHEET}.worksheet+xml"/>'
+        for n in range(1, len(sheets) + 1)
+    )
+    files = {
+        "[Content_Types].xml": f'<Types xmlns="{PACKAGED}/content-types"><Default Extension="rels" '
+        f'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{SHEET}.sheet.main+xml"/>'
+        f"{of_sheets}</Types>",
+        "_rels/.rels": f'<Relationships xmlns="{PACKAGED}/relationships"><Relationship Id="r1" '
+        f'Type="{RELATED}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATED}">'
+        f"<sheets>{listed}</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGED}/relationships">'
+        f"{links}</Relationships>",
+    }
+    for n, rows in enumerate(sheets.values(), 1):
+        lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+        text = f'<worksheet xmlns="{MAIN}"><sheetData>{lines}</sheetData></worksheet>'
+        files[f"xl/worksheets/sheet{n}.xml"] = text
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+    return path
+
+
+def opened(folder, name="q.xlsx", **settings):
+    return ExcelKind(Config(path=name, **settings)).open(folder)
+
+
+def test_a_sheet_is_a_dataset(tmp_path):
+    write(tmp_path / "q.xlsx", first=ROWS)
+    items = [opened(tmp_path).item(n) for n in range(2)]
+    assert [(one.key, one.messages, one.reference) for one in items] == [
+        (str(row[0]), (Message("user", row[1]),), row[2]) for row in ROWS[1:]
+    ]
+    assert items[0].fields["n"] == 1.5
+
+
+def test_of_several_sheets_the_first_is_said_and_another_named(tmp_path):
+    write(tmp_path / "q.xlsx", first=ROWS, second=[*ROWS, [3, "And?", None, 3]])
+    assert "the sheet 'first', of 2" in opened(tmp_path).read_as
+    assert (len(opened(tmp_path)), len(opened(tmp_path, sheet="second"))) == (2, 3)
+    with pytest.raises(DatasetError, match="no sheet 'other'; there are: first, second"):
+        opened(tmp_path, sheet="other")
+
+
+def test_a_row_that_is_not_right_is_named_as_the_sheet_counts_it(tmp_path):
+    write(tmp_path / "q.xlsx", first=[*ROWS, [3, None, "x", None]])
+    with pytest.raises(DatasetError, match=r"q\.xlsx: row 4: 'prompt', which is the prompt, is"):
+        opened(tmp_path)
+
+
+def test_answers_are_read_from_a_sheet_too(tmp_path):
+    write(
+        tmp_path / "a.xlsx", first=[["id", "output", "generator"], [1, "So.", "m"], [2, "No.", "m"]]
+    )
+    answers = AnswerFile(GivenAnswers(path=str(tmp_path / "a.xlsx")))
+    assert "text from 'output'" in answers.read_as
+    assert len(answers) == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04", b"id,prompt\n1,What?\n", b"\xd0\xcf\x11\xe0"]
+)
+def test_what_is_no_sheet_is_refused(tmp_path, content):
+    (tmp_path / "q.xlsx").write_bytes(content)
+    with pytest.raises(DatasetError, match=r"q\.xlsx: not readable as an Excel file"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("gone", ["xl/workbook.xml", "xl/worksheets/sheet1.xml"])
+def test_a_file_without_a_part_is_refused(tmp_path, gone):
+    write(tmp_path / "whole.xlsx", first=ROWS)
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole:
+        kept = {name: whole.read(name) for name in whole.namelist() if name != gone}
+    with zipfile.ZipFile(tmp_path / "q.xlsx", "w") as packed:
+        for name, text in kept.items():
+            packed.writestr(name, text)
+    with pytest.raises(DatasetError, match=r"q\.xlsx: "):
+        opened(tmp_path)
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    write(tmp_path / "q.xlsx", first=ROWS)
+    with zipfile.ZipFile(tmp_path / "q.xlsx", "a", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("xl/media/image1.png", bytes(80 << 20))
+    with pytest.raises(DatasetError, match="unpacks to 80 MB"):
+        opened(tmp_path)
