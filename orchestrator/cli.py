@@ -382,6 +382,7 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
 }  # fmt: skip
 
 
+@functools.cache
 def _parser() -> Parser:
     parser = Parser(
         prog="orchestrator",

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import importlib.util
 import os
 import re
@@ -10,13 +11,14 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from orchestrator.cli import _COLLECT_EVERY
 from tests.cluster.ray_rig import lacks_ray
 from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
@@ -30,6 +32,10 @@ pytest.register_assert_rewrite("tests.docs.reader", "tests.tasks.tasks", "tests.
 
 # A fault of a decoder is an exception here and in the programs that tests start, not a failure.
 os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
+
+# Where the environment forbids compiled copies, every program that a test starts would compile all
+# of ours anew (a second each), and every step of CI all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "launch" / "embedded" / "models"
@@ -134,6 +140,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipAccount(), "skip-account")
         config.pluginmanager.register(LeakAccount(), "leak-account")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Compiled tests are kept, and what all tests hold is not searched for cycles."""
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = kept
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_COLLECT_EVERY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
