@@ -84,7 +84,7 @@ test-all: setup ## the slow tests (after make test)
 	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, the studies, all recipes
-	$(BIN)/python -m pytest -m long -o timeout=900 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "long or hypothesis" -o timeout=900 $(PYTEST_ARGS)
 
 weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Apache-2.0)
 	@$(BIN)/orchestrator get weights smollm2 --yes

@@ -4,7 +4,6 @@ Each case of fields, finish reason and dialect is answered (with its text and th
 tokens), no answer with a cause, or a failure with a cause.
 """
 
-import itertools
 import json
 from typing import Any
 
@@ -152,18 +151,18 @@ def check(made, text, reason, beside=""):
         np.testing.assert_array_equal(made.logprobs, np.full(len(text.split()), -0.5, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("beside", "reason", "text"), list(itertools.product(BESIDE, REASONS, TEXTS))
-)
-def test_a_chat_reply(beside, reason, text):
-    check(chat(text, reason, BESIDE[beside]), text, reason, beside)
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_chat_reply(beside, reason):
+    for text in TEXTS:
+        check(chat(text, reason, BESIDE[beside]), text, reason, beside)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "reason", "text"), list(itertools.product(OTHER_DIALECTS, REASONS, TEXTS))
-)
-def test_a_reply_of_another_dialect(dialect, reason, text):
-    check(OTHER_DIALECTS[dialect](text, reason), text, reason)
+@pytest.mark.parametrize("dialect", OTHER_DIALECTS)
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reply_of_another_dialect(dialect, reason):
+    for text in TEXTS:
+        check(OTHER_DIALECTS[dialect](text, reason), text, reason)
 
 
 @pytest.mark.parametrize(

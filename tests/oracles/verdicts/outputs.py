@@ -150,7 +150,7 @@ def of_page(run: Path, models: Sequence[str]) -> Iterator[object]:
 def of_gates(run: Path, about: Facts) -> Iterator[object]:
     """Yield the verdicts of gates on pairs: one at a time, in both directions, and together."""
     models, pairs = about.models, list(permutations(about.models, 2))
-    for better, worse in pairs[:2] + pairs[-2:]:
+    for better, worse in dict.fromkeys(pairs[:2] + pairs[-2:]):
         for question, text in _requirements(better, worse):
             yield from _gated(run, [(question, better, worse, text)], about)
     if len(models) > 2:

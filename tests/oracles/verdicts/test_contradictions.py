@@ -6,17 +6,18 @@ from itertools import combinations
 
 import pytest
 
+from tests.crossed import LONG
 from tests.launched import recipe_data
 from tests.oracles.verdicts import measures, outputs, rules, studies
 from tests.oracles.verdicts.runs import made, told
 
 pytestmark = pytest.mark.timeout(300)
 
-SEEDS = range(1, 17)
-MORE_SEEDS = range(17, 417)
-SCORED = range(1, 9)
-PAGES = 4
-"""Every so many studies the page is read, too: it takes as long as everything else."""
+SEEDS = (2, 5, 6, 7, 9, 11, 14)
+MORE_SEEDS = range(1, 421)
+SCORED = [seed if seed < 4 else pytest.param(seed, marks=LONG) for seed in range(1, 9)]
+WITH_PAGE = (7, 14)
+"""Studies of which the page is read, too: it takes as long as everything else."""
 
 
 def of_seed(seed, folder, *, page=False):
@@ -28,7 +29,7 @@ def of_seed(seed, folder, *, page=False):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_two_statements_contradict_each_other(seed, tmp_path):
-    study, found, contradictions = of_seed(seed, tmp_path, page=seed % PAGES == 0)
+    study, found, contradictions = of_seed(seed, tmp_path, page=seed in WITH_PAGE)
     assert contradictions == [], study.says
     assert len(found.said) > 20
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.crossed import crossed
 from tests.oracles.verdicts import relations, studies
 from tests.oracles.verdicts.runs import made, told
 
@@ -65,8 +66,7 @@ UNCHANGING = {
 }
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-@pytest.mark.parametrize("change", UNCHANGING)
+@pytest.mark.parametrize(("change", "name"), crossed(UNCHANGING, DESIGNS))
 def test_a_change_that_says_nothing_new(change, name, base, tmp_path):
     changed = found(UNCHANGING[change], name, tmp_path)
     assert relations.differing(base(name), changed) == []

@@ -17,6 +17,7 @@ from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.ready import Admission, RetryPolicy
 from orchestrator.wire.failures import classify
 from orchestrator.wire.parsing import no_logprobs
+from tests.crossed import crossed
 
 pytestmark = pytest.mark.looptime
 
@@ -157,9 +158,7 @@ async def run(servers, log, n, **limits):
     return asyncio.get_running_loop().time() - log.since
 
 
-@pytest.mark.parametrize("n_servers", [2, 3])
-@pytest.mark.parametrize("when", TIMES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "when", "n_servers"), crossed(KINDS, TIMES, (2, 3)))
 async def test_one_bad_server_of_several_costs_no_request_and_little_time(kind, when, n_servers):
     log, n = Log(), 240 * n_servers
     good = [Server(log) for _ in range(n_servers - 1)]

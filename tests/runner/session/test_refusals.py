@@ -7,7 +7,6 @@ and what the next call asks again; other items, and other models, never notice.
 import asyncio
 import json
 import math
-from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +18,7 @@ from orchestrator.wire import replies
 from orchestrator.wire.failures import classify
 from orchestrator.wire.replies import Reading
 from tests.core.fakes import REFUSED, generation
+from tests.crossed import crossed
 from tests.runner.session.test_session import MemoryStore, make
 
 pytestmark = pytest.mark.looptime
@@ -144,7 +144,7 @@ def causes(store, plan, model):
 
 @pytest.mark.parametrize(
     ("said", "items", "when"),
-    list(product(SAID, ITEMS, WHEN)),
+    crossed(SAID, ITEMS, WHEN),
     ids=lambda one: f"{one.status} {one.cause}" if isinstance(one, Said) else one,
 )
 async def test_a_refusal_costs_only_whose_state_it_is(said, items, when):
