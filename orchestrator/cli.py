@@ -147,9 +147,8 @@ def _handler(name: str) -> Handler:
 
 
 def _said(options: argparse.Namespace) -> "Said":
-    found: Said = _module("runner.commands.messages").Said(
-        getattr(options, "display", None) == "json"
-    )
+    is_json = getattr(options, "display", None) == "json"
+    found: Said = _module("runner.commands.messages").Said(is_json)
     return found
 
 

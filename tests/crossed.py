@@ -1,6 +1,6 @@
 """Tables of cases: the fast tests take each two values together once, the long ones all of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -23,3 +23,9 @@ def crossed(*factors: Iterable[Any]) -> list[Any]:
         )
         for case in product(*map(enumerate, lists))
     ]
+
+
+def squared(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair each value with one of the other's, so that each of both is there."""
+    n = max(len(one), len(other))
+    return [(one[at % len(one)], other[at % len(other)]) for at in range(n)]

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from orchestrator.runner.planning.revisions import REVISION, read_revision, revi
 from orchestrator.runner.results import frames, readable
 from orchestrator.store import RunDirectory, Store, values
 from orchestrator.view.library import Library
+from tests.crossed import squared
 from tests.launched import recipe_data
 
 # A harmed file that hangs a reader must not hang the suite.
@@ -59,6 +61,7 @@ def files_of(run: Path) -> list[str]:
 
 
 LONG = partial(pytest.param, marks=pytest.mark.long)
+SLOWEST = (pytest.mark.slow, pytest.mark.long)
 FILES = (
     "lock", "log.jsonl", "results/.exported", "results/.items", "results/.lock", "results/.numbers",
     "results/.rankings", "results/answers.parquet", "results/items.parquet",
@@ -248,18 +251,15 @@ def test_every_reader_of_every_harmed_file(command, run, anew, here, file, is_wr
 
 # -- values of a store -----------------------------------------------------------------------------
 
-_META = "UPDATE meta SET value={} WHERE key='{}'"
+_PLAN = (
+    ("id", "hash", "n_units", "current", "stamp"),
+    ("'x'", "x'00'", "1e300", "1000000000000000", "{column}+1", "-1"),
+)
+_META = (
+    ("units", "frames", "roles", "rule", "spent", "not_needed", "revision", "limits"),
+    ("'x'", "'[]'", "'7'", "'{}'", "'null'", "''", "'1e99'", "x'ff'", "7"),
+)
 VALUES = (
-    *(
-        f"UPDATE plan SET {column}={value}"  # noqa: S608 (our own text)
-        for column in ("id", "hash", "n_units", "current", "stamp")
-        for value in ("'x'", "x'00'", "1e300", "1000000000000000", f"{column}+1", "-1")
-    ),
-    *(
-        _META.format(value, key)
-        for key in ("units", "frames", "roles", "rule", "spent", "not_needed", "revision", "limits")
-        for value in ("'x'", "'[]'", "'7'", "'{}'", "'null'", "''", "'1e99'", "x'ff'", "7")
-    ),
     "UPDATE meta SET value='1 999' WHERE key='not_needed'",
     "INSERT OR REPLACE INTO meta VALUES ('not_needed', '1 x')",
     """INSERT OR REPLACE INTO meta VALUES ('rule', '{"n_items": 1000000000000000}')""",
@@ -286,14 +286,36 @@ def stored(path: Path, statement: str) -> None:
         store.execute(statement)
 
 
+def in_plan(column: str, value: str) -> str:
+    return f"UPDATE plan SET {column}={value.format(column=column)}"  # noqa: S608 (our own text)
+
+
+def in_meta(key: str, value: str) -> str:
+    return f"UPDATE meta SET value={value} WHERE key='{key}'"  # noqa: S608 (our own text)
+
+
+# Each place with each value is long; the fast tests have each place and each value.
+PARTS = {
+    "plan": [in_plan(*pair) for pair in squared(*_PLAN)],
+    "meta": [in_meta(*pair) for pair in squared(*_META)],
+    "other tables": VALUES[::2],
+    "records": VALUES[1::2],
+    "plan, all": [in_plan(*pair) for pair in product(*_PLAN)],
+    "meta, all": [in_meta(*pair) for pair in product(*_META)],
+}
+
+
 # What tells a whole run from one that goes on is not known of a count.
 AS_IF_LEFT = {"DELETE FROM place WHERE position=2"}
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(part, marks=SLOWEST if "all" in part else ()) for part in PARTS],
+)
 def test_values_of_a_store_are_those_that_were_written(command, run, anew, part):
     expected = results_of(command(*REPORT)[1])
-    for statement in VALUES[part::6]:
+    for statement in PARTS[part]:
         anew()
         with contextlib.suppress(sqlite3.IntegrityError):
             stored(run / "store.sqlite", statement)

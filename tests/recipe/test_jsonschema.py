@@ -24,8 +24,12 @@ RECIPE = {
 
 
 @pytest.fixture(scope="module")
-def validator():
-    schema = json_schema()
+def schema():
+    return json_schema()
+
+
+@pytest.fixture(scope="module")
+def validator(schema):
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -34,9 +38,9 @@ def changed(**changes):
     return {**RECIPE, **changes}
 
 
-def test_the_file_for_editors_is_up_to_date():
+def test_the_file_for_editors_is_up_to_date(schema):
     written = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
-    assert written == json_schema(), "run: make schema"
+    assert written == schema, "run: make schema"
 
 
 def test_a_good_recipe_is_good(validator):
@@ -67,16 +71,15 @@ def test_a_wrong_recipe_is_wrong(validator, wrong):
     assert not validator.is_valid(wrong)
 
 
-def test_every_plug_in_is_in_the_schema():
-    names = json_schema()["$defs"].keys()
+def test_every_plug_in_is_in_the_schema(schema):
+    names = schema["$defs"].keys()
     kinds = [f"method.{kind}" for kind in plugins.kinds(plugins.METHODS)]
     kinds += [f"server.{kind}" for kind in plugins.kinds(plugins.LAUNCH)]
     kinds += [f"backend.{kind}" for kind in plugins.kinds(plugins.BACKENDS)]
     assert set(kinds) <= set(names)
 
 
-def test_every_setting_of_a_recipe_is_described():
-    schema = json_schema()
+def test_every_setting_of_a_recipe_is_described(schema):
     parts = [schema, *(schema["$defs"][name] for name in ("ModelEntry", "Limits", "Budget"))]
     for part in parts:
         for name, setting in part["properties"].items():

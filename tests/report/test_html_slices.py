@@ -14,6 +14,7 @@ from orchestrator.ranking import scores
 from orchestrator.report.html import basis, examples, judgments, page
 from orchestrator.report.html.figures import Material
 from orchestrator.runner.results.tables import all_sources
+from tests.crossed import LONG
 from tests.report import hostile
 
 SETTINGS = hostile.SETTINGS
@@ -47,7 +48,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
     assert said(files) == said(as_in_a_folder())
 
 
-@pytest.mark.parametrize("n_rows", [7, 40])
+@pytest.mark.parametrize("n_rows", [7, pytest.param(40, marks=LONG)])
 def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
     whole = said(as_in_a_folder())
     for module in (scores, examples, judgments):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from benchmarks import recalibration as benchmark
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.calibration import changes, cross_fitted, fit_map
+from tests.crossed import LONG
 
 KINDS = ("isotonic", "temperature", "platt")
 
@@ -148,9 +149,12 @@ def test_a_temperature_is_refused_where_one_fold_holds_every_error():
         cross_fitted("temperature", p, truth, prompts, np.random.default_rng(0))
 
 
-def test_calibration_mends_ratings_of_a_sure_judge_but_pulls_those_of_one_that_errs_together():
+@pytest.mark.parametrize("n_studies", [6, pytest.param(20, marks=LONG)])
+def test_calibration_mends_ratings_of_a_sure_judge_but_pulls_those_of_one_that_errs_together(
+    n_studies,
+):
     _, sure, errs = benchmark.JUDGES
     for judge, mended in ((sure, True), (errs, False)):
-        found = benchmark.simulate(judge, "temperature", 100, 20)
+        found = benchmark.simulate(judge, "temperature", 100, n_studies)
         of = np.sqrt(np.mean([one.errors**2 for one in found], axis=(0, 3)))
         assert np.all((of[:, 1] < 0.5 * of[:, 0]) if mended else (of[:, 1] > 1.5 * of[:, 0]))

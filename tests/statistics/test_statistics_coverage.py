@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.crossed import LONG
+
 BENCHMARK = runpy.run_path(
     str(Path(__file__).parents[2] / "benchmarks" / "statistics_coverage.py"), run_name="coverage"
 )
@@ -25,9 +27,11 @@ def shortfall(tally, slack):
     return fault(tally, slack) if tally.coverage < LEVEL else 0.0
 
 
-@pytest.mark.parametrize("size", [1, 5])
-def test_intervals_cover_at_twenty_prompts(size):
-    tallies = BENCHMARK["simulate"](20, size, 100, population=20_000)
+@pytest.mark.parametrize(
+    ("size", "n_studies"), [(5, 40), *(pytest.param(n, 100, marks=LONG) for n in (1, 5))]
+)
+def test_intervals_cover_at_twenty_prompts(size, n_studies):
+    tallies = BENCHMARK["simulate"](20, size, n_studies, population=20_000)
     short = {name: t.coverage for name, t in tallies.items() if shortfall(t, 0.015) > 0}
     assert set(short) <= SHORT, short
 

@@ -25,6 +25,7 @@ from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.sampling import Draw
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError
+from tests.crossed import LONG
 from tests.launch.embedded.client import run
 
 TOKEN = 1024
@@ -78,7 +79,7 @@ def weighed(bos: Served, jobs: Sequence[Job], **limits: int) -> int:
     return int(runner.most)
 
 
-@pytest.mark.parametrize("kv_tokens", [1500, 6000])
+@pytest.mark.parametrize("kv_tokens", [1500, pytest.param(6000, marks=LONG)])
 def test_answers_under_way_stay_within_the_bytes(bos: Served, kv_tokens: int) -> None:
     assert bos.runner.token_bytes == TOKEN
     rng = random.Random(3)
