@@ -24,7 +24,8 @@ from orchestrator.tables import Column, make_table
 from orchestrator.units import Plan
 from orchestrator.view.item import item_page
 from tests.core.fakes import Items, digest, make_part, method
-from tests.e2e.runs import CANDIDATES, fake_server, write_recipe
+from tests.e2e.runs import CANDIDATES, write_recipe
+from tests.inside import fake_server
 
 REFEREE = """
 import math

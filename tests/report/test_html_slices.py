@@ -44,13 +44,18 @@ def said(frames):
     return repr((list(page.sections(material)), basis.facts(material), material.brief))
 
 
-def test_no_frame_is_read_whole_and_the_page_says_the_same(files):
-    assert said(files) == said(as_in_a_folder())
+@pytest.fixture(scope="module")
+def whole():
+    """What the page says of frames in memory."""
+    return said(as_in_a_folder())
+
+
+def test_no_frame_is_read_whole_and_the_page_says_the_same(files, whole):
+    assert said(files) == whole
 
 
 @pytest.mark.parametrize("n_rows", [7, pytest.param(40, marks=LONG)])
-def test_slices_of_any_length_say_the_same(files, monkeypatch, n_rows):
-    whole = said(as_in_a_folder())
+def test_slices_of_any_length_say_the_same(files, whole, monkeypatch, n_rows):
     for module in (scores, examples, judgments):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole

@@ -11,6 +11,7 @@ from orchestrator.frames import FrameFiles
 from orchestrator.runner.results import cache, tables
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.summaries.pointwise import PointwiseRatingSummary
+from tests.crossed import LONG
 from tests.summaries import judged
 from tests.summaries.judged import around
 
@@ -132,11 +133,12 @@ def test_what_is_damaged_is_computed(folder, calls):
     assert (folder / ".numbers").read_bytes() == whole
 
 
-def test_a_digit_that_changed_is_computed(folder, calls):
+@pytest.mark.parametrize("n_places", [8, pytest.param(20, marks=LONG)])
+def test_a_digit_that_changed_is_computed(folder, calls, n_places):
     expected = repr(tables_of(folder))
     whole = (folder / ".numbers").read_bytes()
     places = [at for at, byte in enumerate(whole) if byte in b"123456"]
-    for n, at in enumerate(places[:: len(places) // 20], 2):
+    for n, at in enumerate(places[:: len(places) // n_places], 2):
         (folder / ".numbers").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert repr(tables_of(folder)) == expected
         assert len(calls) == n

@@ -13,7 +13,8 @@ from orchestrator.runner import api
 from orchestrator.runner.servers import fleet
 from orchestrator.runner.servers import verification as doubts
 from orchestrator.store import values
-from tests.e2e.runs import MODELS, fake_server, write_recipe
+from tests.e2e.runs import MODELS, write_recipe
+from tests.inside import fake_server
 from tests.matrix.served import kept_server
 
 QUIET = {"dialect": "openai"}

@@ -7,7 +7,8 @@ from orchestrator.frames import FrameFiles
 from orchestrator.view.item import item_page
 from orchestrator.view.items import build
 from tests.browser import IN_CHROMIUM
-from tests.e2e.runs import CANDIDATES, fake_server, write_recipe
+from tests.e2e.runs import CANDIDATES, write_recipe
+from tests.inside import fake_server
 from tests.view.pages import opened, served, texts
 
 TRIBUNAL = """

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.runner import api
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
-from tests.e2e.runs import fake_server
+from tests.inside import fake_server
 from tests.view.pages import opened, served
 
 pytestmark = IN_CHROMIUM

@@ -13,7 +13,8 @@ from orchestrator.probing.abilities import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
 from orchestrator.runner.commands.servers import Wanted, probe_all, probe_url
 from orchestrator.store import values
-from tests.e2e.runs import MODELS, fake_server, run, stats, write_recipe
+from tests.e2e.runs import MODELS, stats, write_recipe
+from tests.inside import fake_server, run
 
 
 def words(found):

@@ -12,7 +12,8 @@ from orchestrator.runner import api
 from orchestrator.runner.models.identity import identity_key, model_identity, server_label
 from orchestrator.runner.servers.connections import PLAIN, Kinds
 from orchestrator.store import Store
-from tests.e2e.runs import MODELS, fake_server, run, write_recipe
+from tests.e2e.runs import MODELS, write_recipe
+from tests.inside import fake_server, run
 
 DIALECTS = {
     "native": "fake", "vllm_v1": "vllm", "vllm_v2": "vllm", "sglang": "sglang", "tgi": "tgi",
