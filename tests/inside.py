@@ -20,6 +20,6 @@ def fake_server(rules: object = None, models: tuple[str, ...] = MODELS) -> Itera
 
 
 def run(recipe: Path, run_dir: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = ("run", recipe, "--run-dir", run_dir, "--display", "none", *more)
+    words = ("run", str(recipe), "--run-dir", str(run_dir), "--display", "none", *more)
     code, out, err = command(*words)
     return subprocess.CompletedProcess(words, code, out, err)

@@ -7,14 +7,15 @@ the log-probability that `tests.fake.language` gives it, and all others share wh
 distribution, over which sampled texts are unlikely.
 """
 
+import importlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from tests.fake import judge, language
 from tests.fake.protocol import RefusedError, check_ids
@@ -25,7 +26,6 @@ _SHORTEST, _LONGEST = 12, 40
 _MASK: Final = 2**64 - 1
 _MIX: Final = 0x9E3779B97F4A7C15
 _N_PAIRS: Final = language.VOCABULARY // 2
-_WEIGHED: Final = np.arange(_N_PAIRS, dtype=np.uint64) * np.uint64(_MIX)
 _GREEDY: Final = 1024
 """Greedy answers that are remembered."""
 _WITHIN: Final = 0.999
@@ -282,11 +282,19 @@ def _share(context: int, position: int, token_id: int) -> float:
     return 1 - first if odd else first
 
 
+@lru_cache(1)
+def _weighed() -> tuple[ModuleType, Any]:
+    """numpy, which takes half of the time to start and is seldom needed, and a weight a pair."""
+    np = importlib.import_module("numpy")
+    return np, np.arange(_N_PAIRS, dtype=np.uint64) * np.uint64(_MIX)
+
+
 @lru_cache(maxsize=4096)
 def _likeliest(context: int, position: int, k: int) -> tuple[int, ...]:
     """The k tokens of the highest `_share` there, best first."""
     # The whole vocabulary one by one takes a hundred times as long.
-    mixed = _WEIGHED ^ np.uint64((context ^ ((position + 1) * 0xC2B2AE3D27D4EB4F)) & _MASK)
+    np, weighed = _weighed()
+    mixed = weighed ^ np.uint64((context ^ ((position + 1) * 0xC2B2AE3D27D4EB4F)) & _MASK)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     first = ((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(11)).astype(np.float64) / 2**53
     shares = np.stack([first, 1 - first], axis=1).reshape(-1)
