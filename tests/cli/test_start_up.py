@@ -1,6 +1,7 @@
 """Imports of a command, by the modules that are loaded; their time is in benchmarks/."""
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -21,6 +22,7 @@ print(json.dumps([sorted(sys.modules), sorted(linecache.cache)]), file=sys.stder
 """
 
 
+@functools.cache
 def after(*arguments):
     """The modules that are in memory after a command, and the files whose source was read."""
     ended = subprocess.run(

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts import PromptError, costs, render, variables
 from orchestrator.prompts.files import read_wordings
+from tests.crossed import LONG
 
 TEXT = "x" * 1_000_000
 DOUBLING = (
@@ -112,16 +113,38 @@ HARMLESS = (
 )
 
 
+# More than loops over all of a text cost. The whole allowance takes a second or so to use up.
+QUARTER = 1 << 24
+assert QUARTER * 4 == costs.MOST_WORK
+ALLOWED = pytest.mark.parametrize(
+    "allowed", [QUARTER, pytest.param(costs.MOST_WORK, marks=LONG)], ids=["a quarter", "all"]
+)
+
+
+@pytest.fixture
+def _allowed(allowed, monkeypatch):
+    monkeypatch.setattr(costs, "MOST_WORK", allowed)
+
+
+@ALLOWED
+@pytest.mark.usefixtures("_allowed")
 @pytest.mark.parametrize("source", COSTLY, ids=range(len(COSTLY)))
 def test_a_template_that_costs_too_much_is_a_prompt_error(source):
     with pytest.raises(PromptError, match=r"prompt template: ."):
         render(source, {"p": TEXT})
 
 
+@ALLOWED
+@pytest.mark.usefixtures("_allowed")
 @pytest.mark.parametrize("source", SEARCHED, ids=range(len(SEARCHED)))
 def test_what_a_template_compares_searches_and_hashes_is_charged(source):
     with pytest.raises(PromptError, match=r"characters|too many steps"):
         render(source, {"p": TEXT})
+
+
+def test_the_whole_allowance_is_refused_too():
+    with pytest.raises(PromptError, match=r"too many steps|characters"):
+        render(SEARCHED[0], {"p": TEXT})
 
 
 @pytest.mark.parametrize("source", HARMLESS)

@@ -128,7 +128,7 @@ def test_a_file_of_which_nothing_is_left_can_not_be_read_and_says_so(path: Path)
 
 
 def test_pages_in_a_circle_are_not_read_for_ever(path: Path) -> None:
-    n = 10 * N
+    n = 3 * N
     fill(path, n)
     with sqlite3.connect(path) as connection:
         ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name='outcome'")
