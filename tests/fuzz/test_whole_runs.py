@@ -107,7 +107,9 @@ def test_a_run_ends_and_its_units_fail_with_a_cause(kind, seed, tmp_path, capsys
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=LONG if ", " in kind else ()) for kind in KINDS]
+)
 def test_questions_about_a_server_that_go_wrong_are_said(kind, seed, tmp_path, capsys) -> None:
     with damaging(kind, seed, at_once=True) as (url, _):
         code = run(write(tmp_path, url, kind), tmp_path / "run")

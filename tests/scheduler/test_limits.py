@@ -9,6 +9,7 @@ import itertools
 import pytest
 
 from orchestrator.scheduler.limits import CEILING, FLOOR, Change, Controller, Seen
+from tests.crossed import crossed
 from tests.scheduler.simulated import Machine, batching, simulate, slots
 
 KINDS = {
@@ -17,6 +18,7 @@ KINDS = {
     "few fast places": slots(4, each_s=0.2),
     "batches": batching(most=100.0, half=40.0),
 }
+CHANGES = {"shrinks": (120, 30), "grows": (30, 120)}
 PUBLISHES = pytest.mark.parametrize("publishes", [True, False], ids=["queue", "throughput"])
 
 
@@ -26,16 +28,16 @@ def minutes(run, machine: Machine, start, end):
     return [run.rate(at, at + 60) / best for at in range(start, end, 60)]
 
 
-@PUBLISHES
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "publishes"), crossed(KINDS, (True, False)))
 def test_throughput_is_that_of_the_best_fixed_limit(kind, publishes):
     run = simulate(Controller(), lambda _: KINDS[kind], 660, publishes=publishes, spread=0.3)
     assert min(minutes(run, KINDS[kind], 60, 660)) >= 0.95
 
 
-@PUBLISHES
-@pytest.mark.parametrize(("before", "after"), [(120, 30), (30, 120)], ids=["shrinks", "grows"])
-def test_a_capacity_that_changes_is_followed(before, after, publishes):
+@pytest.mark.parametrize(("change", "publishes"), crossed(CHANGES, (True, False)))
+def test_a_capacity_that_changes_is_followed(change, publishes):
+    before, after = CHANGES[change]
+
     def at(now):
         return slots(before if now < 300 else after)
 

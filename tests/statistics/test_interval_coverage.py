@@ -33,7 +33,7 @@ def fault(tally, n_simulations, slack):
     return LEVEL - slack - 3 * error - tally.coverage
 
 
-@pytest.mark.parametrize("judge", ["soft", "hard"])
+@pytest.mark.parametrize("judge", ["soft", pytest.param("hard", marks=pytest.mark.slow)])
 def test_intervals_of_three_models_cover_at_twenty_prompts(judge):
     tallies = covered(judge, 3, 20, 100)
     assert all(fault(tally, 100, 0.0) <= 0 for tally in tallies.values())

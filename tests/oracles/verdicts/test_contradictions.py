@@ -74,7 +74,7 @@ def test_a_run_on_launched_servers(tmp_path):
     assert rules.contradictions(found) == []
 
 
-TWO_RUNS = (2, 3, 9, 12)
+TWO_RUNS = (2, 9, *(pytest.param(seed, marks=LONG) for seed in (3, 12)))
 
 
 def pair_of_runs(seed, folder):

@@ -17,6 +17,7 @@ from orchestrator.records import Message, labels
 from orchestrator.runner.probing import asking
 from orchestrator.runner.probing.records import Connected, Probes, probe_record
 from orchestrator.store import Store
+from tests.crossed import crossed
 
 TEXT = [" The", " sea", " has", " sand"]
 LETTERS = Ask().choose("m", (Message("user", "A or B?"),), labels("A", "B"))
@@ -132,9 +133,12 @@ def values(record: ProbeRecord | None) -> dict[str, str]:
     return {} if record is None else {one.name: one.value for one in record.findings}
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 40])
 @pytest.mark.parametrize(
-    "fault", [(503, "busy"), (429, "slow down"), (500, "oops"), (408, ""), "cut", "garbled"]
+    ("fault", "n"),
+    crossed(
+        [(503, "busy"), (429, "slow down"), (500, "oops"), (408, ""), "cut", "garbled"],
+        [1, 3, 4, 40],
+    ),
 )
 async def test_a_hiccup_at_the_first_contact_is_no_fact_of_the_server(meet, fault, n):
     meet.script.faults = [fault] * n
