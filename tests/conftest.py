@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from orchestrator.cli import _COLLECT_EVERY
 from tests.cluster.ray_rig import lacks_ray
 from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
@@ -158,7 +157,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*_COLLECT_EVERY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

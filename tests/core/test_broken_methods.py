@@ -1,6 +1,7 @@
 """Whatever a method does wrong fails its unit with a sentence that names it, and nothing else."""
 
 import asyncio
+import gc
 import itertools
 import math
 import sys
@@ -197,6 +198,7 @@ def test_what_a_method_awaits_must_be_a_request(awaited):
         return GOOD
 
     fault_of_one(awaiting)
+    gc.collect()  # What was not awaited says so here, and not in another test.
 
 
 CHANGED = [
@@ -265,6 +267,8 @@ def test_a_method_that_does_not_let_itself_be_closed_harms_nobody(catches):
     driver = make(clinging)
     driver.open(0)
     driver.close()
+    del driver
+    gc.collect()
 
 
 def test_ctrl_c_in_a_method_ends_what_is_not_a_run():
