@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,13 +26,17 @@ ITEM = "Zanzibar"
 MOST = 60 << 20
 ENTRY = b'{"token":"a","logprob":-1,"top_logprobs":[{"token":"a","logprob":-1}]},'
 BEGINNING = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop","logprobs":{"content":['
-OBJECTS = b'{"choices":[' + b"{}," * (MOST // 3) + b"{}]}"
-RAGGED = (
-    BEGINNING
-    + ENTRY * (MOST // 2 // len(ENTRY))
-    + b'{"token":"a","logprob":-1,"top_logprobs":[' + b"{}," * (MOST // 2 // 3) + b"{}]}]}}]}"
-)  # fmt: skip
-DEEP_BODY = b'{"choices":' + b"[" * MOST
+
+
+def large_bodies() -> Iterator[bytes]:
+    """Sixty megabytes each, made when they are sent: every worker imports this module."""
+    yield b'{"choices":[' + b"{}," * (MOST // 3) + b"{}]}"
+    yield (
+        BEGINNING
+        + ENTRY * (MOST // 2 // len(ENTRY))
+        + b'{"token":"a","logprob":-1,"top_logprobs":[' + b"{}," * (MOST // 2 // 3) + b"{}]}]}}]}"
+    )  # fmt: skip
+    yield b'{"choices":' + b"[" * MOST
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +125,7 @@ def test_a_run_survives_replies_as_large_as_may_be(tmp_path: Path, transport: st
             "methods": [{"kind": "answers", "answer": {"max_tokens": 8}}],
         }
         (tmp_path / "r.json").write_text(json.dumps(recipe))
-        large = iter((OBJECTS, RAGGED, DEEP_BODY))
+        large = large_bodies()
         server.change = lambda request, body: (
             next(large, body) if ITEM.encode() in request.body else body
         )
