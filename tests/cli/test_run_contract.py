@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from orchestrator.runner.planning.revisions import REVISION, read_revision, revi
 from orchestrator.runner.results import frames, readable
 from orchestrator.store import RunDirectory, Store, values
 from orchestrator.view.library import Library
-from tests.crossed import squared
+from tests.cli.values import PARTS
 from tests.launched import recipe_data
 
 # A harmed file that hangs a reader must not hang the suite.
@@ -251,58 +250,12 @@ def test_every_reader_of_every_harmed_file(command, run, anew, here, file, is_wr
 
 # -- values of a store -----------------------------------------------------------------------------
 
-_PLAN = (
-    ("id", "hash", "n_units", "current", "stamp"),
-    ("'x'", "x'00'", "1e300", "1000000000000000", "{column}+1", "-1"),
-)
-_META = (
-    ("units", "frames", "roles", "rule", "spent", "not_needed", "revision", "limits"),
-    ("'x'", "'[]'", "'7'", "'{}'", "'null'", "''", "'1e99'", "x'ff'", "7"),
-)
-VALUES = (
-    "UPDATE meta SET value='1 999' WHERE key='not_needed'",
-    "INSERT OR REPLACE INTO meta VALUES ('not_needed', '1 x')",
-    """INSERT OR REPLACE INTO meta VALUES ('rule', '{"n_items": 1000000000000000}')""",
-    "UPDATE name SET text=7 WHERE id=1",
-    "UPDATE name SET text=x'ff' WHERE id=2",
-    "UPDATE server SET provenance='[]'",
-    "UPDATE tally SET n='x'",
-    "UPDATE place SET position='x' WHERE position=3",
-    "UPDATE place SET unit='x' WHERE position=3",
-    "UPDATE place SET plan=7 WHERE position=3",
-    "UPDATE unit SET status='x' WHERE id=2",
-    "UPDATE unit SET rows=7 WHERE id=2",
-    "UPDATE unit SET frame=99 WHERE id=2",
-    "DELETE FROM plan",
-    "DELETE FROM place WHERE position=2",
-    "DELETE FROM unit WHERE id=2",
-)
-
 
 def stored(path: Path, statement: str) -> None:
     """Change a store that has no checksums of its values, as those of earlier versions."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
         store.execute("DELETE FROM meta WHERE key=?", (values.CHECKSUMS,))
         store.execute(statement)
-
-
-def in_plan(column: str, value: str) -> str:
-    return f"UPDATE plan SET {column}={value.format(column=column)}"  # noqa: S608 (our own text)
-
-
-def in_meta(key: str, value: str) -> str:
-    return f"UPDATE meta SET value={value} WHERE key='{key}'"  # noqa: S608 (our own text)
-
-
-# Each place with each value is long; the fast tests have each place and each value.
-PARTS = {
-    "plan": [in_plan(*pair) for pair in squared(*_PLAN)],
-    "meta": [in_meta(*pair) for pair in squared(*_META)],
-    "other tables": VALUES[::2],
-    "records": VALUES[1::2],
-    "plan, all": [in_plan(*pair) for pair in product(*_PLAN)],
-    "meta, all": [in_meta(*pair) for pair in product(*_META)],
-}
 
 
 # What tells a whole run from one that goes on is not known of a count.
