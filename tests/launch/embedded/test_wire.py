@@ -135,9 +135,9 @@ def test_the_end_of_the_turn_ends_the_answer_unless_ignored(client: Client, bos:
     # At this temperature every token is about as likely, so the end comes soon in some.
     fields: dict[str, Any] = {
         "temperature": 50.0,
-        "seed": 2,
+        "seed": 5,
         "n": 8,
-        "max_tokens": 450,
+        "max_tokens": 100,
         "return_token_ids": True,
     }
     pairs = zip(
@@ -149,7 +149,7 @@ def test_the_end_of_the_turn_ends_the_answer_unless_ignored(client: Client, bos:
     assert ended["stop_reason"] is None
     assert ended["token_ids"][-1] == bos.tokens.end_of_turn
     assert ignored["token_ids"][: len(ended["token_ids"])] == ended["token_ids"]
-    assert len(ignored["token_ids"]) == 450
+    assert len(ignored["token_ids"]) == 100
 
 
 def test_max_tokens_is_clamped_to_the_room_left(client: Client) -> None:
