@@ -28,10 +28,9 @@ from backends._transport import (
     check_key,
     connect_timeout_s,
 )
-from orchestrator.backend import Endpoint, is_private, key_headers
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of
+from orchestrator.backend import Endpoint, is_private
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of, said_by, trusted
 from orchestrator.records import Failure
-from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 T = TypeVar("T")
@@ -58,13 +57,14 @@ class AiohttpTransport:
         keepalive_s: float = KEEPALIVE_S,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        self._base_url, self._query = check_base_url(endpoint.base_url)
-        self._secret = check_key(endpoint.api_key)
+        self._base_url, self._query = check_base_url(endpoint)
+        # With each request: a session sends its own headers to proxies too.
+        self._key_headers = check_key(endpoint)
+        self._secret = endpoint.secret
+        self._trusted = trusted(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight
         self._keepalive_s = keepalive_s
         self._max_body_bytes = max_body_bytes
-        # With each request: a session sends its own headers to proxies too.
-        self._key_headers = key_headers(endpoint.base_url, endpoint.api_key)
         self._repeats = Repeats()
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 
@@ -140,7 +140,10 @@ class AiohttpTransport:
         headers["Accept-Encoding"] = "identity" if is_private(self._base_url) else "gzip"
         self._sessions[method] = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=limit, keepalive_timeout=self._keepalive_s, socket_factory=_socket
+                limit=limit,
+                keepalive_timeout=self._keepalive_s,
+                socket_factory=_socket,
+                ssl=self._trusted or True,
             ),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -178,7 +181,7 @@ def _client_timeout(timeout_s: float, connect_s: float) -> aiohttp.ClientTimeout
 
 def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) -> Failure:
     """Every error of aiohttp and of sockets, mapped here and nowhere else."""
-    said = failures.clean(str(error) or type(error).__name__, secret)
+    said = said_by(error, secret)
     cause = "connection"
     match error:
         case aiohttp.ConnectionTimeoutError():

@@ -27,7 +27,7 @@ from backends._transport import (
     check_key,
     whole,
 )
-from orchestrator.backend import Endpoint, is_private, key_headers
+from orchestrator.backend import Endpoint, is_private
 from orchestrator.network import CONTROL_BYTES
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -58,7 +58,7 @@ def lean_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Tran
     Raises:
         UsageError: If the URL or the key can't be used.
     """
-    base_url, _ = check_base_url(endpoint.base_url)
+    base_url, _ = check_base_url(endpoint)
     if base_url.startswith("http://") and is_private(base_url):
         return DirectTransport(endpoint, keepalive_s)
     # aiohttp takes a tenth of a second to import, and most servers are reached without it.
@@ -85,25 +85,27 @@ class DirectTransport:
         keepalive_s: float = KEEPALIVE_S,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        base_url, query = check_base_url(endpoint.base_url)
+        base_url, query = check_base_url(endpoint)
         parts = urlsplit(base_url)
         self._path = quote(parts.path, safe=_SAFE)
         self._query = quote(query, safe=_SAFE + "?")
         # The headers that all requests share, and the empty line after them.
-        check_key(endpoint.api_key)
-        shown = key_headers(endpoint.base_url, endpoint.api_key)
-        key_lines = "".join(f"{name}: {value}\r\n" for name, value in shown.items())
-        self._head = (
-            f"Host: {parts.netloc}\r\nUser-Agent: orchestrator\r\n"
-            "Content-Type: application/json\r\nAccept: application/json\r\n"
-            f"Accept-Encoding: identity\r\n{key_lines}\r\n"
-        )
+        shared = {
+            "Host": parts.netloc,
+            "User-Agent": "orchestrator",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            **check_key(endpoint),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in shared.items())
+        self._head = f"{lines}\r\n"
         address = (parts.hostname or "", parts.port or 80)
         # Questions about health and load have connections of their own: they must be answered
         # most of all when every other connection is taken.
         control_bytes = min(max_body_bytes, CONTROL_BYTES)
         self._pools = {
-            method: _Pool(address, limit, keepalive_s, most_bytes, endpoint.api_key)
+            method: _Pool(address, limit, keepalive_s, most_bytes, endpoint.secret)
             for method, limit, most_bytes in (
                 ("POST", endpoint.max_in_flight, max_body_bytes),
                 ("GET", CONTROL_CONNECTIONS, control_bytes),

@@ -96,13 +96,13 @@ async def rated(
         endpoint: Of the model.
         kind: Of the back-end.
         ask: The conversation.
-        template: Arguments of the chat template.
+        template: Fields that the chat template depends on.
         by: The route; "probabilities" is `/classify` without raw outputs.
     """
     if (refused := unratable(ask.messages, endpoint)) is not None:
         return refused
     path, activated = wire.POOLING if by == "pooling" else wire.CLASSIFY, by == "probabilities"
-    method, secret = f"{kind}{path.replace('/', '.')}", endpoint.api_key
+    method, secret = f"{kind}{path.replace('/', '.')}", endpoint.secret
 
     def decode(body: bytes) -> Rewards | Failure:
         if path == wire.POOLING:
@@ -178,7 +178,8 @@ class OpenaiCompatible:
         self._endpoint = endpoint
         self._transport = transport
         plain = self.knows_template and endpoint.plain
-        self._dialect = msgspec.structs.replace(dialect, plain=True) if plain else dialect
+        extra = requests.joined(dialect.extra, endpoint.extra_body)
+        self._dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
         self._prefill = prefill
         self._raw = raw
 
@@ -198,7 +199,7 @@ class OpenaiCompatible:
             raw=_unmodified(ask.sampling) if self._raw is None else self._raw,
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
+            secret=self._endpoint.secret,
             ids=dialect.token_ids,
         )
         read = replies.completion if legacy else replies.generation
@@ -240,7 +241,7 @@ class OpenaiCompatible:
         return await self._post(
             "/chat/completions",
             lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
-            lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.api_key),
+            lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.secret),
         )
 
     async def provenance(self) -> Provenance | Failure:
@@ -285,11 +286,11 @@ class OpenaiCompatible:
         Raises:
             Failed: If there is none.
         """
-        secret = self._endpoint.api_key
+        secret = self._endpoint.secret
         return known(await self._post_to(path, encode, lambda body: decode(body, secret)))
 
     def _classified(self, reply: Reply) -> Failure:
-        secret = self._endpoint.api_key
+        secret = self._endpoint.secret
         found = failures.classify(reply.status, reply.body, reply.headers, secret)
         if found.cause != "not_found" or not self._names or self._endpoint.model in self._names:
             return found
@@ -301,7 +302,7 @@ class OpenaiCompatible:
         near = difflib.get_close_matches(self._endpoint.model, self._names, n=1)
         others = f"did you mean {near[0]!r}? " if near else ""
         said = f"the server has no model {self._endpoint.model!r}; {others}available: "
-        return failures.clean(said + ", ".join(self._names), self._endpoint.api_key)
+        return failures.clean(said + ", ".join(self._names), self._endpoint.secret)
 
     async def _listed(self) -> tuple[str, ...] | Failure:
         """The names that the server lists; none if it does not list them, or not to this key.
@@ -348,8 +349,8 @@ class OpenaiCompatible:
             backend=self.kind,
             base_url=self._endpoint.base_url,
             model=self._endpoint.model,
-            version=failures.clean(version, self._endpoint.api_key),
-            fingerprint=failures.clean(fingerprint, self._endpoint.api_key),
+            version=failures.clean(version, self._endpoint.secret),
+            fingerprint=failures.clean(fingerprint, self._endpoint.secret),
         )
 
 
@@ -368,8 +369,8 @@ class Native(OpenaiCompatible):
             return replies.scored_nothing(method, ask)
         return await self._post(
             "/score",
-            lambda: requests.score(self._endpoint.model, sent, plain=plain),
-            lambda body: replies.scored(body, ask, method, self._endpoint.api_key),
+            lambda: requests.score(self._endpoint.model, sent, self._dialect.template, plain=plain),
+            lambda body: replies.scored(body, ask, method, self._endpoint.secret),
         )
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
@@ -377,16 +378,18 @@ class Native(OpenaiCompatible):
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         model, plain, sent = self._endpoint.model, self._endpoint.plain, self._taken(ask)
-        method, secret = f"{self.kind}.choose", self._endpoint.api_key
+        method, secret = f"{self.kind}.choose", self._endpoint.secret
         return await self._post(
             "/choose",
-            lambda: requests.choose(model, sent, plain=plain),
+            lambda: requests.choose(model, sent, self._dialect.template, plain=plain),
             lambda body: replies.choice(body, len(ask.labels), method, secret),
         )
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        return await rated(self._post_to, self._endpoint, self.kind, ask)
+        return await rated(
+            self._post_to, self._endpoint, self.kind, ask, template=self._dialect.template
+        )
 
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint; a failure if the server does not have the model."""

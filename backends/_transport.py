@@ -12,7 +12,14 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from backends._silence import UNREACHABLE
-from orchestrator.backend import base_url_fault, server_address, split_query
+from orchestrator.backend import (
+    Endpoint,
+    base_url_fault,
+    header_fault,
+    server_address,
+    split_query,
+    with_query,
+)
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
@@ -128,23 +135,26 @@ def cause_of(error: OSError) -> str:
     return "unreachable" if error.errno in UNREACHABLE else "connection"
 
 
-def check_base_url(base_url: str) -> tuple[str, str]:
+def check_base_url(endpoint: Endpoint) -> tuple[str, str]:
     """The server's own address, without `/v1`, and its query, which goes behind every route.
 
     Raises:
         UsageError: If it is no http(s) URL, or holds a user name or password.
     """
-    if fault := base_url_fault(base_url):
+    if fault := base_url_fault(endpoint.base_url):
         raise UsageError(f"a base URL {fault}")
-    return split_query(server_address(base_url))
+    return split_query(with_query(server_address(endpoint.base_url), endpoint.query))
 
 
-def check_key(api_key: str) -> str:
-    """The key, if it can be sent in a header.
+def check_key(endpoint: Endpoint) -> dict[str, str]:
+    """The headers that the transport adds, if they can be sent; see `Endpoint.key_headers`.
 
     Raises:
-        UsageError: If it holds white space or characters outside ASCII; the key is not shown.
+        UsageError: If one holds what no header can; secrets are not shown.
     """
-    if not all("!" <= character <= "~" for character in api_key):
+    if not all("!" <= character <= "~" for character in endpoint.api_key):
         raise UsageError("the API key contains white space or invalid characters")
-    return api_key
+    for name, value in endpoint.headers.items():
+        if fault := header_fault(name, value):
+            raise UsageError(f"the header {name!r}: {fault}")
+    return endpoint.key_headers()

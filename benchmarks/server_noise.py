@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from launch import _weights
 from orchestrator import contracts, plugins
+from orchestrator.backend import Endpoint
 from orchestrator.probing import record, requests
 from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
@@ -75,7 +76,9 @@ async def served(
     launch = contracts.load(plugins.LAUNCH, kind)
     server = await launch(launch.Config(**settings)).start((ServedModel(MODEL, weights),), log)
     try:
-        async with Http(server.base_url, server.api_key) as http:
+        async with Http(
+            Endpoint(base_url=server.base_url, model="", api_key=server.api_key)
+        ) as http:
             yield http
     finally:
         await server.stop()

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final, Protocol, Self, TypeVar, runtime_checkable
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -33,6 +33,14 @@ ROUTES_MISSING: Final = frozenset({404, 405, 501})
 RAISE_FAULTS: Final = "ORCHESTRATOR_RAISE_FAULTS"
 """With this variable in the environment `answered` hides no fault; the tests set it."""
 
+_INSTEAD: Final = "use 'api_key_env', or 'headers' and 'query' with {env: NAME}"
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OURS: Final = re.compile(
+    r"(?:accept|content|proxy|sec|transfer)-.*|accept|connection|cookie2|expect|host|keep-alive|te"
+    r"|trailer|upgrade",
+    re.IGNORECASE,
+)
+_SPELLED: Final = {"authorization": "Authorization", "user-agent": "User-Agent"}
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
 _PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
 # Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
@@ -83,14 +91,30 @@ def base_url_fault(base_url: str) -> str:
     except ValueError:
         return _NO_URL
     if parts.username or parts.password:
-        return "must not contain a user name or password; use 'api_key_env'"
+        return f"must not contain a user name or password; {_INSTEAD}"
     if not is_url:
         return _NO_URL
     if parts.fragment:
         return "must not contain '#'"
     parameters = parse_qsl(parts.query, keep_blank_values=True)
     if any(is_secret_parameter(name) for name, _ in parameters):
-        return "must not contain a key behind '?'; use 'api_key_env'"
+        return f"must not contain a key behind '?'; {_INSTEAD}"
+    return ""
+
+
+def header_fault(name: str, value: str = "x") -> str:
+    """Return why a header can't be sent with every request; empty if it can.
+
+    Args:
+        name: Of the header.
+        value: Not repeated in the reason, for it may be a secret.
+    """
+    if not _TOKEN.fullmatch(name):
+        return "the name of a header has letters, digits and '-' only"
+    if _OURS.fullmatch(name):
+        return "this header is decided by each request and its transport"
+    if not (value.isascii() and value.isprintable() and value == value.strip() != ""):
+        return "the value of a header is printable ASCII on one line"
     return ""
 
 
@@ -106,14 +130,12 @@ def split_query(base_url: str) -> tuple[str, str]:
     return address.rstrip("/"), mark + query
 
 
-def key_headers(base_url: str, api_key: str) -> dict[str, str]:
-    """Headers that show a key, for requests to this address and to no proxy; none without one."""
-    if not api_key:
-        return {}
-    bearer = {"Authorization": f"Bearer {api_key}"}
-    # Azure's routes with a date for a version read a key in a header of their own.
-    is_azure = "api-version=" in split_query(base_url)[1]
-    return {**bearer, "api-key": api_key} if is_azure else bearer
+def with_query(base_url: str, more: Mapping[str, str]) -> str:
+    """The address with more parameters in its query."""
+    if not more:
+        return base_url
+    address, query = split_query(base_url)
+    return f"{address}{query}{'&' if query else '?'}{urlencode(more, quote_via=quote)}"
 
 
 def is_private(base_url: str) -> bool:
@@ -145,6 +167,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         base_url: Without a trailing slash and without `/v1`; a query goes behind every route.
         model: Name under which the server knows it.
         api_key: Secret, never written anywhere; empty for none. Left out of repr.
+        headers: Sent with every request; one that shows a key otherwise goes before ours.
+        query: Secret parameters that are sent behind every route; others stand in `base_url`.
+        hidden: The secrets among the values of both.
+        ca_file: Certificates (PEM) that are trusted beside the system's; empty for none.
+        extra_body: Fields added to every request that draws a text or holds a conversation.
         timeout_s: Total deadline of one attempt.
         max_in_flight: How many connections may be open.
         plain: Whether the model is a base model, asked by plain text without a chat template.
@@ -154,6 +181,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     model: str
     api_key: str = ""
+    headers: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    hidden: tuple[str, ...] = ()
+    ca_file: str = ""
+    extra_body: Mapping[str, Any] = {}
     timeout_s: float = 600.0
     max_in_flight: int = 64
     plain: bool = False
@@ -161,6 +193,22 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, {self.model!r})"
+
+    @property
+    def secret(self) -> str:
+        """The key and all that is hidden, a line each: no text may repeat them."""
+        return "\n".join(filter(None, (self.api_key, *self.hidden)))
+
+    def key_headers(self) -> dict[str, str]:
+        """Headers for requests to this address and to no proxy: its own, and those of its key."""
+        shown = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        # Azure's routes with a date for a version read a key in a header of their own.
+        if self.api_key and "api-version=" in split_query(self.base_url)[1]:
+            shown["api-key"] = self.api_key
+        # In one spelling, so that no library sends its own besides.
+        own = {_SPELLED.get(name.lower(), name): value for name, value in self.headers.items()}
+        others = {name.lower() for name in own}
+        return {name: shown[name] for name in shown if name.lower() not in others} | own
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

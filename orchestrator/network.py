@@ -5,13 +5,18 @@ import logging
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Hashable
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from orchestrator.backend import is_private
+from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+
+if TYPE_CHECKING:
+    import ssl
 
 # Bodies of replies: a bound for each, and one for all that are being received.
 #
@@ -222,3 +227,39 @@ def proxy_of(base_url: str) -> str | None:
         log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
         return None
     return found
+
+
+# Certificates.
+
+
+@lru_cache(maxsize=16)
+def trusted(ca_file: str) -> "ssl.SSLContext | None":
+    """Trust in the system's certificates and those of a file; None without one.
+
+    Raises:
+        UsageError: If the file can't be read, or holds no certificates in PEM.
+    """
+    if not ca_file:
+        return None
+    import ssl  # noqa: PLC0415 (most servers are reached without)
+
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(ca_file)
+    except ssl.SSLError:
+        raise UsageError(f"{ca_file!r} holds no certificate in PEM (BEGIN CERTIFICATE)") from None
+    except OSError as error:
+        raise UsageError(f"{ca_file!r} can't be read: {error.strerror or error}") from None
+    return context
+
+
+def said_by(error: BaseException, secret: str) -> str:
+    """What a client's error says, without secrets, and what to do where no trust was the cause."""
+    said = failures.clean(str(error) or type(error).__name__, secret)
+    if "CERTIFICATE_VERIFY_FAILED" not in said:
+        return said
+    why = said.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    return (
+        f"the server's certificate is not trusted ({why or said}); if a private authority signed "
+        "it, give the file of that authority's certificate as `ca_file`"
+    )

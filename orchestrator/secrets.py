@@ -12,6 +12,7 @@ _FIELD: Final = re.compile(
     r"|authorization|credentials?)$",
     re.IGNORECASE,
 )
+_HEADER: Final = re.compile(r"cookie|auth", re.IGNORECASE)
 _VALUE: Final = re.compile(
     r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
     r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
@@ -26,6 +27,11 @@ _SHORTEST_KNOWN: Final = 8
 def is_secret_name(name: str) -> bool:
     """Return whether a variable or an argument is called a secret."""
     return _NAME.search(name) is not None
+
+
+def is_secret_header(name: str) -> bool:
+    """Return whether a header is called a secret."""
+    return bool(_HEADER.search(name)) or is_secret_name(name) or is_secret_field(name)
 
 
 def is_secret_field(name: str) -> bool:

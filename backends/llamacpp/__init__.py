@@ -40,7 +40,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import by_ids, failures, replies
-from orchestrator.wire.requests import Dialect
+from orchestrator.wire.requests import Dialect, joined
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
@@ -124,12 +124,12 @@ class Llamacpp(ByIds):
         dialect = Dialect(
             top_logprobs=max(config.choose_top_logprobs or 0, _ALTERNATIVES),
             top_k_off=0,
-            extra=_PYTHON_EXPLICIT,
+            extra=joined(_PYTHON_EXPLICIT, config.extra_body, config.chat_template_kwargs),
             system_role=config.system_role,
         )
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
-        self._tokenizer = LlamacppTokenizer(self._ask, config.chat_template_kwargs)
+        self._tokenizer = LlamacppTokenizer(self._ask, self._dialect.template)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
         self._is_python = False
@@ -147,7 +147,7 @@ class Llamacpp(ByIds):
         if server is None:
             return await super().generate(ask, seed)
         prompt = await self._contexts.prompt(ask.messages)
-        extra = {"cache_prompt": self._config.cache_prompt, **self._config.extra_body}
+        extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
         made = await self._ask(
             COMPLETION,
             lambda: wire.generate(prompt, ask, seed, extra),
@@ -168,7 +168,7 @@ class Llamacpp(ByIds):
             top=ask.top_logprobs,
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
+            secret=self._endpoint.secret,
         )
         return known(completions.generation(made, reading))
 

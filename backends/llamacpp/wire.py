@@ -159,19 +159,17 @@ class Served(msgspec.Struct, frozen=True):
 def apply_template(
     messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
-    """Body of `/apply-template`.
+    """Body of `/apply-template`; `template` are fields that the chat template depends on.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {
+    return encode({
         "messages": messages_of(messages),
         "add_generation_prompt": opens,
         "continue_final_message": goes_on,
-    }
-    if template:
-        body["chat_template_kwargs"] = template
-    return encode(body)
+        **template,
+    })  # fmt: skip
 
 
 def tokenize(text: str, *, special: bool) -> bytes:

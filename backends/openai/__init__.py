@@ -156,7 +156,7 @@ class Openai(OpenaiCompatible):
             return
         self._origins |= {origin}
         if before is not None:
-            said = (words(one, self._endpoint.api_key) for one in (before, origin))
+            said = (words(one, self._endpoint.secret) for one in (before, origin))
             _log.warning(
                 "%s: replies are of %s no more, but of %s: their numbers may differ",
                 self._endpoint.model,

@@ -27,10 +27,9 @@ from backends._transport import (
     check_key,
     connect_timeout_s,
 )
-from orchestrator.backend import Endpoint, is_private, key_headers
-from orchestrator.network import collect
+from orchestrator.backend import Endpoint, is_private
+from orchestrator.network import collect, said_by, trusted
 from orchestrator.records import Failure
-from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
 T = TypeVar("T")
@@ -71,9 +70,10 @@ class OpenaiTransport:
     """
 
     def __init__(self, endpoint: Endpoint, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self._base_url, self._query = check_base_url(endpoint.base_url)
-        self._key_headers = key_headers(endpoint.base_url, endpoint.api_key)
-        self._secret = check_key(endpoint.api_key)
+        self._base_url, self._query = check_base_url(endpoint)
+        self._key_headers = check_key(endpoint)
+        self._secret = endpoint.secret
+        self._trusted = trusted(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight
         self._max_body_bytes = max_body_bytes
         self._encoding = "identity" if is_private(self._base_url) else "gzip"
@@ -177,14 +177,18 @@ class OpenaiTransport:
         if is_private(self._base_url) or not getproxies():
             # Its name differs by the version of openai.
             library = sys.modules[kind.__module__.partition(".")[0]]
-            own = library.AsyncHTTPTransport(limits=limits, socket_options=all_options())
+            verify = self._trusted or True
+            own = library.AsyncHTTPTransport(
+                verify=verify, limits=limits, socket_options=all_options()
+            )
         self._client = openai.AsyncOpenAI(
-            api_key=self._secret or "none",
+            api_key="none",
             base_url=self._base_url,
             max_retries=0,
             timeout=openai.Timeout(None, connect=connect_timeout_s(self._base_url)),
             http_client=openai.DefaultAsyncHttpxClient(
                 limits=limits,
+                verify=self._trusted or True,
                 follow_redirects=False,
                 # Proxies and certificates. Unlike aiohttp this library reads no netrc file then.
                 trust_env=not is_private(self._base_url),
@@ -198,7 +202,7 @@ class OpenaiTransport:
 def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) -> Failure:
     """Every error of the package and of its HTTP library, mapped here and nowhere else."""
     causes = list(_causes(error))
-    said = failures.clean(str(causes[-1]) or type(causes[-1]).__name__, secret)
+    said = said_by(causes[-1], secret)
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return Failure("unreachable", f"the host name can't be resolved: {said}")
     if any(type(cause).__name__ == "ConnectTimeout" for cause in causes):

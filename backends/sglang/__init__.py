@@ -31,7 +31,7 @@ from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.requests import Dialect
+from orchestrator.wire.requests import Dialect, joined
 
 _NO_PROMPT: Final = Failure(
     "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True
@@ -84,10 +84,12 @@ class Sglang(ByIds):
     score_method = "input_token_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        dialect = Dialect(system_role=config.system_role)
+        by = {"lora_path": config.lora_path} if config.lora_path else {}
+        extra = joined(by, {}, config.chat_template_kwargs)
+        dialect = Dialect(system_role=config.system_role, extra=extra)
         super().__init__(endpoint, transport, dialect)
         self._config = config
-        tokenizer = SglangTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
+        tokenizer = SglangTokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -105,11 +107,11 @@ class Sglang(ByIds):
             raw=config.original_logprobs or ask.sampling.temperature in {0, 1},
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
+            secret=self._endpoint.secret,
         )
         return await self._ask(
             GENERATE,
-            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, config.lora_path),
+            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, self._dialect.others),
             lambda body, _: wire.generation(body, reading, len(prompt)),
         )
 
@@ -125,7 +127,7 @@ class Sglang(ByIds):
         text = known(rendered(config.chat_template, ask.messages, tokens, more))
         # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
         ids = await self._contexts.server.plain(text, special=False)
-        method, secret = f"{self.kind}.classify", self._endpoint.api_key
+        method, secret = f"{self.kind}.classify", self._endpoint.secret
         found = await self._post_to(
             rating.CLASSIFY,
             lambda: rating.classify(model, ids),
@@ -143,7 +145,7 @@ class Sglang(ByIds):
         served = await self._served()
         if isinstance(served, Failure):
             return served
-        secret = self._endpoint.api_key
+        secret = self._endpoint.secret
         info = await self._transport.get("/server_info", CONTROL_TIMEOUT_S)
         version = self._read(info, lambda body: wire.version(body, secret))
         return version if isinstance(version, Failure) else self._stated(version, "")

@@ -109,13 +109,8 @@ def tokenize_chat(
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
     body: dict[str, Any] = {"model": model, "messages": messages_of(messages)}
-    if goes_on:
-        body["continue_final_message"] = True
-    else:
-        body["add_generation_prompt"] = opens
-    if template:
-        body["chat_template_kwargs"] = template
-    return encode(body)
+    body |= {"continue_final_message": True} if goes_on else {"add_generation_prompt": opens}
+    return encode(body | template)
 
 
 def detokenize(model: str, ids: Path) -> bytes:
@@ -124,9 +119,12 @@ def detokenize(model: str, ids: Path) -> bytes:
 
 
 def draw(
-    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, object], lora: str = ""
+    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, object], more: Mapping[str, object]
 ) -> bytes:
-    """Body of `/generate` that draws one text after a prompt; `lora` names an adapter."""
+    """Body of `/generate` that draws one text after a prompt.
+
+    Further fields are `extra` for its settings of sampling, and `more` beside them.
+    """
     sampling = ask.sampling
     params = {
         **_SAMPLING,
@@ -148,7 +146,7 @@ def draw(
     }
     if ask.top_logprobs:
         body["top_logprobs_num"] = ask.top_logprobs
-    return encode(body | _by(lora))
+    return encode({**body, **more})
 
 
 def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0, lora: str = "") -> bytes:

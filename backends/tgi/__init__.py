@@ -82,12 +82,13 @@ class Tgi(OpenaiCompatible):
             # A token's text depends on those before it, so places say which is whose.
             offsets=True,
             thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.api_key,
+            secret=self._endpoint.secret,
         )
         extra, special = self._config.extra_parameters, self._endpoint.plain
+        more = self._dialect.others
         return await self._ask(
             _GENERATE,
-            lambda: wire.draw(prompt.text, ask, seed, extra, special=special),
+            lambda: wire.draw(prompt.text, ask, seed, extra, more, special=special),
             lambda body, _: wire.generation(body, reading, ask, len(prompt.ids), self._spelled),
         )
 
@@ -157,7 +158,7 @@ class Tgi(OpenaiCompatible):
 
     async def provenance(self) -> Provenance | Failure:
         """Version and commit."""
-        secret = self._endpoint.api_key
+        secret = self._endpoint.secret
         reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
         stated = self._read(reply, lambda body: wire.version(body, secret))
         return stated if isinstance(stated, Failure) else self._stated(*stated)
@@ -226,7 +227,7 @@ class Tgi(OpenaiCompatible):
                 return Templated(text, await self._tokens(text, special=True))
             return await self._ask(
                 "/chat_tokenize",
-                lambda: wire.template(self._dialect.taken(messages)),
+                lambda: wire.template(self._dialect.taken(messages), self._dialect.template),
                 wire.templated,
             )
 

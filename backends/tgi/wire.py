@@ -137,13 +137,13 @@ class Listed(msgspec.Struct, frozen=True):
 # -- requests --------------------------------------------------------------------------------------
 
 
-def template(messages: Messages) -> bytes:
-    """Body of `/chat_tokenize`.
+def template(messages: Messages, more: Mapping[str, object]) -> bytes:
+    """Body of `/chat_tokenize`, with fields that the chat template depends on.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    return encode({"model": "tgi", "messages": messages_of(messages)})
+    return encode({"model": "tgi", "messages": messages_of(messages), **more})
 
 
 def tokenize(text: str, *, special: bool) -> bytes:
@@ -156,9 +156,18 @@ def tokenize(text: str, *, special: bool) -> bytes:
 
 
 def draw(
-    prompt: str, ask: GenerateAsk, seed: int, extra: Mapping[str, object], *, special: bool
+    prompt: str,
+    ask: GenerateAsk,
+    seed: int,
+    extra: Mapping[str, object],
+    more: Mapping[str, object],
+    *,
+    special: bool,
 ) -> bytes:
-    """Body of `/generate` that draws one text after a rendered prompt."""
+    """Body of `/generate` that draws one text after a rendered prompt.
+
+    Further fields are `extra` for its parameters, and `more` beside them.
+    """
     sampling = ask.sampling
     params: dict[str, Any] = {
         "max_new_tokens": sampling.max_tokens,
@@ -178,7 +187,7 @@ def draw(
         params["stop"] = sampling.stop
     if ask.top_logprobs:
         params["top_n_tokens"] = ask.top_logprobs
-    return _body(prompt, {**params, **extra}, special=special)
+    return _body(prompt, {**params, **extra}, more, special=special)
 
 
 def prefill(text: str, *, special: bool) -> bytes:
@@ -195,6 +204,7 @@ def look(prompt: str, top_n: int, allowed: Sequence[str] = (), *, special: bool)
     return _body(prompt, params, special=special)
 
 
+_NOTHING: Final[Mapping[str, object]] = {}
 _ONE: Final[Mapping[str, Any]] = {
     "max_new_tokens": 1,
     "do_sample": False,
@@ -204,8 +214,15 @@ _ONE: Final[Mapping[str, Any]] = {
 }
 
 
-def _body(inputs: str, parameters: Mapping[str, object], *, special: bool) -> bytes:
-    return encode({"inputs": inputs, "add_special_tokens": special, "parameters": parameters})
+def _body(
+    inputs: str,
+    parameters: Mapping[str, object],
+    more: Mapping[str, object] = _NOTHING,
+    *,
+    special: bool,
+) -> bytes:
+    body = {"inputs": inputs, "add_special_tokens": special, "parameters": parameters}
+    return encode({**body, **more})
 
 
 # -- replies ---------------------------------------------------------------------------------------

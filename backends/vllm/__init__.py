@@ -34,7 +34,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire.by_ids import Looked, Path, Walk
-from orchestrator.wire.requests import Dialect
+from orchestrator.wire.requests import Dialect, joined
 
 # A node more costs the server about a millisecond, a request more two.
 _NODES_AT_ONCE: Final = 8
@@ -92,19 +92,17 @@ class Vllm(ByIds):
     score_method = "prompt_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        extra = {**_EXPLICIT, **config.extra_body}
-        if config.chat_template_kwargs and not endpoint.plain:
-            extra["chat_template_kwargs"] = config.chat_template_kwargs
+        arguments = {} if endpoint.plain else config.chat_template_kwargs
         dialect = Dialect(
             token_ids=True,
             top_k_off=0,
             top_logprobs=wire.ABSURD,
-            extra=extra,
+            extra=joined(_EXPLICIT, config.extra_body, arguments),
             system_role=config.system_role,
         )
-        super().__init__(endpoint, transport, dialect, prefill=True, raw=_is_raw(config))
+        super().__init__(endpoint, transport, dialect, prefill=True, raw=_is_raw(config, endpoint))
         self._config = config
-        tokenizer = VllmTokenizer(self._ask, endpoint.model, config.chat_template_kwargs)
+        tokenizer = VllmTokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
@@ -129,7 +127,7 @@ class Vllm(ByIds):
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        template, by = self._config.chat_template_kwargs, self._config.rated_by
+        template, by = self._dialect.template, self._config.rated_by
         return await rated(self._post_to, self._endpoint, self.kind, ask, template=template, by=by)
 
     @as_outcome
@@ -306,11 +304,11 @@ class Vllm(ByIds):
         return self._gate
 
 
-def _is_raw(config: Config) -> bool | None:
+def _is_raw(config: Config, endpoint: Endpoint) -> bool | None:
     """Return True if draws' numbers are raw; None if neutral sampling settings make them so."""
     if config.raw_logprobs:
         return True
-    return False if config.extra_body else None
+    return False if config.extra_body or endpoint.extra_body else None
 
 
 def _cap(body: bytes | Failure) -> int:

@@ -98,22 +98,20 @@ def tokenize_chat(
     Args:
         model: The server's name for it.
         messages: The chat.
-        template: Arguments of the chat template.
+        template: Fields that the chat template depends on.
         opens: Whether the assistant's turn is opened.
         goes_on: Whether the last message is left open.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {
+    return encode({
         "model": model,
         "messages": messages_of(messages),
         "add_generation_prompt": opens,
         "continue_final_message": goes_on,
-    }
-    if template:
-        body["chat_template_kwargs"] = template
-    return encode(body)
+        **template,
+    })  # fmt: skip
 
 
 def score(model: str, ids: Path, top_logprobs: int) -> bytes:

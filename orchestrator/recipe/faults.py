@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +13,12 @@ from orchestrator.errors import Fault
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
-from orchestrator.secrets import is_secret, is_secret_field
+from orchestrator.secrets import (
+    is_secret,
+    is_secret_field,
+    is_secret_header,
+    is_secret_parameter,
+)
 
 MAX_SHOWN: Final = 40
 
@@ -119,12 +124,16 @@ def refuse_secrets(written: Written) -> list[Fault]:
     return [
         written.fault(path, f"{joined(path)}: {message}")
         for path, _ in walk(written.data)
-        if path and LITERAL_KEY.match(str(path[-1])) and path[:-1] != ("models",)
+        if path
+        and LITERAL_KEY.match(str(path[-1]))
+        and path[:-1] != ("models",)
+        # These may come from the environment, and refuse_secrets_for_servers looks at them.
+        and path[-2:-1] not in {("headers",), ("query",)}
     ]
 
 
 def refuse_secrets_for_servers(written: Written) -> list[Fault]:
-    """A fault for each secret among what a back-end adds to requests; none shows the secret.
+    """A fault for each secret among what is added to requests; none shows the secret.
 
     What a launched server gets (`env`, `extra_args`) is looked at by its kind, which names the way
     to pass it.
@@ -133,14 +142,51 @@ def refuse_secrets_for_servers(written: Written) -> list[Fault]:
         written.fault(
             path,
             f"{joined(path)} looks like a secret and would be stored with the run; set it in "
-            "an environment variable and give its name as 'api_key_env: NAME'",
+            f"an environment variable and give its name as '{given.format(path[-1])}'",
         )
         for path, value in walk(written.data)
         if path[:1] == ("models",)
-        and path[2:3] == ("backend",)
+        and path[2:3] in _ADDED
         and isinstance(value, str)
-        and not LITERAL_KEY.match(str(path[-1]))
-        and (is_secret(value) or is_secret_field(str(path[-1])))
+        and path[4:] != ("env",)
+        for given, is_called in (_ADDED[path[2:3]],)
+        if (is_secret(value) or is_called(str(path[-1])))
+        and not (given == _KEY and LITERAL_KEY.match(str(path[-1])))
+    ]
+
+
+_KEY: Final = "api_key_env: NAME"
+_ADDED: Final[Mapping[KeyPath, tuple[str, Callable[[str], bool]]]] = {
+    ("backend",): (_KEY, is_secret_field),
+    ("extra_body",): (_KEY, is_secret_field),
+    ("headers",): ("{}: {{env: NAME}}", is_secret_header),
+    ("query",): ("{}: {{env: NAME}}", is_secret_parameter),
+}
+"""What requests are given, by its place in a model: how its secrets are named, and told."""
+_VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*|\{\{.*\}\}|%[A-Za-z_]\w*%")
+_PATHS: Final = frozenset(
+    {"base_url", "model", "weights", "answers", "ca_file", "headers", "query"}
+)
+
+
+def refuse_variables(written: Written) -> list[Fault]:
+    """A fault for each variable in an address, a name of a model or a path, which would be text."""
+    return [
+        written.fault(
+            path,
+            f"{joined(path)}: {value!r} is taken as it stands, for a recipe reads no variables; "
+            + (
+                f"write '{path[3]}: {{env: NAME}}'"
+                if path[2:3] in {("headers",), ("query",)}
+                else f'write the value, or give it by --set {joined(path)}="$NAME"; a key goes '
+                "into 'api_key_env: NAME', other secrets into 'headers' or 'query'"
+            ),
+        )
+        for path, value in walk(written.data)
+        if isinstance(value, str) and _VARIABLE.search(value)
+        if (path[:1] == ("models",) and path[2:3] and path[2] in _PATHS and path[4:] != ("env",))
+        or path == ("dataset", "path")
+        or path[:1] == ("reuse",)
     ]
 
 

@@ -25,6 +25,7 @@ from orchestrator.recipe.faults import (
     refuse_infinite,
     refuse_secrets,
     refuse_secrets_for_servers,
+    refuse_variables,
 )
 from orchestrator.recipe.schema import (
     NAME_PATTERN,
@@ -223,6 +224,7 @@ class _Loading:
         self._faults += merge_defaults(self._written, RecipeFile.model_fields)
         data = self._written.data
         self._faults += refuse_secrets_for_servers(self._written)
+        self._faults += refuse_variables(self._written)
         checked = self._common(data)
         loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
         models = loader.models(data.get("models"), checked)

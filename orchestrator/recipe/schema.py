@@ -32,6 +32,8 @@ SUBSET_PATTERN = (
     r"^((100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 )
 Amount = Annotated[float, Field(gt=0)]
+Sent = dict[str, str | dict[Literal["env"], Annotated[str, Field(pattern=VARIABLE_PATTERN)]]]
+"""Texts by name; a mapping `{env: NAME}` stands for the value of an environment variable."""
 Money = Annotated[float, Field(ge=0)]
 
 DEFAULT_IN_FLIGHT = 64
@@ -111,6 +113,17 @@ class ModelEntry(Settings):
     """Name of the model on the server. Default: its name in this recipe."""
     api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
     """Environment variable that holds the API key. Never write the key itself in a recipe."""
+    headers: Sent = Field({})
+    """Headers sent with every request, such as `{X-Team: evals, X-Api-Key: {env: MY_KEY}}`.
+    `{env: NAME}` is the value of an environment variable, a secret like the API key."""
+    query: Sent = Field({})
+    """Parameters sent in the query of every address, written as `headers` are."""
+    extra_body: dict[str, Any] = Field({})
+    """Fields added to every request that draws a text or holds a conversation, such as
+    `chat_template_kwargs: {enable_thinking: false}`."""
+    ca_file: str | None = Field(None, min_length=1)
+    """Certificates (PEM, relative to the recipe) to trust beside the system's, for a server whose
+    certificate a private authority signed."""
     system: str | None = None
     """System prompt put before every conversation of this model."""
     template: Literal["chat", "none"] = "chat"
@@ -377,6 +390,13 @@ class ModelSpec:
     finds_backend: bool = False
 
     @property
+    def variables(self) -> list[str]:
+        """The environment variables that its server's key, headers and query come from."""
+        said = (*self.entry.headers.values(), *self.entry.query.values())
+        named = [self.entry.api_key_env, *(one["env"] for one in said if isinstance(one, dict))]
+        return [name for name in named if name is not None]
+
+    @property
     def plain(self) -> bool:
         """True if it is asked by plain text, without a chat template."""
         return self.entry.template == "none"
@@ -417,6 +437,10 @@ class ModelSpec:
             "backend": backend,
             "model": self.model if self.server is None else None,
             "api_key_env": entry.api_key_env,
+            "headers": entry.headers or None,
+            "query": entry.query or None,
+            "extra_body": entry.extra_body or None,
+            "ca_file": entry.ca_file,
             "system": entry.system,
             "template": "none" if self.plain else None,
             "thinking": entry.thinking and entry.thinking.model_dump(),

@@ -309,7 +309,8 @@ def _shown_tag(node: yaml.Node) -> str:
 
 
 SECRET: Final = re.compile(
-    r"api[-_]?key$|secret|password|authorization|(?:^|[-_.])token$", re.IGNORECASE
+    r"api[-_]?key$|secret|password|authorization|(?:^|[-_.])token$|(?:^|\.)(?:headers|query)\b",
+    re.IGNORECASE,
 )
 
 

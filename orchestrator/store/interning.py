@@ -201,8 +201,8 @@ class Vocabulary:
 
         A server is given the key, and may draw it as tokens.
         """
-        if len(secret) >= failures.LONG_SECRET:
-            self._secrets |= {spelling.encode() for spelling in failures.spellings(secret)}
+        found = failures.spellings(secret, failures.LONG_SECRET)
+        self._secrets |= {spelling.encode() for spelling in found}
 
     def _may_keep(self, text: bytes) -> bool:
         if len(text) > MOST_BYTES:

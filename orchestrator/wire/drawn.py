@@ -149,10 +149,11 @@ def _is_too_long(answer: Answer[Any], message: Message) -> bool:
 
 def _repeats(message: Message, secret: str) -> bool:
     """Return True if a text holds the key, unless it is short."""
-    if len(secret) < failures.LONG_SECRET:
+    if not secret:
         return False
+    longest = [one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET]
     said = (message.text, message.refusal, message.thought)
-    return any(text is not None and secret in text for text in said)
+    return any(text is not None and one in text for text in said for one in longest)
 
 
 def _set_aside(message: Message, end: str, marker: str) -> str | Failure:

@@ -270,16 +270,25 @@ def clean(text: str, secret: str = "") -> str:
 
 def redact(text: str, secret: str) -> str:
     """`text` with every spelling of `secret` blotted out; very short ones are not secrets."""
-    if len(secret) < _SHORTEST_SECRET:
-        return text
-    for spelling in spellings(secret):
+    for spelling in spellings(secret, _SHORTEST_SECRET) if secret else ():
         text = text.replace(spelling, "[key]")
     return text
 
 
-def spellings(secret: str) -> set[str]:
-    """Return a key as it may stand in a text: itself, in JSON, and in a URL."""
-    return {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+def spellings(secret: str, least: int) -> list[str]:
+    """Return secrets as they may stand in a text: as they are, in JSON, and in a URL.
+
+    Args:
+        secret: One a line; see `orchestrator.backend.Endpoint.secret`.
+        least: Length from which on one is taken; the longest stand first.
+    """
+    found = {
+        spelling
+        for one in secret.split("\n")
+        if len(one) >= least
+        for spelling in (one, json.dumps(one)[1:-1], quote(one, safe=""))
+    }
+    return sorted(found, key=len, reverse=True)
 
 
 def _message(parsed: Mapping[str, object]) -> str:

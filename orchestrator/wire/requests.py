@@ -16,12 +16,29 @@ encode: Final = msgspec.json.Encoder().encode
 """Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text."""
 
 OWN_FIELDS: Final = frozenset({
-    "echo", "logprobs", "max_completion_tokens", "max_tokens", "messages", "model", "n", "seed",
-    "stop", "stream", "temperature", "template", "top_k", "top_logprobs", "top_p",
+    "echo", "input_ids", "inputs", "logprobs", "max_completion_tokens", "max_tokens", "messages",
+    "model", "n", "prompt", "seed", "stop", "stream", "temperature", "template", "top_k",
+    "top_logprobs", "top_p",
 })  # fmt: skip
 """Fields that this module writes; a user's extra fields may not be among them."""
 NO_TEMPLATE: Final = "none"
 """Value of our own field `template`: the message is the prompt, without the chat template."""
+
+
+_ARGUMENTS: Final = "chat_template_kwargs"
+_RENDERED: Final = frozenset({_ARGUMENTS, "chat_template", "documents", "tools"})
+_NOTHING: Final[Mapping[str, object]] = {}
+
+
+def joined(
+    extra: Mapping[str, object], more: Mapping[str, object], arguments: Mapping[str, object] = {}
+) -> dict[str, object]:
+    """Return the fields of both, with the arguments of a chat template of all three."""
+    given = [one.get(_ARGUMENTS) for one in (extra, more)]
+    found = dict[str, object]()
+    for one in (given[0], arguments, given[1]):
+        found |= one if isinstance(one, Mapping) else {}
+    return {**extra, **more, **({_ARGUMENTS: found} if found else {})}
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +70,16 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = {}
     plain: bool = False
     system_role: bool = True
+
+    @property
+    def template(self) -> dict[str, object]:
+        """Those of the fields added that play a part when a chat template is rendered."""
+        return {name: value for name, value in self.extra.items() if name in _RENDERED}
+
+    @property
+    def others(self) -> dict[str, object]:
+        """Those of the fields added that play none."""
+        return {name: value for name, value in self.extra.items() if name not in _RENDERED}
 
     def taken(self, messages: Messages) -> Messages:
         """Return messages in the roles that the server takes."""
@@ -158,13 +185,15 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     return _finish(body, dialect)
 
 
-def score(model: str, ask: ScoreAsk, *, plain: bool = False) -> bytes:
+def score(
+    model: str, ask: ScoreAsk, template: Mapping[str, object] = _NOTHING, *, plain: bool = False
+) -> bytes:
     """The body of our own `/v1/score`: log-probabilities of ids, or of a text, after the prompt.
 
     Raises:
         UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages)}
+    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages), **template}
     if plain:
         body["template"] = NO_TEMPLATE
     if ask.token_ids:
@@ -180,13 +209,15 @@ def score(model: str, ask: ScoreAsk, *, plain: bool = False) -> bytes:
     return encode(body)
 
 
-def choose(model: str, ask: ChooseAsk, *, plain: bool = False) -> bytes:
+def choose(
+    model: str, ask: ChooseAsk, template: Mapping[str, object] = _NOTHING, *, plain: bool = False
+) -> bytes:
     """The body of our own `/v1/choose`; labels are lists of spellings.
 
     Raises:
         UnicodeEncodeError: If a message or a label holds a lone surrogate, which is no text.
     """
-    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages)}
+    body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages), **template}
     if plain:
         body["template"] = NO_TEMPLATE
     if ask.prefix.token_ids:

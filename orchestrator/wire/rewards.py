@@ -78,7 +78,7 @@ def pool(
     Args:
         model: The server's name for it.
         ask: The conversation.
-        template: Arguments of the chat template; left out where empty.
+        template: Fields that the chat template depends on.
         activated: Ask for probabilities instead of raw outputs.
 
     Raises:
@@ -89,9 +89,8 @@ def pool(
         "messages": messages_of(ask.messages),
         "add_generation_prompt": False,
         "use_activation": activated,
+        **template,
     }
-    if template:
-        body["chat_template_kwargs"] = template
     return encode(body)
 
 

@@ -104,7 +104,7 @@ async def test_a_query_goes_behind_the_route_and_azures_key_into_its_header(kind
         assert isinstance(reply, Reply)
         assert reply.status == 200
         await transport.close()
-        async with Http(address, KEY) as http:
+        async with Http(Endpoint(base_url=address, model="m", api_key=KEY)) as http:
             assert (await http.post("/v1/chat/completions", {})).status == 200
     for target, headers in seen:
         assert target == f"{place}/chat/completions?api-version=2024-10-21"

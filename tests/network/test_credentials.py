@@ -128,7 +128,9 @@ async def test_a_proxy_before_tls_is_not_sent_the_key(kind, netrc, proxy, monkey
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, f"http://{proxy.address}")
     await post(kind, "https://models.example", "sk-of-this-endpoint")
-    async with Http("https://models.example", "sk-of-this-endpoint") as http:
+    async with Http(
+        Endpoint(base_url="https://models.example", model="m", api_key="sk-of-this-endpoint")
+    ) as http:
         await http.get("/v1/models")
     assert len(proxy.heads) >= 2
     for head in proxy.heads:
@@ -137,7 +139,7 @@ async def test_a_proxy_before_tls_is_not_sent_the_key(kind, netrc, proxy, monkey
 
 
 async def test_a_probe_of_a_public_server_sends_nothing_of_netrc(netrc, proxy) -> None:
-    async with Http(PUBLIC) as http:
+    async with Http(Endpoint(base_url=PUBLIC, model="m")) as http:
         reply = await http.get("/v1/models")
     assert reply.status == 200, reply
     (head,) = proxy.heads
@@ -150,7 +152,7 @@ async def test_a_netrc_file_that_is_damaged_is_not_read(netrc, proxy, content) -
     netrc.write_text(content)
     for kind in THROUGH_PROXIES:
         assert isinstance(await post(kind, PUBLIC), Reply)
-    async with Http(PUBLIC) as http:
+    async with Http(Endpoint(base_url=PUBLIC, model="m")) as http:
         assert (await http.get("/v1/models")).status == 200
 
 
@@ -158,7 +160,7 @@ async def test_a_netrc_file_that_is_damaged_is_not_read(netrc, proxy, content) -
 async def test_a_server_near_by_is_reached_without_a_proxy_or_netrc(kind, netrc, proxy) -> None:
     with listening() as server:
         assert isinstance(await post(kind, f"http://{server.address}"), Reply)
-        async with Http(f"http://{server.address}") as http:
+        async with Http(Endpoint(base_url=f"http://{server.address}", model="m")) as http:
             assert (await http.get("/x")).status == 200
     assert not proxy.heads
     assert not any("authorization" in head.lower() for head in server.heads)
@@ -174,7 +176,9 @@ async def test_a_key_does_not_follow_to_another_host(kind) -> None:
             reply = await post(kind, url, "sk-of-this-endpoint")
             assert isinstance(reply, Reply)
             assert reply.status == 307
-            async with Http(url, "sk-of-this-endpoint") as http:
+            async with Http(
+                Endpoint(base_url=url, model="m", api_key="sk-of-this-endpoint")
+            ) as http:
                 assert (await http.get("/v1/models")).status == 307
     assert not other.heads
 

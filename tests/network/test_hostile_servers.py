@@ -52,7 +52,7 @@ async def test_a_transport_reads_no_more_than_its_limit(kind, attack) -> None:
 @pytest.mark.parametrize("attack", ENDLESS)
 async def test_a_probe_reads_no_more_than_its_limit(attack) -> None:
     with attacking(ATTACKS[attack]) as url:
-        async with Http(url, timeout_s=5.0) as http:
+        async with Http(Endpoint(base_url=url, model="m"), timeout_s=5.0) as http:
             peak, came = await peak_of(http.get("/v1/models"))
     assert came.status == 0, came
     assert came.body

@@ -117,7 +117,7 @@ def probe_recipe(
 
 async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
     key = key_in(wanted.api_key_env) if wanted.api_key_env else ""
-    async with Http(url, key) as http:
+    async with Http(Endpoint(base_url=url, model="", api_key=key)) as http:
         replies = {path: await http.get(path) for path in PATHS}
         if not any(reply.status for reply in replies.values()):
             raise UsageError(f"{url} does not answer: {replies[PATHS[0]].words}")

@@ -63,6 +63,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
         "system": spec.entry.system,
         "template": "none" if spec.plain else None,
         "thinking": spec.thinking_end,
+        "extra_body": spec.entry.extra_body and json.dumps(spec.entry.extra_body, sort_keys=True),
     }
     return found | {name: value for name, value in said.items() if value}
 

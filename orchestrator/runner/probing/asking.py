@@ -11,13 +11,14 @@ from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
     Backend,
+    Endpoint,
     Provenance,
-    key_headers,
     reward,
     server_address,
     split_query,
+    with_query,
 )
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of, said_by, trusted
 from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
@@ -48,13 +49,13 @@ _CONNECT_S: Final = 5.0
 class Http:
     """A client of one server.
 
-    The URL has no `/v1` at its end; an empty key is none.
+    What holds a conversation is posted with the endpoint's `extra_body`.
     """
 
-    def __init__(self, base_url: str, api_key: str = "", timeout_s: float = 60.0) -> None:
-        self._base_url, self._query = split_query(base_url)
-        self._secret = api_key
-        self._key_headers = key_headers(base_url, api_key)
+    def __init__(self, endpoint: Endpoint, timeout_s: float = 60.0) -> None:
+        self._base_url, self._query = split_query(with_query(endpoint.base_url, endpoint.query))
+        self._endpoint = endpoint
+        self._secret = endpoint.secret
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
@@ -66,6 +67,7 @@ class Http:
             headers={"Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
+            connector=aiohttp.TCPConnector(ssl=trusted(self._endpoint.ca_file) or True),
             proxy=proxy_of(self._base_url),
             # Inflated where the bytes are counted.
             auto_decompress=False,
@@ -87,7 +89,8 @@ class Http:
 
     async def post(self, path: str, table: dict[str, object]) -> HttpReply:
         """The same for JSON that is posted."""
-        return await self._send("POST", path, table)
+        extra = self._endpoint.extra_body if "messages" in table else {}
+        return await self._send("POST", path, {**extra, **table})
 
     async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
         import aiohttp  # noqa: PLC0415 (as above)
@@ -96,7 +99,8 @@ class Http:
             raise RuntimeError("Http is used inside of `async with` only")
         body = None if table is None else msgspec.json.encode(table)
         # The key with each request: a session sends its own headers to proxies too.
-        headers = {**self._key_headers, **({"Content-Type": "application/json"} if body else {})}
+        headers = self._endpoint.key_headers()
+        headers |= {"Content-Type": "application/json"} if body else {}
         url = self._base_url + path + self._query
         try:
             async with self._session.request(
@@ -107,8 +111,7 @@ class Http:
                 if isinstance(content, Failure):
                     reply.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            said = failures.clean(str(error) or type(error).__name__, self._secret)
-            return HttpReply(0, said.encode())
+            return HttpReply(0, said_by(error, self._secret).encode())
         if isinstance(content, Failure):
             return HttpReply(0, content.message.encode())
         if reply.status != 200:
@@ -165,7 +168,7 @@ async def scan(urls: Sequence[str], api_key: str = "") -> list[Found]:
 
 
 async def _look(url: str, api_key: str) -> Found:
-    async with Http(url, api_key, _TIMEOUT_S) as http:
+    async with Http(Endpoint(base_url=url, model="", api_key=api_key), _TIMEOUT_S) as http:
         listed = await http.get(_MODELS)
         if listed.status == 0:
             return Found(url, fault=listed.words, is_free=True)

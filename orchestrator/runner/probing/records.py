@@ -110,7 +110,7 @@ class Probes:
         endpoint = found.endpoint
         held = probe_record(self._store, found.label)
         known = held is not None and _is_same(held, found.provenance)
-        async with Http(endpoint.base_url, endpoint.api_key) as http:
+        async with Http(endpoint) as http:
             target = Target(
                 kind=found.kind,
                 model=endpoint.model,

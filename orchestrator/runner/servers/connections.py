@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from orchestrator.runner.models.identity import launch_of, same_identity
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.probing.asking import Http
 from orchestrator.store import Store
+from orchestrator.wire.failures import LONG_SECRET
 
 _log = logging.getLogger(__name__)
 
@@ -54,26 +56,48 @@ def backend_config(
     return spec.backend_config.model_copy(update=left_open)
 
 
-def api_key_of(spec: ModelSpec) -> str:
-    """The key of a model's server; empty where it needs none.
+def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
+    """Where a model that runs elsewhere is asked, with what its environment holds for that.
 
     Raises:
-        UsageError: If the variable that is to hold it is not set.
+        UsageError: If a variable that is to hold a key or another value is not set.
     """
-    if spec.entry.api_key_env is None:
-        return ""
-    try:
-        return key_in(spec.entry.api_key_env)
-    except UsageError as error:
-        raise UsageError(
-            f"model {spec.name!r}: {error}; set it to the API key of {spec.base_url}"
-        ) from error
+    entry = spec.entry
+    values = {}
+    for variable in spec.variables:
+        is_key = variable == entry.api_key_env
+        try:
+            values[variable] = key_in(variable, is_word=is_key)
+        except UsageError as error:
+            what = "the API key" if is_key else "what the recipe takes from it for requests to"
+            raise UsageError(
+                f"model {spec.name!r}: {error}; set it to {what}{' of' * is_key} {spec.base_url}"
+            ) from error
+    headers, query = (
+        {name: one if isinstance(one, str) else values[one["env"]] for name, one in said.items()}
+        for said in (entry.headers, entry.query)
+    )
+    # Servers repeat the token of `Bearer TOKEN`, or one of several cookies, alone.
+    parts = (part for value in values.values() for part in re.split(r"[\s;,=]+", value))
+    return Endpoint(
+        base_url=base_url,
+        model=spec.model or spec.name,
+        api_key=values.get(entry.api_key_env or "", ""),
+        headers=headers,
+        query=query,
+        hidden=(*values.values(), *(part for part in parts if len(part) >= LONG_SECRET)),
+        ca_file=entry.ca_file or "",
+    )
 
 
-def key_in(variable: str) -> str:
-    """The key that an environment variable holds, without the white space around it.
+def key_in(variable: str, *, is_word: bool = True) -> str:
+    """The value that an environment variable holds, without the white space around it.
 
     Files of secrets mostly end with a newline, which no header can carry.
+
+    Args:
+        variable: Its name.
+        is_word: Whether it is a key, which has no spaces.
 
     Raises:
         UsageError: If there is none, or it can't be sent.
@@ -81,7 +105,7 @@ def key_in(variable: str) -> str:
     value = os.environ.get(variable, "").strip()
     if not value:
         raise UsageError(f"the environment variable {variable} is not set")
-    if not (value.isascii() and value.isprintable() and " " not in value):
+    if not (value.isascii() and value.isprintable()) or (is_word and " " in value):
         raise UsageError(
             f"the environment variable {variable} has white space or a character outside ASCII "
             "in the key"
@@ -90,17 +114,17 @@ def key_in(variable: str) -> str:
 
 
 def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
-    """Warn of each model whose key is in no environment variable."""
+    """Warn of each model whose key, or another value, is in no environment variable."""
     for spec in specs:
-        variable = spec.entry.api_key_env
-        if variable is not None and not os.environ.get(variable, "").strip():
-            _log.warning(
-                "%s: the environment variable %s is not set; the run will stop when it queries "
-                "this model",
-                spec.name,
-                variable,
-                extra={"model": spec.name},
-            )
+        for variable in spec.variables:
+            if not os.environ.get(variable, "").strip():
+                _log.warning(
+                    "%s: the environment variable %s is not set; the run will stop when it "
+                    "queries this model",
+                    spec.name,
+                    variable,
+                    extra={"model": spec.name},
+                )
 
 
 # The kind of server behind an address, asked for where a recipe names no back-end.
@@ -187,7 +211,7 @@ class Kinds:
 
 async def _asked(endpoint: Endpoint) -> str | Failure:
     """The kind that a server shows itself to be."""
-    async with Http(endpoint.base_url, endpoint.api_key) as http, asyncio.TaskGroup() as group:
+    async with Http(endpoint) as http, asyncio.TaskGroup() as group:
         tasks = {path: group.create_task(http.get(path)) for path in PATHS}
     replies = {path: task.result() for path, task in tasks.items()}
     # Nothing can be told yet where nobody answers, or a gateway whose server is not up.

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from orchestrator.backend import Backend, Endpoint, NamesItself, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
@@ -21,8 +23,8 @@ from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.connections import (
     Kinds,
-    api_key_of,
     create_backend,
+    endpoint_of,
     warn_of_missing_keys,
 )
 from orchestrator.runner.servers.health import look_after
@@ -432,22 +434,21 @@ class Fleet:
 
     async def _way(self, spec: ModelSpec, number: int) -> tuple[str, Endpoint] | Failure:
         """Return the kind and the place of a server of a model; start the server if need be."""
-        kind, name, api_key = spec.backend, spec.model, ""
-        base_url = spec.base_urls[number] if spec.base_urls else spec.base_url or ""
+        kind = spec.backend
         if spec.server is None:
-            api_key = api_key_of(spec)
+            urls = spec.base_urls or (spec.base_url or "",)
+            endpoint = endpoint_of(spec, urls[number])
         else:
             launched = self._servers[spec.name][number]
             server = await launched.running()
             if isinstance(server, Failure):
                 return server
-            kind, name = launched.launch.backend, spec.name
-            base_url, api_key = server.base_url, server.api_key
-        self._store.keep_out(api_key)
-        endpoint = Endpoint(
-            base_url=base_url,
-            model=name or spec.name,
-            api_key=api_key,
+            kind = launched.launch.backend
+            endpoint = Endpoint(base_url=server.base_url, model=spec.name, api_key=server.api_key)
+        self._store.keep_out(endpoint.secret)
+        endpoint = msgspec.structs.replace(
+            endpoint,
+            extra_body=spec.entry.extra_body,
             timeout_s=spec.limits.timeout_s,
             # The scheduler bounds what is in flight; who raises its limit needs no new pool.
             max_in_flight=max(spec.max_in_flight, _CONNECTIONS),
