@@ -51,7 +51,8 @@ class Config(ChatConfig):
         "auto",
         description="Client library: the openai package, or aiohttp (eight times cheaper). auto: "
         "a client of our own for plain http on this network (again half of that), aiohttp for "
-        "other servers on this network and plain http, openai otherwise.",
+        "other servers on this network and plain http, openai otherwise. A model with headers or "
+        "a query from the environment is never asked by the openai package, which logs them.",
     )
     logprobs: bool = Field(True, description="If true, request log-probabilities.")  # noqa: FBT003
     top_logprobs: int = Field(
@@ -309,7 +310,8 @@ def _advised(failure: Failure) -> Failure:
 
 
 def _transport(endpoint: Endpoint, config: Config) -> Transport:
-    if config.transport == "aiohttp":
+    # The openai package and its HTTP library log headers and whole addresses.
+    if config.transport == "aiohttp" or endpoint.hidden:
         from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415 (slow, as below)
 
         return AiohttpTransport(endpoint, config.keepalive_s)

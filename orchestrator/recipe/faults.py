@@ -128,7 +128,7 @@ def refuse_secrets(written: Written) -> list[Fault]:
         and LITERAL_KEY.match(str(path[-1]))
         and path[:-1] != ("models",)
         # These may come from the environment, and refuse_secrets_for_servers looks at them.
-        and path[-2:-1] not in {("headers",), ("query",)}
+        and not (path[-2:-1] in {("headers",), ("query",)} and "backend" not in path)
     ]
 
 
@@ -163,7 +163,9 @@ _ADDED: Final[Mapping[KeyPath, tuple[str, Callable[[str], bool]]]] = {
     ("query",): ("{}: {{env: NAME}}", is_secret_parameter),
 }
 """What requests are given, by its place in a model: how its secrets are named, and told."""
-_VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*|\{\{.*\}\}|%[A-Za-z_]\w*%")
+_VARIABLE: Final = re.compile(
+    r"\$\{\w|(?:^|[/:=])\$[A-Za-z_]\w*(?:$|[/:&?])|\{\{.*\}\}|%[A-Za-z_]\w{2,}%"
+)
 _PATHS: Final = frozenset(
     {"base_url", "model", "weights", "answers", "ca_file", "headers", "query"}
 )

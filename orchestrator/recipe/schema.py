@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
@@ -32,7 +32,16 @@ SUBSET_PATTERN = (
     r"^((100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 )
 Amount = Annotated[float, Field(gt=0)]
-Sent = dict[str, str | dict[Literal["env"], Annotated[str, Field(pattern=VARIABLE_PATTERN)]]]
+
+
+def _is_sent(value: object) -> object:
+    if isinstance(value, str) or (isinstance(value, dict) and value.keys() == {"env"}):
+        return value
+    raise ValueError("must be text in quotes, or {env: NAME} for an environment variable's value")
+
+
+Variable = dict[Literal["env"], Annotated[str, Field(pattern=VARIABLE_PATTERN)]]
+Sent = dict[str, Annotated[str | Variable, BeforeValidator(_is_sent)]]
 """Texts by name; a mapping `{env: NAME}` stands for the value of an environment variable."""
 Money = Annotated[float, Field(ge=0)]
 

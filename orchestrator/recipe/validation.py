@@ -424,7 +424,8 @@ class ModelLoader:
         headers, extra = entry.get("headers"), entry.get("extra_body")
         for header, value in headers.items() if isinstance(headers, Mapping) else ():
             if fault := header_fault(str(header), value if isinstance(value, str) else "x"):
-                self._fault(name, "headers", f"{header}: {fault}")
+                path = ("models", name, "headers", header)
+                self._faults.append(self._written.fault(path, about(path, fault)))
         own = sorted(OWN_FIELDS & extra.keys()) if isinstance(extra, Mapping) else ()
         if own:
             said = f"already set by the recipe, remove from here: {', '.join(own)}"

@@ -172,6 +172,8 @@ _INSPECTED: Final = 16_384
 _MOST_PARSED: Final = 1 << 20
 _SHORTEST_SECRET: Final = 4
 LONG_SECRET: Final = 12
+# Characters that one library or another leaves as they are in the query of an address.
+_LEFT: Final = ("", "/", "?/:@!$'()*,")
 """Characters from which on a key in a model's text is taken for the key; EMPTY may be a word."""
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
@@ -286,7 +288,7 @@ def spellings(secret: str, least: int) -> list[str]:
         spelling
         for one in secret.split("\n")
         if len(one) >= least
-        for spelling in (one, json.dumps(one)[1:-1], quote(one, safe=""))
+        for spelling in (one, json.dumps(one)[1:-1], *(quote(one, safe=some) for some in _LEFT))
     }
     return sorted(found, key=len, reverse=True)
 

@@ -139,7 +139,16 @@ def test_a_key_is_nowhere(tmp_path, monkeypatch):
     rules = [{"fault": "echo_key", "every": 4, "route": "chat"}]
     with fake_server(rules, models=("a", "b")) as url:
         monkeypatch.delenv("ORCHESTRATOR_SERVER_KEY")
-        models = {name: {"base_url": url, "api_key_env": "A_KEY"} for name in ("a", "b")}
+        added = {
+            "headers": {"X-Token": {"env": "A_TOKEN"}, "Cookie": {"env": "A_COOKIE"}},
+            "query": {"sig": {"env": "A_SIGNATURE"}},
+        }
+        models = {name: {"base_url": url, "api_key_env": "A_KEY", **added} for name in ("a", "b")}
+        hidden = {
+            "A_TOKEN": "Bearer 9876543210fedcba",
+            "A_COOKIE": "s=9876543210fedcba; t=9876543210fedcbb\n",
+            "A_SIGNATURE": "9876543210fedcba/+= &",
+        }
         recipe = {
             "models": models,
             "dataset": {"kind": "demo", "n": 10},
@@ -152,10 +161,21 @@ def test_a_key_is_nowhere(tmp_path, monkeypatch):
         for given in ("sk-wrong-0123456789abcdef", key):
             done = subprocess.run(
                 [*ENTRY, "run", str(path), "--run-dir", str(tmp_path / "run")],
-                cwd=tmp_path, env=environment(A_KEY=given), capture_output=True, check=False,
+                cwd=tmp_path, env=environment(A_KEY=given, **hidden), capture_output=True,
+                check=False,
             )  # fmt: skip
             assert done.returncode in {0, 2, 3}, done.stderr
+            outputs += [done.stdout, done.stderr]
+        for command in (["check", "r.yaml"], ["plan", "r.yaml"], ["report", "run"],
+                        ["runs", "status", "run"], ["servers", "probe", "r.yaml"]):  # fmt: skip
+            done = subprocess.run(
+                [*ENTRY, *command],
+                cwd=tmp_path, env=environment(A_KEY=key, **hidden), capture_output=True,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode in {0, 1, 2, 3}, done.stderr
             outputs += [done.stdout, done.stderr]
     files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     for content in (*outputs, *files):
         assert b"0123456789abcdef" not in content
+        assert b"9876543210fedcb" not in content

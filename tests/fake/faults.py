@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tests.fake.http import Action, Ending, respond
+from tests.fake.http import Action, Ending, HttpRequest, respond
 from tests.fake.protocol import encode, error_body
 from tests.fake.rules import Rule
 
@@ -33,13 +33,15 @@ _FLOOD: Final = b" " * 2**20
 _DRIP_S: Final = 0.02
 
 
-def without_reply(rule: Rule, authorization: str) -> Action | None:
+def without_reply(rule: Rule, received: HttpRequest) -> Action | None:
     """The action of a fault that takes the place of a reply; None for other faults."""
     fault = rule.fault or ""
     if fault in _SILENT:
         return Action(b"", ending=_SILENT[fault])
     if fault == "echo_key":
-        body = error_body(rule.status, f"bad key: {authorization}")
+        said = [received.headers.get("authorization", "")]
+        said += [value for name, value in received.headers.items() if name.startswith("x-")]
+        body = error_body(rule.status, f"bad key: {' '.join(said)}")
         return Action(respond(rule.status, body))
     if fault in _STATUS or fault == "status":
         status = _STATUS.get(fault, rule.status)

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import os
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ async def serving(
     log: Path | None = None,
     port: int = 0,
     host: str = LOOPBACK,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[str, FakeServer]]:
     """A fake server in this process: its base URL and the server itself.
 
@@ -44,14 +46,15 @@ async def serving(
         log: Gets a line for each request.
         port: 0 takes a free one.
         host: Address to listen on.
+        tls: Its certificate; None for plain HTTP.
 
     Raises:
         UsageError: If the rules are malformed.
     """
     server = FakeServer(models, load(rules), key, log)
     try:
-        taken = await server.listen(host, port, given())
-        yield f"http://{host}:{taken}", server
+        taken = await server.listen(host, port, given(), tls)
+        yield f"http{'s' if tls else ''}://{host}:{taken}", server
     finally:
         server.stop()
 

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import os
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,6 +51,9 @@ class FakeServer:
         rules: What it does other than answer at once.
         key: Required on all paths but `/health` where not empty.
         log: File that gets a line for each model request: hash, route, model, attempt.
+
+    Attributes:
+        seen: Gets every request, where it is a list.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class FakeServer:
         )
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self.seen: list[HttpRequest] | None = None
         self._requests: Counter[str] = Counter()
         self._answered: set[str] = set()
         self._totals: Counter[str] = Counter()
@@ -92,12 +97,18 @@ class FakeServer:
         posted = _ROUTES if self._dialect is None else self._dialect.routes
         return dict.fromkeys(self._pages, "GET") | dict.fromkeys(posted, "POST")
 
-    async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> int:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        bound: socket.socket | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> int:
         """Start to listen, at a bound socket if there is one; the port (a free one for 0)."""
         loop = asyncio.get_running_loop()
         place = {"host": host, "port": port} if bound is None else {"sock": bound}
         self._server = await loop.create_server(
-            lambda: Connection(self._handle, self._connections), **place, backlog=4096
+            lambda: Connection(self._handle, self._connections), **place, ssl=tls, backlog=4096
         )
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -129,7 +140,13 @@ class FakeServer:
         }
 
     def _handle(self, request: HttpRequest) -> Action:
-        path = request.path.partition("?")[0]
+        if self.seen is not None:
+            self.seen.append(request)
+        path, mark, query = request.path.partition("?")
+        if mark:
+            # Routes are found by the path alone.
+            headers = {**request.headers, "x-query": query}
+            request = HttpRequest(request.method, path, headers, request.body)
         dialect = self._dialect
         route = (_ROUTES if dialect is None else dialect.routes).get(path)
         if self._key and path != _HEALTH:
@@ -242,7 +259,7 @@ class FakeServer:
             self._faults[fault.fault or ""] += 1
             if fault.fault == "exit":
                 self.stop()
-            early = faults.without_reply(fault, received.headers.get("authorization", ""))
+            early = faults.without_reply(fault, received)
             if early is not None:
                 early.delay_s = delay_s
                 return early

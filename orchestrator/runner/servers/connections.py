@@ -12,7 +12,7 @@ from orchestrator.backend import Backend, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
-from orchestrator.recipe.schema import ModelSpec
+from orchestrator.recipe.schema import ModelSpec, Sent
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of, same_identity
 from orchestrator.runner.planning.reuse import Copies
@@ -73,19 +73,27 @@ def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
             raise UsageError(
                 f"model {spec.name!r}: {error}; set it to {what}{' of' * is_key} {spec.base_url}"
             ) from error
-    headers, query = (
-        {name: one if isinstance(one, str) else values[one["env"]] for name, one in said.items()}
-        for said in (entry.headers, entry.query)
-    )
-    # Servers repeat the token of `Bearer TOKEN`, or one of several cookies, alone.
-    parts = (part for value in values.values() for part in re.split(r"[\s;,=]+", value))
+    hidden: list[str] = []
+
+    def filled(said: Sent) -> dict[str, str]:
+        found = {}
+        for name, one in said.items():
+            if isinstance(one, str):
+                found[name] = one
+            else:
+                found[name] = value = values[one["env"]]
+                # Servers repeat the token of `Bearer TOKEN`, or one of several cookies, alone.
+                parts = re.split(r"[\s;,=]+", value)
+                hidden.extend((value, *(part for part in parts if len(part) >= LONG_SECRET)))
+        return found
+
     return Endpoint(
         base_url=base_url,
         model=spec.model or spec.name,
         api_key=values.get(entry.api_key_env or "", ""),
-        headers=headers,
-        query=query,
-        hidden=(*values.values(), *(part for part in parts if len(part) >= LONG_SECRET)),
+        headers=filled(entry.headers),
+        query=filled(entry.query),
+        hidden=tuple(hidden),
         ca_file=entry.ca_file or "",
     )
 

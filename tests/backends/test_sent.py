@@ -1,0 +1,297 @@
+"""Headers, a query, fields of bodies and certificates of a model go with every request it is sent.
+
+For each kind of back-end that speaks HTTP, and for each transport: what it asks of the server, how
+it tokenises, what it asks of the server about itself, and what a probe asks.
+"""
+
+import json
+import logging
+import ssl
+import subprocess
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from backends import embedded, fake, llamacpp, openai, sglang, tgi, vllm
+from backends._aiohttp_transport import AiohttpTransport
+from backends._direct_transport import DirectTransport
+from backends._openai_compatible import TRIED
+from backends._transport import Reply, whole
+from backends.openai.transport import OpenaiTransport
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.backend import Endpoint, answered, header_fault, reward, with_query
+from orchestrator.errors import UsageError
+from orchestrator.network import trusted
+from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
+from orchestrator.runner.probing.asking import Http, Target
+from orchestrator.runner.probing.probe import probe_model
+from tests.backends.kinds import kind_in
+from tests.fake.main import serving
+
+KEY = "sk-of-this-endpoint"
+HIDDEN = "hidden-value-of-a-header"
+SIGNED = "hidden/value of=a&query"
+WORDS = {"enable_thinking": False}
+MESSAGES = (Message("user", "What is 2 + 2?"),)
+LABELS = labels("A", "B", "C")
+KINDS = {
+    "openai": (openai, "native", {}),
+    "openai by aiohttp": (openai, "native", {"transport": "aiohttp"}),
+    "openai by its package": (openai, "native", {"transport": "openai"}),
+    "vllm": (vllm, "vllm_v2", {}),
+    "sglang": (sglang, "sglang", {}),
+    "tgi": (tgi, "tgi", {}),
+    "llamacpp": (llamacpp, "llama_server", {}),
+    "embedded": (embedded, "native", {}),
+    "fake": (fake, "native", {}),
+}
+FIELDS = {
+    "nothing": {},
+    "headers": {"headers": {"X-Team": "evals", "user-agent": "of-ours"}},
+    "headers of the environment": {"headers": {"X-Token": HIDDEN}, "hidden": (HIDDEN,)},
+    "query of the environment": {"query": {"sig": SIGNED}, "hidden": (SIGNED,)},
+    "extra_body": {"extra_body": {"chat_template_kwargs": WORDS, "user": "u-1"}},
+}
+DRAWS = ("/chat/completions", "/generate", "/completion")
+
+
+@asynccontextmanager
+async def connected(kind: str, tls=None, **fields):
+    """A back-end of a kind, its endpoint, and all requests that its server gets."""
+    module, dialect, settings = KINDS[kind]
+    rules = {"dialect": dialect, "rules": []}
+    models = ["/model"] if dialect == "tgi" else ["m"]
+    async with serving(rules, models=models, key=KEY, tls=tls) as (url, server):
+        server.seen = []
+        base_url = with_query(url, {"api-version": "2"})
+        endpoint = Endpoint(
+            base_url=base_url, model=models[0], api_key=KEY, timeout_s=5.0, **fields
+        )
+        found = kind_in(module)
+        backend = found(found.Config(**settings)).connect(endpoint)
+        try:
+            yield backend, endpoint, server.seen
+        finally:
+            await backend.close()
+
+
+async def ask_all(backend, endpoint, kind: str) -> list[object]:
+    """Ask everything that a run asks, of a probe too."""
+    stated = await answered(backend.provenance())
+    drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling(max_tokens=4)), 1)
+    assert isinstance(drawn, Generation), drawn
+    found = [stated, drawn, await backend.score(ScoreAsk("m", MESSAGES, (), drawn.text))]
+    found.append(await backend.choose(ChooseAsk("m", MESSAGES, LABELS)))
+    found += [await reward(backend, TRIED), await backend.load()]
+    module = KINDS[kind][0].__name__.rpartition(".")[2]
+    async with Http(endpoint) as http:
+        target = Target(
+            kind=module, model=endpoint.model, backend=backend, http=http, provenance=stated
+        )
+        await probe_model(target)
+        await http.get("/v1/models")
+    return found
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_request_of_each_kind_has_what_the_model_is_given(kind, field):
+    fields = FIELDS[field]
+    async with connected(kind, **fields) as (backend, endpoint, seen):
+        found = await ask_all(backend, endpoint, kind)
+        if "openai" not in kind:
+            assert isinstance(found[2], Scored), found[2]
+        if kind != "sglang":
+            assert isinstance(found[3], Choice), found[3]
+    assert len(seen) > 5
+    posted = [(one, json.loads(one.body)) for one in seen if one.method == "POST"]
+    for one in seen:
+        assert one.headers["authorization"] == one.headers["api-key"].join(("Bearer ", ""))
+        for name, value in fields.get("headers", {}).items():
+            assert one.headers[name.lower()] == value
+        query = {"api-version": ["2"]} | {k: [v] for k, v in fields.get("query", {}).items()}
+        assert parse_qs(urlsplit(one.path).query) == query
+    extra = fields.get("extra_body", {})
+    n_draws = 0
+    for one, body in posted:
+        path = urlsplit(one.path).path
+        if "messages" in body:
+            assert body.get("chat_template_kwargs") == extra.get("chat_template_kwargs")
+        is_draw = path.endswith(DRAWS) and "logprob_start_len" not in body
+        if is_draw and body.get("user"):
+            n_draws += 1
+            assert body["user"] == "u-1"
+    assert (n_draws > 0) == bool(extra)
+    if extra:
+        assert any("messages" in body for _, body in posted)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llamacpp"])
+async def test_arguments_of_the_template_are_joined_from_where_they_are_given(kind):
+    module, dialect, _ = KINDS[kind]
+    both = {"enable_thinking": True, "of_the_settings": 1}
+    async with serving({"dialect": dialect, "rules": []}, models=["m"]) as (url, server):
+        server.seen = []
+        extra = {"chat_template_kwargs": WORDS, "tools": []}
+        endpoint = Endpoint(base_url=url, model="m", extra_body=extra)
+        found = kind_in(module)
+        backend = found(found.Config(chat_template_kwargs=both)).connect(endpoint)
+        chosen = await backend.choose(ChooseAsk("m", MESSAGES, LABELS))
+        assert isinstance(chosen, (Choice, Failure))
+        await backend.close()
+    bodies = [json.loads(one.body) for one in server.seen if one.method == "POST"]
+    of_chats = [body for body in bodies if "messages" in body]
+    assert of_chats
+    for body in of_chats:
+        assert body["chat_template_kwargs"] == {**both, **WORDS}
+        assert body["tools"] == []
+
+
+@pytest.mark.parametrize("status", [200, 401, 500])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_hidden_gets_no_further_than_the_server(kind, status, caplog):
+    caplog.set_level(logging.DEBUG)
+    module, dialect, settings = KINDS[kind]
+    models = ["/model"] if dialect == "tgi" else ["m"]
+    rules = {"dialect": dialect, "rules": [{"fault": "echo_key", "status": status}]}
+    async with serving(rules, models=models, key=KEY) as (url, _):
+        endpoint = Endpoint(
+            base_url=url,
+            model=models[0],
+            api_key=KEY,
+            headers={"X-Token": HIDDEN},
+            query={"sig": SIGNED},
+            hidden=(HIDDEN, SIGNED),
+        )
+        found = kind_in(module)
+        backend = found(found.Config(**settings)).connect(endpoint)
+        said = [
+            await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1),
+            await backend.score(ScoreAsk("m", MESSAGES, (1,))),
+            await backend.choose(ChooseAsk("m", MESSAGES, LABELS)),
+        ]
+        async with Http(endpoint) as http:
+            if status != 200:
+                said.append(await http.post("/v1/chat/completions", {"model": "m"}))
+        shown = repr((backend, endpoint, *said, vars(backend).keys())) + caplog.text
+        await backend.close()
+    assert isinstance(said[0], Failure)
+    for secret in (KEY, HIDDEN, SIGNED, "hidden%2Fvalue", "hidden/value"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Host", "content-length", "Transfer-Encoding", "Connection", "a b", "X:Y", "", "X\r\nY"],
+)
+@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+def test_a_header_that_is_not_the_users_to_set_is_refused(kind, name):
+    assert header_fault(name)
+    with pytest.raises(UsageError):
+        kind(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={name: "x"}))
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-B: c", "a\nb", "é", " xyz9", "", "\x00"])
+@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+def test_a_value_that_would_break_a_head_is_refused_and_not_shown(kind, value):
+    with pytest.raises(UsageError) as caught:
+        kind(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={"X-A": value}))
+    assert not value.strip() or value not in str(caught.value)
+
+
+@pytest.mark.parametrize("spelled", ["Authorization", "authorization", "AUTHORIZATION"])
+@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(kind, spelled):
+    async with serving([], models=["m"]) as (url, server):
+        server.seen = []
+        endpoint = Endpoint(
+            base_url=url, model="m", api_key=KEY, headers={spelled: "Basic abc", "User-Agent": "u"}
+        )
+        transport = kind(endpoint)
+        assert isinstance(await transport.get("/health", 5.0), Reply)
+        await transport.close()
+        async with Http(endpoint) as http:
+            assert (await http.get("/health")).status == 200
+    assert len(server.seen) == 2
+    for one in server.seen:
+        assert one.headers["authorization"] == "Basic abc"
+        assert one.headers["user-agent"] == "u"
+
+
+# Certificates.
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """A private authority's certificate, and a context of a server that it has signed."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(*new, "-x509", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl(*new, "-subj", "/CN=server", "-keyout", "s.key", "-out", "s.csr")
+    (folder / "s.ext").write_text("subjectAltName=IP:127.0.0.1\n")
+    signed = ("x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
+    openssl(*signed, "-in", "s.csr", "-out", "s.pem", "-extfile", "s.ext", "-days", "2")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "s.pem", folder / "s.key")
+    return str(folder / "ca.pem"), context
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_of_a_private_authority_is_reached_by_its_certificate(kind, authority):
+    ca_file, tls = authority
+    async with connected(kind, tls, ca_file=ca_file) as (backend, endpoint, seen):
+        await ask_all(backend, endpoint, kind)
+    assert len(seen) > 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_without_the_certificate_the_setting_is_named(kind, authority):
+    _, tls = authority
+    async with connected(kind, tls) as (backend, endpoint, seen):
+        found = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+        assert isinstance(found, Failure)
+        async with Http(endpoint) as http:
+            listed = await http.get("/v1/models")
+    assert not seen
+    for said in (found.message, listed.words):
+        assert "certificate is not trusted" in said
+        assert "`ca_file`" in said
+        assert "issuer certificate" in said
+
+
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
+async def test_a_certificate_of_another_host_is_not_trusted_for_its_authority(kind, authority):
+    ca_file, tls = authority
+    async with serving([], tls=tls) as (url, _):
+        named = url.replace("127.0.0.1", "localhost")
+        transport = kind(Endpoint(base_url=named, model="m", ca_file=ca_file))
+        found = await transport.post("/v1/x", b"{}", 5.0, whole)
+        await transport.close()
+    assert isinstance(found, Failure)
+    assert "localhost" in found.message
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "can't be read"), ("", "PEM"), ("no certificate", "PEM")]
+)
+def test_a_file_without_certificates_is_refused_by_its_name(tmp_path, content, said):
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        trusted(str(file))
+    assert said in str(caught.value)
+    assert "ca.pem" in str(caught.value)
+
+
+def test_a_secret_is_each_of_the_key_and_what_is_hidden():
+    endpoint = Endpoint(base_url="http://h", model="m", api_key=KEY, hidden=(HIDDEN, SIGNED))
+    assert endpoint.secret.split("\n") == [KEY, HIDDEN, SIGNED]
+    assert msgspec.structs.replace(endpoint, hidden=()).secret == KEY
+    assert Endpoint(base_url="http://h", model="m").secret == ""
