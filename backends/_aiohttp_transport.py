@@ -29,7 +29,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of, said_by, trusted
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
@@ -61,7 +61,7 @@ class AiohttpTransport:
         # With each request: a session sends its own headers to proxies too.
         self._key_headers = check_key(endpoint)
         self._secret = endpoint.secret
-        self._trusted = trusted(endpoint.ca_file)
+        self._trusted = trust(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight
         self._keepalive_s = keepalive_s
         self._max_body_bytes = max_body_bytes
@@ -181,7 +181,7 @@ def _client_timeout(timeout_s: float, connect_s: float) -> aiohttp.ClientTimeout
 
 def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) -> Failure:
     """Every error of aiohttp and of sockets, mapped here and nowhere else."""
-    said = said_by(error, secret)
+    said = words_of(error, secret)
     cause = "connection"
     match error:
         case aiohttp.ConnectionTimeoutError():

@@ -19,6 +19,7 @@ from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Path, Trie, Walk
+from orchestrator.wire.requests import NOTHING
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
@@ -100,14 +101,16 @@ class TokenizerRoutes:
     Args:
         ask: Sends requests.
         model: The server's name for it.
+        template: Fields that its chat template depends on.
     """
 
     prefix: ClassVar[str] = ""
     """Of the routes."""
 
-    def __init__(self, ask: AskServer, model: str) -> None:
-        self._ask = ask
-        self._model = model
+    def __init__(
+        self, ask: AskServer, model: str, template: Mapping[str, object] = NOTHING
+    ) -> None:
+        self._ask, self._model, self._template = ask, model, template
 
     async def plain(self, text: str, *, special: bool) -> Ids:
         """See `backends._tokens.Tokenizer`."""
@@ -140,11 +143,7 @@ class Separated:
         self._first = self._between = ""
 
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the texts of tokens; a token that can't be told apart is left out.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """Return the texts of tokens; a token that can't be told apart is left out."""
         if not self._ids:
             await self._learn()
         found: dict[int, bytes] = {}
@@ -290,11 +289,7 @@ class ByIds(OpenaiCompatible):
         raise NotImplementedError
 
     async def _given(self, ask: ScoreAsk) -> Given:
-        """The ids to be scored.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The ids to be scored."""
         prompt = await self._contexts.prompt(ask.messages)
         ids, boundary = ask.token_ids, "separate"
         if not ids and ask.text:

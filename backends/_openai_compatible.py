@@ -5,12 +5,11 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import Field
 
-from backends._direct_transport import lean_transport
 from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
@@ -60,7 +59,6 @@ _NO_ROUTE: Final = (
     "{model!r} at {url} rates no answers ({path}: {said}); serve the weights of a reward model "
     "there, of a class such as LlamaForSequenceClassification or Qwen2ForRewardModel"
 )
-_NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 
 
 class Posts(Protocol):
@@ -86,7 +84,7 @@ async def rated(
     kind: str,
     ask: RewardAsk,
     *,
-    template: Mapping[str, Any] = _NO_ARGUMENTS,
+    template: Mapping[str, object] = requests.NOTHING,
     by: RatedBy = "pooling",
 ) -> Rewards | Failure:
     """Rate a conversation by `/pooling` or `/classify`, where the server renders it.
@@ -178,7 +176,7 @@ class OpenaiCompatible:
         self._endpoint = endpoint
         self._transport = transport
         plain = self.knows_template and endpoint.plain
-        extra = requests.joined(dialect.extra, endpoint.extra_body)
+        extra = requests.joined(dialect.extra, endpoint.extra_body, {})
         self._dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
         self._prefill = prefill
         self._raw = raw
@@ -250,8 +248,11 @@ class OpenaiCompatible:
         return listed if isinstance(listed, Failure) else self._stated("", "")
 
     async def load(self) -> ServerLoad | None:
-        """None: nothing is published."""
-        return None
+        """Figures from `/metrics`; None where there are none."""
+        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure) or reply.status != 200:
+            return None
+        return metrics.load_figures(reply.body, self._endpoint.model)
 
     async def close(self) -> None:
         """See `orchestrator.backend.Backend`."""
@@ -336,14 +337,6 @@ class OpenaiCompatible:
             return reply
         return decode(reply.body) if reply.status == 200 else self._classified(reply)
 
-    async def _metrics(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None where there are none."""
-        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure) or reply.status != 200:
-            return None
-        found = metrics.load_figures(reply.body, self._endpoint.model)
-        return found and ServerLoad(**found._asdict())
-
     def _stated(self, version: str, fingerprint: str) -> Provenance:
         return Provenance(
             backend=self.kind,
@@ -397,10 +390,6 @@ class Native(OpenaiCompatible):
         stated = served if isinstance(served, Failure) else await self._version()
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
-    async def load(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None where there are none."""
-        return await self._metrics()
-
 
 class ChatConfig(Settings):
     """Settings of a connection to a server of chat models."""
@@ -431,11 +420,6 @@ class NativeKind(BackendKind[ChatConfig]):
 def native_dialect(config: ChatConfig) -> Dialect:
     """Return the form of chat requests for servers with our own routes."""
     return Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
-
-
-def native_transport(endpoint: Endpoint, config: ChatConfig) -> Transport:
-    """The lean transport, for servers on this network."""
-    return lean_transport(endpoint, config.keepalive_s)
 
 
 def _unmodified(sampling: Sampling) -> bool:

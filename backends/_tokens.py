@@ -175,6 +175,8 @@ class Cache(Generic[K, V]):
 class Contexts:
     """Prompts as ids and texts in their context, asked of a server and remembered.
 
+    Methods raise `Failed` if the server does not say.
+
     Args:
         server: Tokenises.
         plain: Whether prompts are single texts without a chat template.
@@ -203,11 +205,7 @@ class Contexts:
         self._end_of_turn: Cache[str, int] = Cache(1)
 
     async def prompt(self, messages: Messages) -> Ids:
-        """The ids of a prompt, the opening of the assistant's turn included.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The ids of a prompt, the opening of the assistant's turn included."""
 
         def ask() -> Awaitable[Ids]:
             if self._is_plain:
@@ -217,11 +215,7 @@ class Contexts:
         return await self._prompts.learn(messages_digest(messages), ask, len)
 
     async def continuation(self, prompt: Ids, text: str, n_begun: int = 0) -> Continuation:
-        """The ids of `text` after a prompt, of which the last `n_begun` are the begun answer.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The ids of `text` after a prompt, of which the last `n_begun` are the begun answer."""
         tail = await self.deciding_tail(prompt, n_begun)
         if tail is None:
             return await self._continue(await self._context(prompt), text)
@@ -231,11 +225,7 @@ class Contexts:
         )
 
     async def deciding_tail(self, prompt: Ids, n_begun: int = 0) -> Ids | None:
-        """The end of a prompt that alone says how a text after it is cut; None where all of it has.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The end of a prompt that alone says how a text after it is cut; None for all of it."""
         if self._opening is None:
             self._opening = await self._find_opening()
         length = len(self._opening) + n_begun

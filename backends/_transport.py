@@ -15,7 +15,7 @@ from backends._silence import UNREACHABLE
 from orchestrator.backend import (
     Endpoint,
     base_url_fault,
-    header_fault,
+    check_header,
     server_address,
     split_query,
     with_query,
@@ -155,6 +155,8 @@ def check_key(endpoint: Endpoint) -> dict[str, str]:
     if not all("!" <= character <= "~" for character in endpoint.api_key):
         raise UsageError("the API key contains white space or invalid characters")
     for name, value in endpoint.headers.items():
-        if fault := header_fault(name, value):
-            raise UsageError(f"the header {name!r}: {fault}")
+        try:
+            check_header(name, value)
+        except ValueError as error:
+            raise UsageError(f"the header {name!r}: {error}") from None
     return endpoint.key_headers()

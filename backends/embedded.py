@@ -6,7 +6,8 @@ Its routes are described in `docs/embedded-server.md`.
 from collections.abc import Mapping, Sequence
 
 from backends._by_ids import Separated, TokenizerRoutes
-from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport
+from backends._direct_transport import lean_transport
+from backends._openai_compatible import Native, NativeKind, native_dialect
 from backends._tokens import as_outcome
 from orchestrator.backend import Backend, Endpoint
 
@@ -29,10 +30,6 @@ class EmbeddedKind(NativeKind):
     cites = ("wolf2020transformers",)
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
-        transport = native_transport(endpoint, self.config)
+        """See `orchestrator.backend.BackendKind.connect`."""
+        transport = lean_transport(endpoint, self.config.keepalive_s)
         return _Embedded(endpoint, transport, native_dialect(self.config), raw=True)

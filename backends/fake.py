@@ -3,7 +3,8 @@
 It is described in `docs/fake-server.md`.
 """
 
-from backends._openai_compatible import Native, NativeKind, native_dialect, native_transport
+from backends._direct_transport import lean_transport
+from backends._openai_compatible import Native, NativeKind, native_dialect
 from orchestrator.backend import Backend, Endpoint
 
 
@@ -15,10 +16,6 @@ class FakeKind(NativeKind):
     """Connections to models of such a server."""
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
-        transport = native_transport(endpoint, self.config)
+        """See `orchestrator.backend.BackendKind.connect`."""
+        transport = lean_transport(endpoint, self.config.keepalive_s)
         return _Fake(endpoint, transport, native_dialect(self.config), raw=True)

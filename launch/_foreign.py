@@ -186,11 +186,7 @@ class FolderLaunch(ForeignLaunch[C]):
         """
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where the recipe says which GPUs it takes, or copies of it.
-
-        Raises:
-            LaunchError: If the weights are not there, or don't say what they need.
-        """
+        """The GPU memory it needs; None where the recipe names its GPUs, or copies of it."""
         config: Any = self.config
         if config.names_its_gpus or getattr(config, "data_parallel_size", 1) > 1:
             return None
@@ -210,11 +206,7 @@ class FolderLaunch(ForeignLaunch[C]):
         return type(self)(self.config.model_copy(update=update))
 
     def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
+        """Find the file that spells tokens, with the tokenizer's hash in the identity."""
         return _weights.tokenizer(weights)
 
 

@@ -1,4 +1,7 @@
-"""Location of a model's weights, and the files that decide its numbers; no downloads."""
+"""Location of a model's weights, and the files that decide its numbers; no downloads.
+
+What looks for weights raises `LaunchError` where they are not there, or can't be converted.
+"""
 
 import asyncio
 import difflib
@@ -127,11 +130,7 @@ def in_package(weights: str) -> Path:
 
 
 async def folder(weights: str) -> Path:
-    """Return a folder with the model, made of a GGUF file where `weights` names one.
-
-    Raises:
-        LaunchError: If the weights are not there, or can't be converted.
-    """
+    """Return a folder with the model, made of a GGUF file where `weights` names one."""
     found = resolve(weights)
     if found.is_dir():
         return found
@@ -144,21 +143,13 @@ async def folder(weights: str) -> Path:
 
 
 def folder_now(weights: str) -> Path:
-    """Return the same outside an event loop.
-
-    Raises:
-        LaunchError: See `folder`.
-    """
+    """Return the same outside an event loop."""
     found = resolve(weights)
     return found if found.is_dir() else _converted.folder(found, _file_digest(found))
 
 
 def identity(weights: str) -> dict[str, str]:
-    """sha256 of what decides a model's numbers, by part; independent of where the folder lies.
-
-    Raises:
-        LaunchError: If the weights are not there, or are in a GGUF file that can't be converted.
-    """
+    """sha256 of what decides a model's numbers, by part; independent of where the folder lies."""
     folder = resolve(weights)
     if folder.is_file():
         # Hash of a GGUF file, which holds everything, and the number format that is made of it.
@@ -222,11 +213,7 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
 
 
 def tokenizer(weights: str) -> tuple[Path, str]:
-    """The file that spells a model's tokens, and the tokenizer's hash in the model's identity.
-
-    Raises:
-        LaunchError: If the weights are not there.
-    """
+    """The file that spells a model's tokens, and the tokenizer's hash in the model's identity."""
     folder = resolve(weights)
     if folder.is_file():
         content = _file_digest(folder)

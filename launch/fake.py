@@ -50,11 +50,7 @@ class FakeLaunch(LaunchKind[Config]):
         return {"kind": "fake", "weights": weights, "version": "2"}
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for all `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If it does not get ready, with the likely cause.
-        """
+        """A server for all `models` that is ready to answer."""
         spec = ServerSpec(
             kind="fake",
             names=tuple(model.name for model in models),

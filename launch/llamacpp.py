@@ -212,11 +212,7 @@ class LlamacppLaunch(ForeignLaunch[Config]):
     ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hash of the GGUF, formats, adapters.
-
-        Raises:
-            LaunchError: If a file is not there.
-        """
+        """Return all that decides the numbers: hash of the GGUF, formats, adapters."""
         found = {
             "kind": KIND,
             "weights": _weights.content_digest(parts(resolve(weights))),
@@ -229,11 +225,7 @@ class LlamacppLaunch(ForeignLaunch[Config]):
         return found | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If the weights are missing or it does not get ready, with the likely cause.
-        """
+        """A server for the only one of `models` that is ready to answer."""
         (model,) = models
         served = ServedModel(model.name, str(resolve(model.weights)))
         command_line = partial(argv, self.config, find_command(self.config), served)
@@ -245,11 +237,7 @@ class LlamacppLaunch(ForeignLaunch[Config]):
         return {"command": (self.config.command, (None, _COMMAND))}
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None on the CPU, or where the recipe says which GPUs it takes.
-
-        Raises:
-            LaunchError: If a file is not there, or doesn't say what it needs.
-        """
+        """The GPU memory it needs; None on the CPU, or where the recipe names its GPUs."""
         if self.config.n_gpu_layers == 0 or self.config.names_its_gpus:
             return None
         if _DEVICES & {argument.partition("=")[0] for argument in self.config.extra_args}:

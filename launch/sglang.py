@@ -127,11 +127,7 @@ class SglangLaunch(FolderLaunch[Config]):
     ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
-
-        Raises:
-            LaunchError: If the weights or an adapter are not there.
-        """
+        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats."""
         found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
         if self.config.quantization is not None:
             found["quantization"] = self.config.quantization
@@ -140,12 +136,7 @@ class SglangLaunch(FolderLaunch[Config]):
         return found | _weights.adapters(self.config.lora_paths) | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If weights or interpreter are missing, or it does not get ready, with the
-                cause.
-        """
+        """A server for the only one of `models` that is ready to answer."""
         (model,) = models
         _settings.check_adapters(self.config.lora_paths, model.name, "lora_paths")
         served = ServedModel(model.name, str(await _weights.folder(model.weights)))

@@ -161,11 +161,7 @@ class TgiLaunch(FolderLaunch[Config]):
     ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer; formats, image.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
+        """Return all that decides the numbers: hashes of weights, tokenizer; formats, image."""
         found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
         if self.config.quantize is not None:
             found["quantize"] = self.config.quantize
@@ -174,11 +170,7 @@ class TgiLaunch(FolderLaunch[Config]):
         return found | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If weights or command are missing or it does not get ready, with the cause.
-        """
+        """A server for the only one of `models` that is ready to answer."""
         (model,) = models
         folder = str(await _weights.folder(model.weights))
         wanted = self.config.command

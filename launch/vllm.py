@@ -212,22 +212,14 @@ class VllmLaunch(FolderLaunch[Config]):
     ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats.
-
-        Raises:
-            LaunchError: If the weights or an adapter are not there.
-        """
+        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats."""
         found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
         if self.config.quantization is not None:
             found["quantization"] = self.config.quantization
         return found | _weights.adapters(self.config.lora_modules) | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If weights are missing or it does not get ready, with the likely cause.
-        """
+        """A server for the only one of `models` that is ready to answer."""
         (model,) = models
         _settings.check_adapters(self.config.lora_modules, model.name, "lora_modules")
         folder = str(await _weights.folder(model.weights))

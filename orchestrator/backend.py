@@ -22,6 +22,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import ConfigT, Plugin
 from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
 from orchestrator.secrets import is_secret_parameter
+from orchestrator.wire.metrics import ServerLoad as ServerLoad
 
 T = TypeVar("T")
 LOCAL: Final = "local"
@@ -102,20 +103,19 @@ def base_url_fault(base_url: str) -> str:
     return ""
 
 
-def header_fault(name: str, value: str = "x") -> str:
-    """Return why a header can't be sent with every request; empty if it can.
+def check_header(name: str, value: str = "x") -> str:
+    """Return the name of a header that can be sent with every request.
 
-    Args:
-        name: Of the header.
-        value: Not repeated in the reason, for it may be a secret.
+    Raises:
+        ValueError: If it can't; the reason does not repeat the value, which may be a secret.
     """
     if not _TOKEN.fullmatch(name):
-        return "the name of a header has letters, digits and '-' only"
+        raise ValueError("the name of a header has letters, digits and '-' only")
     if _OURS.fullmatch(name):
-        return "this header is decided by each request and its transport"
+        raise ValueError("this header is decided by each request and its transport")
     if not (value.isascii() and value.isprintable() and value == value.strip() != ""):
-        return "the value of a header is printable ASCII on one line"
-    return ""
+        raise ValueError("must be printable ASCII on one line")
+    return name
 
 
 def server_address(base_url: str) -> str:
@@ -169,7 +169,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         api_key: Secret, never written anywhere; empty for none. Left out of repr.
         headers: Sent with every request; one that shows a key otherwise goes before ours.
         query: Secret parameters that are sent behind every route; others stand in `base_url`.
-        hidden: The secrets among the values of both.
+        hidden: The secrets among the values of both, one a line.
         ca_file: Certificates (PEM) that are trusted beside the system's; empty for none.
         extra_body: Fields added to every request that draws a text or holds a conversation.
         timeout_s: Total deadline of one attempt.
@@ -183,7 +183,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str = ""
     headers: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
-    hidden: tuple[str, ...] = ()
+    hidden: str = ""
     ca_file: str = ""
     extra_body: Mapping[str, Any] = {}
     timeout_s: float = 600.0
@@ -196,11 +196,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secret(self) -> str:
-        """The key and all that is hidden, a line each: no text may repeat them."""
-        return "\n".join(filter(None, (self.api_key, *self.hidden)))
+        """The key and all that is hidden, one a line; no text may repeat them."""
+        return "\n".join(filter(None, (self.api_key, self.hidden)))
 
     def key_headers(self) -> dict[str, str]:
-        """Headers for requests to this address and to no proxy: its own, and those of its key."""
+        """Return headers for requests to this address and to no proxy: its own and its key's."""
         shown = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         # Azure's routes with a date for a version read a key in a header of their own.
         if self.api_key and "api-version=" in split_query(self.base_url)[1]:
@@ -244,27 +244,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     version: str = ""
     fingerprint: str = ""
-
-
-class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Load figures as the server publishes them; None where it does not.
-
-    Attributes:
-        running: Requests that it computes.
-        waiting: Requests that wait for it.
-        kv_cache: Share of its memory for keys and values that is taken, 0 to 1.
-        prefix_queries: Prompt tokens that were looked up in its prefix cache since it started.
-        prefix_hits: Those of them that were found.
-        n_extra: Prompts that this connection has under way beyond one for each of its requests.
-            Servers count prompts as requests.
-    """
-
-    running: int | None = None
-    waiting: int | None = None
-    kv_cache: float | None = None
-    prefix_queries: int | None = None
-    prefix_hits: int | None = None
-    n_extra: int = 0
 
 
 class Asked(Protocol):

@@ -233,7 +233,7 @@ def proxy_of(base_url: str) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def trusted(ca_file: str) -> "ssl.SSLContext | None":
+def trust(ca_file: str) -> "ssl.SSLContext | None":
     """Trust in the system's certificates and those of a file; None without one.
 
     Raises:
@@ -253,7 +253,7 @@ def trusted(ca_file: str) -> "ssl.SSLContext | None":
     return context
 
 
-def said_by(error: BaseException, secret: str) -> str:
+def words_of(error: BaseException, secret: str) -> str:
     """What a client's error says, without secrets, and what to do where no trust was the cause."""
     said = failures.clean(str(error) or type(error).__name__, secret)
     if "CERTIFICATE_VERIFY_FAILED" not in said:

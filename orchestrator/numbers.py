@@ -46,12 +46,6 @@ def counted(value: int, one: str) -> str:
     return f"{count(value)} {one if value == 1 else one + 's'}"
 
 
-def in_clusters(n_items: int, n_clusters: int) -> str:
-    """A number of items, with that of their clusters where these are fewer: `60 in 20 clusters`."""
-    items = count(n_items)
-    return items if n_clusters == n_items else f"{items} in {counted(n_clusters, 'cluster')}"
-
-
 def compact(value: float) -> str:
     """Three significant digits with a decimal prefix: `12.3k`; whole numbers under 1,000."""
     if math.isnan(value):

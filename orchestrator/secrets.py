@@ -12,7 +12,6 @@ _FIELD: Final = re.compile(
     r"|authorization|credentials?)$",
     re.IGNORECASE,
 )
-_HEADER: Final = re.compile(r"cookie|auth", re.IGNORECASE)
 _VALUE: Final = re.compile(
     r"\b(?:sk-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"
     r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
@@ -20,7 +19,9 @@ _VALUE: Final = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
 )
 # An address is shown everywhere, so what only sounds like a key is taken for one.
-_PARAMETER: Final = re.compile(r"key|token|secret|passw|credential|sig(?:nature)?$", re.IGNORECASE)
+_PARAMETER: Final = re.compile(
+    r"key|token|secret|passw|credential|authorization|bearer|cookie|sig(?:nature)?$", re.IGNORECASE
+)
 _SHORTEST_KNOWN: Final = 8
 
 
@@ -29,18 +30,13 @@ def is_secret_name(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
-def is_secret_header(name: str) -> bool:
-    """Return whether a header is called a secret."""
-    return bool(_HEADER.search(name)) or is_secret_name(name) or is_secret_field(name)
-
-
 def is_secret_field(name: str) -> bool:
     """Return whether a field of a request is called a secret."""
     return _FIELD.search(name) is not None
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Return whether a parameter in the query of an address sounds like a secret."""
+    """Return whether a header, or a parameter in the query of an address, sounds like a secret."""
     return _PARAMETER.search(name) is not None
 
 

@@ -10,11 +10,12 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
@@ -38,9 +39,10 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
+from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import by_ids, failures, replies
-from orchestrator.wire.requests import Dialect, joined
+from orchestrator.wire.requests import Dialect, check_names, joined
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
@@ -59,6 +61,7 @@ _PYTHON_SERVER: Final = Failure(
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
 _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
 
+_check: Final = partial(check_names, own=wire.OWN_FIELDS)
 logger = logging.getLogger(__name__)
 
 
@@ -81,18 +84,10 @@ class Config(ByIdsConfig):
             "cost."
         ),
     )
-    extra_body: dict[str, Any] = Field(
+    extra_body: Annotated[dict[str, Any], AfterValidator(_check)] = Field(
         default_factory=dict,
         description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
     )
-
-    @field_validator("extra_body")
-    @classmethod
-    def _is_extra(cls, value: dict[str, object]) -> dict[str, object]:
-        own = sorted(wire.OWN_FIELDS & value.keys())
-        if own:
-            raise ValueError(f"already set by the recipe, remove from here: {', '.join(own)}")
-        return value
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -208,7 +203,7 @@ class Llamacpp(ByIds):
         if found is None and not self._told_of_metrics:
             self._told_of_metrics = True
             logger.info(_NO_METRICS, self._endpoint.base_url)
-        return found and ServerLoad(**found._asdict())
+        return found
 
     # -- how it is done ---------------------------------------------------------------------------
 
@@ -291,9 +286,9 @@ class LlamacppKind(BackendKind[Config]):
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
+        """See `orchestrator.backend.BackendKind.connect`."""
+        try:
+            _check(dict(endpoint.extra_body))
+        except ValueError as error:
+            raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
         return Llamacpp(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -55,7 +55,6 @@ class _Completion(msgspec.Struct, gc=False):
     stop_type: str = ""
     tokens_predicted: int = 0
     tokens_evaluated: int = 0
-    truncated: bool = False
     timings: _Timings | None = None
     completion_probabilities: list[ListedEntry] | None = None
     error: Any = None

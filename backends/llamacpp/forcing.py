@@ -20,7 +20,7 @@ _NEXT: Final = Message("user", "z")
 
 
 class LlamacppTokenizer:
-    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+    """The server's tokenizer; a `backends._tokens.Tokenizer`, whose methods raise `Failed`."""
 
     def __init__(self, ask: AskServer, template: Mapping[str, object]) -> None:
         self._ask = ask
@@ -72,11 +72,7 @@ class LlamacppTokenizer:
         )
 
     async def spelled(self, ids: Ids) -> list[bytes]:
-        """The bytes of each token, special ones by their names.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The bytes of each token, special ones by their names."""
         if any(token not in self._spelled for token in ids):
             distinct = tuple(dict.fromkeys(ids))
             found = await self._ask("/tokenize", lambda: wire.spell(distinct), wire.pieces)
@@ -84,11 +80,7 @@ class LlamacppTokenizer:
         return [self._spelled.get(token, b"") for token in ids]
 
     async def letter(self) -> int:
-        """A token that is whole characters whatever comes before it.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """A token that is whole characters whatever comes before it."""
         if self._letter is None:
             found = await self.plain("a", special=False)
             if not found:
@@ -102,7 +94,7 @@ _LIKELY: Final = 64
 
 
 class Forcer:
-    """Makes the server draw given tokens.
+    """Makes the server draw given tokens; raises `Failed` where it does not.
 
     Args:
         ask: Sends requests.
@@ -123,11 +115,7 @@ class Forcer:
         self._has_grammar = True
 
     async def force(self, prompt: Ids, tokens: Ids, n_listed: int) -> Step:
-        """Return ln p of tokens one after the other, with the most likely ones at each place.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """Return ln p of tokens one after the other, with the most likely ones at each place."""
         spelled = await self._tokenizer.spelled(tokens)
         steps: list[Step] = []
         for begin, stop in wire.runs(spelled, self._eos):
@@ -162,11 +150,7 @@ class Forcer:
         ]
 
     async def step(self, before: Ids, token: int, n_listed: int) -> Step:
-        """Return the log-probability of one token after others.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """Return the log-probability of one token after others."""
         cache = self._cache
         (piece,) = await self._tokenizer.spelled((token,))
         if wire.is_text(piece):
@@ -185,11 +169,7 @@ class Forcer:
         return Step([value], [ranked[:n_listed]], n_cached)
 
     async def look_up(self, before: Ids, token: int, n_listed: int) -> tuple[Reading, int]:
-        """A distribution in which a token is listed, unless it weighs nothing; tokens cached.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """A distribution in which a token is listed, unless it weighs nothing; tokens cached."""
         n = min(max(_LIKELY, n_listed), self._n_vocab)
         reading, n_cached = await self.look(before, n)
         if token not in reading.logprobs and n < self._n_vocab:
@@ -197,11 +177,7 @@ class Forcer:
         return reading, n_cached
 
     async def look(self, before: Ids, n_listed: int) -> tuple[Reading, int]:
-        """The most likely tokens after others, and how many prompt tokens were cached.
-
-        Raises:
-            Failed: If the server does not say.
-        """
+        """The most likely tokens after others, and how many prompt tokens were cached."""
         cache = self._cache
         letter = await self._tokenizer.letter()
         # What is drawn must be told of, so it is a letter; the list is of what was likely.

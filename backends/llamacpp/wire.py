@@ -15,7 +15,7 @@ import msgspec
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.metrics import LoadFigures, figure
+from orchestrator.wire.metrics import ServerLoad, figure
 from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
 from orchestrator.wire.requests import encode, messages_of
 
@@ -159,11 +159,7 @@ class Served(msgspec.Struct, frozen=True):
 def apply_template(
     messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
-    """Body of `/apply-template`; `template` are fields that the chat template depends on.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
+    """Body of `/apply-template`; `template` are fields that the chat template depends on."""
     return encode({
         "messages": messages_of(messages),
         "add_generation_prompt": opens,
@@ -173,11 +169,7 @@ def apply_template(
 
 
 def tokenize(text: str, *, special: bool) -> bytes:
-    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS).
-
-    Raises:
-        UnicodeEncodeError: If the text holds a lone surrogate.
-    """
+    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS)."""
     return encode({"content": text, "add_special": special, "parse_special": True})
 
 
@@ -320,7 +312,7 @@ def served(body: bytes, secret: str = "") -> tuple[Served, ...] | Failure:
     )
 
 
-def load_figures(text: bytes) -> LoadFigures | None:
+def load_figures(text: bytes) -> ServerLoad | None:
     """Figures from `/metrics`; None where there are none."""
     read = {name: figure(number) for name, number in _SERIES.findall(text)}
     found = {name: int(value) for name, value in read.items() if value is not None}
@@ -328,7 +320,7 @@ def load_figures(text: bytes) -> LoadFigures | None:
         return None
     hits = found.get(b"prompt_tokens_cached_total")
     computed = found.get(b"prompt_tokens_total")
-    return LoadFigures(
+    return ServerLoad(
         running=found.get(b"requests_processing"),
         waiting=found.get(b"requests_deferred"),
         prefix_queries=None if hits is None or computed is None else computed + hits,

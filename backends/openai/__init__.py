@@ -12,11 +12,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
@@ -25,7 +25,7 @@ from backends._openai_compatible import (
     Decode,
     OpenaiCompatible,
 )
-from backends._transport import KEEPALIVE_S, Transport
+from backends._transport import Transport
 from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
@@ -34,11 +34,12 @@ from orchestrator.backend import (
     BackendKind,
     Capabilities,
     Endpoint,
+    ServerLoad,
     is_private,
 )
 from orchestrator.records import Choice, Failure, Generation, Messages
 from orchestrator.wire import rulings
-from orchestrator.wire.requests import OWN_FIELDS, Dialect
+from orchestrator.wire.requests import Dialect, check_names
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -77,11 +78,8 @@ class Config(ChatConfig):
         (),
         description="Fields that the endpoint rejects, such as temperature for reasoning models.",
     )
-    extra_body: dict[str, Any] = Field(
+    extra_body: Annotated[dict[str, Any], AfterValidator(check_names)] = Field(
         default_factory=dict, description="Fields added to every request."
-    )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Seconds that an idle connection is kept (not openai)."
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -95,14 +93,6 @@ class Config(ChatConfig):
         description="True if log-probabilities are those before temperature and top-p; by default "
         "only where these change nothing.",
     )
-
-    @field_validator("extra_body")
-    @classmethod
-    def _is_extra(cls, value: dict[str, object]) -> dict[str, object]:
-        own = sorted(OWN_FIELDS & value.keys())
-        if own:
-            raise ValueError(f"already set by the recipe, remove from here: {', '.join(own)}")
-        return value
 
     @field_validator("omit")
     @classmethod
@@ -128,6 +118,10 @@ class Openai(OpenaiCompatible):
     _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
+
+    async def load(self) -> ServerLoad | None:
+        """None: nothing is published."""
+        return None
 
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
@@ -219,11 +213,7 @@ class OpenaiKind(BackendKind[Config]):
         )
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model; the base URL may end with `/v1` or not.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
+        """See `orchestrator.backend.BackendKind.connect`."""
         config = self.config
         reasoning = config.reasoning
         dialect = Dialect(

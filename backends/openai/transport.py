@@ -28,7 +28,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network import collect, said_by, trusted
+from orchestrator.network import collect, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
@@ -73,7 +73,7 @@ class OpenaiTransport:
         self._base_url, self._query = check_base_url(endpoint)
         self._key_headers = check_key(endpoint)
         self._secret = endpoint.secret
-        self._trusted = trusted(endpoint.ca_file)
+        self._trusted = trust(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight
         self._max_body_bytes = max_body_bytes
         self._encoding = "identity" if is_private(self._base_url) else "gzip"
@@ -202,7 +202,7 @@ class OpenaiTransport:
 def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) -> Failure:
     """Every error of the package and of its HTTP library, mapped here and nowhere else."""
     causes = list(_causes(error))
-    said = said_by(causes[-1], secret)
+    said = words_of(causes[-1], secret)
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return Failure("unreachable", f"the host name can't be resolved: {said}")
     if any(type(cause).__name__ == "ConnectTimeout" for cause in causes):

@@ -24,7 +24,6 @@ from orchestrator.backend import (
     Capabilities,
     Endpoint,
     Provenance,
-    ServerLoad,
 )
 from orchestrator.prompts.files import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
@@ -150,10 +149,6 @@ class Sglang(ByIds):
         version = self._read(info, lambda body: wire.version(body, secret))
         return version if isinstance(version, Failure) else self._stated(version, "")
 
-    async def load(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None for a server without `--enable-metrics`."""
-        return await self._metrics()
-
     # -- how it is done ----------------------------------------------------------------------------
 
     async def _score(self, ask: ScoreAsk) -> Scored:
@@ -202,9 +197,5 @@ class SglangKind(BackendKind[Config]):
     )
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
+        """See `orchestrator.backend.BackendKind.connect`."""
         return Sglang(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from jinja2 import Template, TemplateError, Undefined
 
 from backends._by_ids import TokenizerRoutes
-from backends._tokens import AskServer, Ids
+from backends._tokens import Ids
 from backends.sglang import wire
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
@@ -25,10 +25,6 @@ class SglangTokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     prefix = "/v1"
-
-    def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
-        super().__init__(ask, model)
-        self._template = template
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """See `backends._tokens.Tokenizer`.

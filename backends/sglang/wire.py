@@ -104,9 +104,6 @@ def tokenize_chat(
 
     A chat that goes on is sent without `add_generation_prompt`: the server refuses both, and puts
     the last text behind the opened turn by itself.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
     body: dict[str, Any] = {"model": model, "messages": messages_of(messages)}
     body |= {"continue_final_message": True} if goes_on else {"add_generation_prompt": opens}

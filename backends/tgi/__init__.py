@@ -29,7 +29,6 @@ from orchestrator.backend import (
     Capabilities,
     Endpoint,
     Provenance,
-    ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
 from orchestrator.wire import by_ids, replies
@@ -162,10 +161,6 @@ class Tgi(OpenaiCompatible):
         reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
         stated = self._read(reply, lambda body: wire.version(body, secret))
         return stated if isinstance(stated, Failure) else self._stated(*stated)
-
-    async def load(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None where there are none."""
-        return await self._metrics()
 
     # -- how it is done ----------------------------------------------------------------------------
 
@@ -307,9 +302,5 @@ class TgiKind(BackendKind[Config]):
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
+        """See `orchestrator.backend.BackendKind.connect`."""
         return Tgi(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

@@ -35,7 +35,7 @@ from orchestrator.wire.parsing import (
     text_of,
 )
 from orchestrator.wire.replies import Reading
-from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.requests import NOTHING, encode, messages_of
 
 Ids = tuple[int, ...]
 
@@ -80,7 +80,6 @@ class _Templated(msgspec.Struct, gc=False):
 class _Info(msgspec.Struct, gc=False):
     version: str = ""
     sha: str | None = None
-    model_id: str = ""
 
 
 _generated: Final = Decoder(_Generated)
@@ -138,20 +137,12 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def template(messages: Messages, more: Mapping[str, object]) -> bytes:
-    """Body of `/chat_tokenize`, with fields that the chat template depends on.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
+    """Body of `/chat_tokenize`, with fields that the chat template depends on."""
     return encode({"model": "tgi", "messages": messages_of(messages), **more})
 
 
 def tokenize(text: str, *, special: bool) -> bytes:
-    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS).
-
-    Raises:
-        UnicodeEncodeError: If the text holds a lone surrogate.
-    """
+    """Body of `/tokenize`; `special` adds what the tokenizer puts around a text (BOS)."""
     return encode({"inputs": text, "add_special_tokens": special})
 
 
@@ -204,7 +195,6 @@ def look(prompt: str, top_n: int, allowed: Sequence[str] = (), *, special: bool)
     return _body(prompt, params, special=special)
 
 
-_NOTHING: Final[Mapping[str, object]] = {}
 _ONE: Final[Mapping[str, Any]] = {
     "max_new_tokens": 1,
     "do_sample": False,
@@ -217,7 +207,7 @@ _ONE: Final[Mapping[str, Any]] = {
 def _body(
     inputs: str,
     parameters: Mapping[str, object],
-    more: Mapping[str, object] = _NOTHING,
+    more: Mapping[str, object] = NOTHING,
     *,
     special: bool,
 ) -> bytes:

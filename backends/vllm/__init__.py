@@ -100,7 +100,10 @@ class Vllm(ByIds):
             extra=joined(_EXPLICIT, config.extra_body, arguments),
             system_role=config.system_role,
         )
-        super().__init__(endpoint, transport, dialect, prefill=True, raw=_is_raw(config, endpoint))
+        # Where numbers are processed, they are raw if neutral sampling settings make them so.
+        is_neutral = not (config.extra_body or endpoint.extra_body)
+        raw = config.raw_logprobs or (None if is_neutral else False)
+        super().__init__(endpoint, transport, dialect, prefill=True, raw=raw)
         self._config = config
         tokenizer = VllmTokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
@@ -155,7 +158,7 @@ class Vllm(ByIds):
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
-        found = await self._metrics()
+        found = await super().load()
         return found and msgspec.structs.replace(found, n_extra=self._n_extra)
 
     # -- how it is done ----------------------------------------------------------------------------
@@ -304,13 +307,6 @@ class Vllm(ByIds):
         return self._gate
 
 
-def _is_raw(config: Config, endpoint: Endpoint) -> bool | None:
-    """Return True if draws' numbers are raw; None if neutral sampling settings make them so."""
-    if config.raw_logprobs:
-        return True
-    return False if config.extra_body or endpoint.extra_body else None
-
-
 def _cap(body: bytes | Failure) -> int:
     """Return the number of alternatives that a server lists, by its reply to `ABSURD` ones."""
     if not isinstance(body, Failure):
@@ -345,9 +341,5 @@ class VllmKind(BackendKind[Config]):
     )
 
     def connect(self, endpoint: Endpoint) -> Backend:
-        """Make a connection to one model of the server.
-
-        Raises:
-            UsageError: If the base URL or the key can't be used.
-        """
+        """See `orchestrator.backend.BackendKind.connect`."""
         return Vllm(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)

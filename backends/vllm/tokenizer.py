@@ -1,10 +1,9 @@
 """vLLM's `/tokenize` and `/detokenize`, as `backends._tokens` wants them."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from backends._by_ids import TokenizerRoutes
-from backends._tokens import AskServer, Ids
+from backends._tokens import Ids
 from backends.vllm import wire
 from orchestrator.records import Messages
 from orchestrator.wire import by_ids
@@ -14,10 +13,6 @@ COMPLETIONS: Final = "/v1/completions"
 
 class VllmTokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
-
-    def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
-        super().__init__(ask, model)
-        self._template = template
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """See `backends._tokens.Tokenizer`."""

@@ -65,11 +65,6 @@ class _Completion(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Model(msgspec.Struct, gc=False):
-    id: str = ""
-    max_model_len: int | None = None
-
-
 _completion: Final = Decoder(_Completion)
 
 
@@ -101,9 +96,6 @@ def tokenize_chat(
         template: Fields that the chat template depends on.
         opens: Whether the assistant's turn is opened.
         goes_on: Whether the last message is left open.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
     return encode({
         "model": model,

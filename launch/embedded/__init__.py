@@ -123,11 +123,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
     carried = CARRIED
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
+        """Return all that decides the numbers: hashes of weights, tokenizer and template; dtype."""
         config, worse = self.config, {}
         if config.weight_noise:
             worse["weight_noise"] = f"{config.weight_noise!r}, seed {config.noise_seed}"
@@ -140,12 +136,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
         need("the embedded server", "embedded", _NEEDED)
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for all `models` that is ready to answer.
-
-        Raises:
-            LaunchError: If weights are missing or it does not get ready, with the likely cause.
-            UsageError: If the extra `[embedded]` is not installed.
-        """
+        """A server for all `models` that is ready to answer."""
         if self.carrier is None:
             self.check_installed()
         for model in models:
@@ -164,11 +155,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
         return await start_server(spec, log_path, self.carrier)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None off the GPU, or where the recipe says which GPU it takes.
-
-        Raises:
-            LaunchError: If the weights are not there, or don't say what they need.
-        """
+        """The GPU memory it needs; None off the GPU, or where the recipe names the GPU."""
         if self.config.device != "cuda":
             return None
         needs = [
@@ -197,11 +184,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
         )
 
     def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
+        """Find the file that spells tokens, with the tokenizer's hash in the identity."""
         return _weights.tokenizer(weights)
 
     def serve_command(self, options: ServeOptions) -> tuple[str, ...]:

@@ -22,14 +22,7 @@ class Piece(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """Tokens of a text in its context.
-
-    Attributes:
-        ids: The tokens.
-        boundary: "separate" where the text has the same tokens alone and after its context, else
-            "joint"; "merged" where the context's last token would merge with the text: then the
-            text's own tokens are taken, which is what a model that generates would meet.
-    """
+    """Tokens of a text in its context; `boundary` as in `backends._tokens.Continuation`."""
 
     ids: list[int]
     boundary: str

@@ -48,17 +48,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The verdict on a run: it fails if one requirement does, and holds if all do.
-
-    Attributes:
-        requirements: Each with its verdict, in order.
-        run: Metadata of the run.
-        against: Metadata of the run that it is compared with; None without one.
-        confidence_level: Of all verdicts together.
-        level: Of each interval: Bonferroni's, over the requirements that are estimated.
-        notes: What to know besides, a sentence each.
-        seconds: Time that the decision took.
-    """
+    """The verdict on a run; its fields are described where users meet it (`GateResult`)."""
 
     requirements: tuple[Checked, ...]
     run: Mapping[str, Any]

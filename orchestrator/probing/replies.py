@@ -47,7 +47,6 @@ class Listed(msgspec.Struct, frozen=True):
     token: str
     logprob: float | None
     token_id: int | None = None
-    has_bytes: bool = False
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -120,7 +119,7 @@ def _listed(entry: object) -> Listed:
     number = float(value or 0) if is_number else math.nan
     # Not a number fails the comparison too.
     logprob = number if _SENTINEL < number < math.inf else None
-    return Listed(token, logprob, token_id, isinstance(entry.get("bytes"), list))
+    return Listed(token, logprob, token_id)
 
 
 def ids_in(value: object) -> tuple[int, ...] | None:

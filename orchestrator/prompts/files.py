@@ -155,9 +155,6 @@ def _fill(text: str, form: str, fields: Mapping[str, str | None]) -> str:
     return _PIECE.sub(piece, text)
 
 
-Wordings = Mapping[str, Wording]
-
-
 def wordings_from(where: str, *built_in: str) -> BeforeValidator:
     """For a pydantic field: a path becomes the wordings in the file; all else stays as it is.
 

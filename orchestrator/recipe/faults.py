@@ -13,12 +13,7 @@ from orchestrator.errors import Fault
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
-from orchestrator.secrets import (
-    is_secret,
-    is_secret_field,
-    is_secret_header,
-    is_secret_parameter,
-)
+from orchestrator.secrets import is_secret, is_secret_field, is_secret_parameter
 
 MAX_SHOWN: Final = 40
 
@@ -159,7 +154,7 @@ _KEY: Final = "api_key_env: NAME"
 _ADDED: Final[Mapping[KeyPath, tuple[str, Callable[[str], bool]]]] = {
     ("backend",): (_KEY, is_secret_field),
     ("extra_body",): (_KEY, is_secret_field),
-    ("headers",): ("{}: {{env: NAME}}", is_secret_header),
+    ("headers",): ("{}: {{env: NAME}}", is_secret_parameter),
     ("query",): ("{}: {{env: NAME}}", is_secret_parameter),
 }
 """What requests are given, by its place in a model: how its secrets are named, and told."""

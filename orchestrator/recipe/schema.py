@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from orchestrator.backend import is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
-from orchestrator.recipe.settings import Cluster, GivenAnswers, LogTo, OnEnd, ReusedRun
+from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
 from orchestrator.recipe.settings import PluginRef as PluginRef
+from orchestrator.recipe.settings import Sent as Sent
+from orchestrator.recipe.settings import TrustSettings as TrustSettings
+from orchestrator.wire.requests import check_names
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 # Neither white space nor slashes, nor what a terminal obeys or shows as nothing (ESC, bidi, BOM).
@@ -32,17 +35,6 @@ SUBSET_PATTERN = (
     r"^((100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 )
 Amount = Annotated[float, Field(gt=0)]
-
-
-def _is_sent(value: object) -> object:
-    if isinstance(value, str) or (isinstance(value, dict) and value.keys() == {"env"}):
-        return value
-    raise ValueError("must be text in quotes, or {env: NAME} for an environment variable's value")
-
-
-Variable = dict[Literal["env"], Annotated[str, Field(pattern=VARIABLE_PATTERN)]]
-Sent = dict[str, Annotated[str | Variable, BeforeValidator(_is_sent)]]
-"""Texts by name; a mapping `{env: NAME}` stands for the value of an environment variable."""
 Money = Annotated[float, Field(ge=0)]
 
 DEFAULT_IN_FLIGHT = 64
@@ -122,12 +114,12 @@ class ModelEntry(Settings):
     """Name of the model on the server. Default: its name in this recipe."""
     api_key_env: str | None = Field(None, pattern=VARIABLE_PATTERN)
     """Environment variable that holds the API key. Never write the key itself in a recipe."""
-    headers: Sent = Field({})
+    headers: Headers = Field({})
     """Headers sent with every request, such as `{X-Team: evals, X-Api-Key: {env: MY_KEY}}`.
     `{env: NAME}` is the value of an environment variable, a secret like the API key."""
     query: Sent = Field({})
     """Parameters sent in the query of every address, written as `headers` are."""
-    extra_body: dict[str, Any] = Field({})
+    extra_body: Annotated[dict[str, Any], AfterValidator(check_names)] = Field({})
     """Fields added to every request that draws a text or holds a conversation, such as
     `chat_template_kwargs: {enable_thinking: false}`."""
     ca_file: str | None = Field(None, min_length=1)
@@ -197,33 +189,6 @@ class AdaptivePairs(Settings):
     def _there_is_one_goal(self) -> Self:
         if self.top is not None and self.baseline is not None:
             raise ValueError("top and baseline are two goals; give one of them")
-        return self
-
-
-class TrustSettings(Settings):
-    """Thresholds from which on a judge is not trusted, and its ranking is no result.
-
-    `docs/statistics.md` derives the defaults.
-    """
-
-    mass: float = Field(0.5, gt=0, lt=1)
-    """A reading with less of the judge's probability on the labels does not answer in the form
-    asked."""
-    low_readings: float = Field(0.5, gt=0, le=1)
-    """Share of such readings from which on the judge is not trusted."""
-    flips: float = Field(0.5, gt=0, le=1)
-    """Share of pairs whose winner flips with the order, for a judge that looks only at the order: a
-    judge is trusted if its own share is shown to be smaller."""
-    usable_flips: float = Field(0.3, ge=0, lt=1)
-    """Share of flips up to which a judge is usable: one that is not trusted by `flips` is refused
-    if its share is shown to be larger; else it cannot be said yet."""
-    missing: float = Field(0.5, gt=0, le=1)
-    """Share of missing judgments from which on a judge is not trusted."""
-
-    @model_validator(mode="after")
-    def _usable_is_less(self) -> Self:
-        if self.usable_flips >= self.flips:
-            raise ValueError("usable_flips must be below flips")
         return self
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import base_url_fault, header_fault, server_address, with_query
+from orchestrator.backend import base_url_fault, server_address, with_query
 from orchestrator.contracts.method import Method, naming_models
 from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
-from orchestrator.network import trusted
+from orchestrator.network import trust
 from orchestrator.plugins import by_path
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit
@@ -29,7 +29,6 @@ from orchestrator.recipe.schema import (
 from orchestrator.recipe.settings import GivenAnswers, StatisticRef
 from orchestrator.recipe.source import KeyPath, Written
 from orchestrator.weights import PACKAGE_PREFIX, split_package
-from orchestrator.wire.requests import OWN_FIELDS
 
 _FOLDER: Final = "folder"
 """Kind of a dataset whose path is a folder."""
@@ -325,7 +324,6 @@ class ModelLoader:
             self._check_kind(name, entry)
             server, backend, config = self._plug_ins(name, entry)
             self._check_urls(name, entry.get("base_url"))
-            self._check_sent(name, entry)
             weights = self._weights(name, entry.get("weights"))
             if checked is not None and name in checked.models:
                 own = checked.models[name]
@@ -336,9 +334,14 @@ class ModelLoader:
                 urls = tuple(with_query(server_address(url), shown) for url in own.base_url or ())
                 update = {
                     **_OF_SPECS,
-                    "query": {key: own.query[key] for key in own.query.keys() - shown.keys()},
-                    "ca_file": self._ca_file(name, own.ca_file),
+                    "query": {key: own.query[key] for key in own.query if key not in shown},
                 }
+                if own.ca_file is not None:
+                    update["ca_file"] = str(existing(own.ca_file, self._base) or own.ca_file)
+                    try:
+                        trust(update["ca_file"])
+                    except UsageError as error:
+                        self._fault(name, "ca_file", str(error))
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
                     said = (
@@ -418,28 +421,6 @@ class ModelLoader:
                 self._fault(
                     name, "base_url", "must be one address or a list of different addresses"
                 )
-
-    def _check_sent(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Headers, and fields of bodies."""
-        headers, extra = entry.get("headers"), entry.get("extra_body")
-        for header, value in headers.items() if isinstance(headers, Mapping) else ():
-            if fault := header_fault(str(header), value if isinstance(value, str) else "x"):
-                path = ("models", name, "headers", header)
-                self._faults.append(self._written.fault(path, about(path, fault)))
-        own = sorted(OWN_FIELDS & extra.keys()) if isinstance(extra, Mapping) else ()
-        if own:
-            said = f"already set by the recipe, remove from here: {', '.join(own)}"
-            self._fault(name, "extra_body", said)
-
-    def _ca_file(self, name: str, path: str | None) -> str | None:
-        """The same as an absolute path."""
-        file = None if path is None else existing(path, self._base)
-        try:
-            if path is not None:
-                trusted(str(file or path))
-        except UsageError as error:
-            self._fault(name, "ca_file", str(error))
-        return None if file is None else str(file)
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""

@@ -225,11 +225,7 @@ _detokenized: Final = Decoder(_Detokenized)
 
 
 def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
-    """Body of `/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS).
-
-    Raises:
-        UnicodeEncodeError: If the text holds a lone surrogate.
-    """
+    """Body of `/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS)."""
     body: dict[str, Any] = {"model": model, "prompt": text, "add_special_tokens": special}
     if strings:
         body["return_token_strs"] = True

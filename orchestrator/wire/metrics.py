@@ -1,7 +1,9 @@
 """Load figures in Prometheus text."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 # What servers call the same thing; each by its own prefix.
 _FIELDS: Final = {
@@ -27,17 +29,28 @@ _MODEL: Final = re.compile(rb'(?:^|,)\s*model_name="((?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
-class LoadFigures(NamedTuple):
-    """The load of a model; None where not published. See `orchestrator.backend.ServerLoad`."""
+class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Load figures as the server publishes them; None where it does not.
+
+    Attributes:
+        running: Requests that it computes.
+        waiting: Requests that wait for it.
+        kv_cache: Share of its memory for keys and values that is taken, 0 to 1.
+        prefix_queries: Prompt tokens that were looked up in its prefix cache since it started.
+        prefix_hits: Those of them that were found.
+        n_extra: Prompts that this connection has under way beyond one for each of its requests.
+            Servers count prompts as requests.
+    """
 
     running: int | None = None
     waiting: int | None = None
     kv_cache: float | None = None
     prefix_queries: int | None = None
     prefix_hits: int | None = None
+    n_extra: int = 0
 
 
-def load_figures(text: bytes, model: str) -> LoadFigures | None:
+def load_figures(text: bytes, model: str) -> ServerLoad | None:
     """Figures of `model`, or of the whole server where it does not tell models apart.
 
     Several engines of one model are added up; of how full their caches are, the fullest counts.
@@ -59,7 +72,7 @@ def load_figures(text: bytes, model: str) -> LoadFigures | None:
         return None
     kv_cache = figures.pop("kv_cache", None)
     counts = {field: int(value) for field, value in figures.items()}
-    return LoadFigures(kv_cache=kv_cache, **counts)
+    return ServerLoad(kv_cache=kv_cache, **counts)
 
 
 def _add(figures: dict[str, float], field: str, value: float) -> None:

@@ -4,16 +4,18 @@ Every sampling field is written out, because servers take what is missing from t
 `generation_config.json`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.records import Message, Messages, Sampling
+from orchestrator.records import Message, Messages
 
 encode: Final = msgspec.json.Encoder().encode
-"""Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text."""
+"""Plain data to JSON; raises UnicodeEncodeError for a lone surrogate, which is no text.
+
+So does all that makes a body of it."""
 
 OWN_FIELDS: Final = frozenset({
     "echo", "input_ids", "inputs", "logprobs", "max_completion_tokens", "max_tokens", "messages",
@@ -21,17 +23,28 @@ OWN_FIELDS: Final = frozenset({
     "top_logprobs", "top_p",
 })  # fmt: skip
 """Fields that this module writes; a user's extra fields may not be among them."""
+
+
+def check_names(extra: dict[str, object], own: Collection[str] = OWN_FIELDS) -> dict[str, object]:
+    """Return a user's extra fields.
+
+    Raises:
+        ValueError: If some are our own.
+    """
+    if ours := sorted(extra.keys() & {*own}):
+        raise ValueError(f"already set by the recipe, remove from here: {', '.join(ours)}")
+    return extra
+
+
 NO_TEMPLATE: Final = "none"
 """Value of our own field `template`: the message is the prompt, without the chat template."""
-
-
 _ARGUMENTS: Final = "chat_template_kwargs"
 _RENDERED: Final = frozenset({_ARGUMENTS, "chat_template", "documents", "tools"})
-_NOTHING: Final[Mapping[str, object]] = {}
+NOTHING: Final[Mapping[str, object]] = {}
 
 
 def joined(
-    extra: Mapping[str, object], more: Mapping[str, object], arguments: Mapping[str, object] = {}
+    extra: Mapping[str, object], more: Mapping[str, object], arguments: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the fields of both, with the arguments of a chat template of all three."""
     given = [one.get(_ARGUMENTS) for one in (extra, more)]
@@ -103,67 +116,48 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chat(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
-    """The body of a chat completion that draws one text.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
-    sampling = ask.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": dialect.turns(ask.messages),
-        dialect.max_tokens_field: sampling.max_tokens,
-        **_drawn(sampling, seed, dialect),
-    }
-    if dialect.logprobs:
-        body["logprobs"] = True
-        body["top_logprobs"] = dialect.listed(ask.top_logprobs)
-    if dialect.token_ids:
-        body["return_token_ids"] = True
+    """The body of a chat completion that draws one text."""
+    n_most = {dialect.max_tokens_field: ask.sampling.max_tokens}
+    head = {"model": model, "messages": dialect.turns(ask.messages), **n_most}
+    listed = {"logprobs": True, "top_logprobs": dialect.listed(ask.top_logprobs)}
+    body = _drawn(head, ask, seed, dialect, listed)
     if dialect.plain:
         body["template"] = NO_TEMPLATE
     return _finish(body, dialect)
 
 
-def _drawn(sampling: Sampling, seed: int, dialect: Dialect) -> dict[str, object]:
-    found: dict[str, object] = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": seed,
-        "stream": False,
-    }
-    if sampling.top_k or dialect.top_k_off is not None:
-        found["top_k"] = sampling.top_k or dialect.top_k_off
-    return found | ({"stop": sampling.stop} if sampling.stop else {})
-
-
 def completion(model: str, ask: GenerateAsk, seed: int, dialect: Dialect) -> bytes:
-    """The body of a legacy completion that goes on from the message as it is.
+    """The body of a legacy completion that goes on from the message as it is."""
+    n_most = {"max_tokens": ask.sampling.max_tokens}
+    head = {"model": model, "prompt": ask.messages[-1].content, **n_most}
+    # 0 is off for some servers, and the drawn token's alone for others.
+    listed = {"logprobs": max(1, dialect.listed(ask.top_logprobs))}
+    return _finish(_drawn(head, ask, seed, dialect, listed), dialect)
 
-    Raises:
-        UnicodeEncodeError: If the message holds a lone surrogate, which is no text.
-    """
+
+def _drawn(
+    head: dict[str, object],
+    ask: GenerateAsk,
+    seed: int,
+    dialect: Dialect,
+    listed: Mapping[str, object],
+) -> dict[str, object]:
     sampling = ask.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": ask.messages[-1].content,
-        "max_tokens": sampling.max_tokens,
-        **_drawn(sampling, seed, dialect),
-    }
+    drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": seed}
+    body = {**head, **drawing, "stream": False}
+    if sampling.top_k or dialect.top_k_off is not None:
+        body["top_k"] = sampling.top_k or dialect.top_k_off
+    if sampling.stop:
+        body["stop"] = sampling.stop
     if dialect.logprobs:
-        # 0 is off for some servers, and the drawn token's alone for others.
-        body["logprobs"] = max(1, dialect.listed(ask.top_logprobs))
+        body |= listed
     if dialect.token_ids:
         body["return_token_ids"] = True
-    return _finish(body, dialect)
+    return body
 
 
 def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
-    """The body of a chat completion of one token that lists its alternatives.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
+    """The body of a chat completion of one token that lists its alternatives."""
     messages = dialect.turns(ask.messages)
     body: dict[str, Any] = {
         "model": model,
@@ -186,13 +180,9 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
 
 
 def score(
-    model: str, ask: ScoreAsk, template: Mapping[str, object] = _NOTHING, *, plain: bool = False
+    model: str, ask: ScoreAsk, template: Mapping[str, object] = NOTHING, *, plain: bool = False
 ) -> bytes:
-    """The body of our own `/v1/score`: log-probabilities of ids, or of a text, after the prompt.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
-    """
+    """The body of our own `/v1/score`: log-probabilities of ids, or of a text, after the prompt."""
     body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages), **template}
     if plain:
         body["template"] = NO_TEMPLATE
@@ -210,13 +200,9 @@ def score(
 
 
 def choose(
-    model: str, ask: ChooseAsk, template: Mapping[str, object] = _NOTHING, *, plain: bool = False
+    model: str, ask: ChooseAsk, template: Mapping[str, object] = NOTHING, *, plain: bool = False
 ) -> bytes:
-    """The body of our own `/v1/choose`; labels are lists of spellings.
-
-    Raises:
-        UnicodeEncodeError: If a message or a label holds a lone surrogate, which is no text.
-    """
+    """The body of our own `/v1/choose`; labels are lists of spellings."""
     body: dict[str, Any] = {"model": model, "messages": messages_of(ask.messages), **template}
     if plain:
         body["template"] = NO_TEMPLATE

@@ -80,9 +80,6 @@ def pool(
         ask: The conversation.
         template: Fields that the chat template depends on.
         activated: Ask for probabilities instead of raw outputs.
-
-    Raises:
-        UnicodeEncodeError: If a message holds a lone surrogate, which is no text.
     """
     body: dict[str, Any] = {
         "model": model,

@@ -23,7 +23,7 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, answered, header_fault, reward, with_query
 from orchestrator.errors import UsageError
-from orchestrator.network import trusted
+from orchestrator.network import trust
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
 from orchestrator.runner.probing.asking import Http, Target
 from orchestrator.runner.probing.probe import probe_model
@@ -285,7 +285,7 @@ def test_a_file_without_certificates_is_refused_by_its_name(tmp_path, content, s
     if content is not None:
         file.write_text(content)
     with pytest.raises(UsageError) as caught:
-        trusted(str(file))
+        trust(str(file))
     assert said in str(caught.value)
     assert "ca.pem" in str(caught.value)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.wire.metrics import LoadFigures, load_figures
+from orchestrator.wire.metrics import ServerLoad, load_figures
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests.
 # TYPE vllm:num_requests_running gauge
@@ -13,7 +13,7 @@ vllm:num_requests_waiting_by_reason{engine="0",model_name="a",reason="x"} 5.0
 
 
 def test_engines_of_a_model_are_added_up():
-    assert load_figures(VLLM, "a") == LoadFigures(5, 7)
+    assert load_figures(VLLM, "a") == ServerLoad(running=5, waiting=7)
 
 
 def test_how_full_caches_are_and_what_they_held_is_read():
@@ -26,20 +26,22 @@ vllm:prefix_cache_hits_total{engine="0",model_name="a"} 32.0
 vllm:external_prefix_cache_hits_total{engine="0",model_name="a"} 5.0
 """
     figures = load_figures(text, "a")
-    assert figures == LoadFigures(kv_cache=0.75, prefix_queries=312, prefix_hits=32)
+    assert figures == ServerLoad(kv_cache=0.75, prefix_queries=312, prefix_hits=32)
 
 
 def test_a_figure_that_is_missing_is_unknown():
-    assert load_figures(VLLM, "b") == LoadFigures(9, None)
+    assert load_figures(VLLM, "b") == ServerLoad(running=9, waiting=None)
 
 
 def test_our_own_prefix_is_known():
     text = b'orchestrator:num_requests_running{model_name="m \\"q\\""} 1\n'
-    assert load_figures(text, 'm "q"') == LoadFigures(1, None)
+    assert load_figures(text, 'm "q"') == ServerLoad(running=1, waiting=None)
 
 
 def test_figures_without_a_model_are_the_servers():
-    assert load_figures(b"vllm:num_requests_waiting 4\n", "m") == LoadFigures(None, 4)
+    assert load_figures(b"vllm:num_requests_waiting 4\n", "m") == ServerLoad(
+        running=None, waiting=4
+    )
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b'vllm:num_requests_running{model_name="m"} e\n'])
@@ -52,5 +54,7 @@ def test_the_words_of_sglang_and_of_tgi_are_known():
 sglang:num_queue_reqs{model_name="a"} 1.0
 sglang:token_usage{model_name="a"} 0.5
 """
-    assert load_figures(sglang, "a") == LoadFigures(2, 1, 0.5)
-    assert load_figures(b"tgi_queue_size 3\ntgi_batch_current_size 4\n", "a") == LoadFigures(4, 3)
+    assert load_figures(sglang, "a") == ServerLoad(running=2, waiting=1, kv_cache=0.5)
+    assert load_figures(b"tgi_queue_size 3\ntgi_batch_current_size 4\n", "a") == ServerLoad(
+        running=4, waiting=3
+    )

@@ -23,7 +23,6 @@ MAX_NAME: Final = 40
 """Characters of a model's name in a sentence of the run in brief."""
 MAX_ROW_NAME: Final = 28
 """Characters of a model's name beside a plot."""
-_MOSTLY: Final = 0.5
 # Anchors of the page's own sections.
 _PLACES: Final = frozenset({
     "ranking", "judge", "scores", "methods", "agreement", "curves", "examples", "tables", "basis",

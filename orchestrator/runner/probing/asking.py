@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from orchestrator.backend import (
     split_query,
     with_query,
 )
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of, said_by, trusted
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
 from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
@@ -67,19 +66,14 @@ class Http:
             headers={"Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(ssl=trusted(self._endpoint.ca_file) or True),
+            connector=aiohttp.TCPConnector(ssl=trust(self._endpoint.ca_file) or True),
             proxy=proxy_of(self._base_url),
             # Inflated where the bytes are counted.
             auto_decompress=False,
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -111,7 +105,7 @@ class Http:
                 if isinstance(content, Failure):
                     reply.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return HttpReply(0, said_by(error, self._secret).encode())
+            return HttpReply(0, words_of(error, self._secret).encode())
         if isinstance(content, Failure):
             return HttpReply(0, content.message.encode())
         if reply.status != 200:

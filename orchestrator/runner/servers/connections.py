@@ -75,7 +75,7 @@ def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
             ) from error
     hidden: list[str] = []
 
-    def filled(said: Sent) -> dict[str, str]:
+    def fill(said: Sent) -> dict[str, str]:
         found = {}
         for name, one in said.items():
             if isinstance(one, str):
@@ -91,9 +91,9 @@ def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
         base_url=base_url,
         model=spec.model or spec.name,
         api_key=values.get(entry.api_key_env or "", ""),
-        headers=filled(entry.headers),
-        query=filled(entry.query),
-        hidden=tuple(hidden),
+        headers=fill(entry.headers),
+        query=fill(entry.query),
+        hidden="\n".join(hidden),
         ca_file=entry.ca_file or "",
     )
 
