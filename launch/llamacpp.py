@@ -183,11 +183,7 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def find_command(config: Config) -> str:
-    """The program to run.
-
-    Raises:
-        LaunchError: If there is none.
-    """
+    """The program to run."""
     how = (
         "install llama.cpp, name its program by `command`, or run python "
         f"tools/set_up_llamacpp.py, which builds it into {_OWN}"

@@ -171,11 +171,7 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def find_command(config: Config) -> str:
-    """The program to run.
-
-    Raises:
-        LaunchError: If there is none.
-    """
+    """The program to run."""
     how = (
         "install vLLM, name its program by `command`, or run make vllm in a checkout, which makes "
         ".venv-vllm for machines without a GPU"

@@ -75,7 +75,7 @@ def test_a_secret_in_defaults_or_an_override_is_refused_and_not_shown(tmp_path):
         ({"headers": {"X-A": {"evn": "A"}}}, "models.a.headers.X-A: must be text in quotes, or"),
         ({"headers": {"X-A": {"env": "a-b"}}}, "must be the name of an environment variable"),
         ({"headers": {"Host": "x"}}, "models.a.headers.Host: this header is decided by"),
-        ({"headers": {"X-A": "a\nb"}}, "models.a.headers.X-A: the value of a header is printable"),
+        ({"headers": {"X-A": "a\nb"}}, "models.a.headers.X-A: must be printable ASCII on one line"),
         ({"headers": {"X A": "a"}}, "models.a.headers.X A: the name of a header has letters"),
         ({"headers": "x"}, "models.a.headers: must be a mapping of names to values"),
         ({"extra_body": {"temperature": 1}}, "models.a.extra_body: already set by the recipe"),

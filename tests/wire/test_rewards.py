@@ -53,7 +53,7 @@ def test_the_raw_output_is_asked_for_without_the_opening_of_a_turn():
         "add_generation_prompt": False,
         "use_activation": False,
     }
-    assert json.loads(rewards.pool("rm", ASK, {"x": 1}))["chat_template_kwargs"] == {"x": 1}
+    assert json.loads(rewards.pool("rm", ASK, {"x": 1}))["x"] == 1
 
 
 def test_a_reply_of_one_number_is_read():
