@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_286,
     "functions with `Any` in the signature": 254,
-    "lines": 111_769,
+    "lines": 111_766,
     "files": 497,
     "distinct names": 4_394,
     "value classes": 656,

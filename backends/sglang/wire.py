@@ -107,7 +107,7 @@ def tokenize_chat(
     """
     body: dict[str, Any] = {"model": model, "messages": messages_of(messages)}
     body |= {"continue_final_message": True} if goes_on else {"add_generation_prompt": opens}
-    return encode(body | template)
+    return encode({**body, **template})
 
 
 def detokenize(model: str, ids: Path) -> bytes:

@@ -332,16 +332,13 @@ class ModelLoader:
                 # What is no secret is a part of the address, as if it were written there.
                 shown = {key: one for key, one in own.query.items() if isinstance(one, str)}
                 urls = tuple(with_query(server_address(url), shown) for url in own.base_url or ())
-                update = {
-                    **_OF_SPECS,
-                    "query": {key: own.query[key] for key in own.query if key not in shown},
-                }
-                if own.ca_file is not None:
-                    update["ca_file"] = str(existing(own.ca_file, self._base) or own.ca_file)
-                    try:
-                        trust(update["ca_file"])
-                    except UsageError as error:
-                        self._fault(name, "ca_file", str(error))
+                file = own.ca_file and str(existing(own.ca_file, self._base) or own.ca_file)
+                try:
+                    trust(file or "")
+                except UsageError as error:
+                    self._fault(name, "ca_file", str(error))
+                secret = {key: one for key, one in own.query.items() if key not in shown}
+                update = {**_OF_SPECS, "query": secret, "ca_file": file}
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
                     said = (

@@ -9,6 +9,8 @@ import logging
 import ssl
 import subprocess
 from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -21,7 +23,7 @@ from backends._openai_compatible import TRIED
 from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Endpoint, answered, check_header, reward, with_query
+from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
 from orchestrator.errors import UsageError
 from orchestrator.network import trust
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
@@ -36,7 +38,7 @@ SIGNED = "hidden/value of=a&query"
 WORDS = {"enable_thinking": False}
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 LABELS = labels("A", "B", "C")
-KINDS = {
+KINDS: dict[str, tuple[ModuleType, str, dict[str, Any]]] = {
     "openai": (openai, "native", {}),
     "openai by aiohttp": (openai, "native", {"transport": "aiohttp"}),
     "openai by its package": (openai, "native", {"transport": "openai"}),
@@ -47,7 +49,7 @@ KINDS = {
     "embedded": (embedded, "native", {}),
     "fake": (fake, "native", {}),
 }
-FIELDS = {
+FIELDS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "headers": {"headers": {"X-Team": "evals", "user-agent": "of-ours"}},
     "headers of the environment": {"headers": {"X-Token": HIDDEN}, "hidden": HIDDEN},
@@ -82,7 +84,12 @@ async def ask_all(backend, endpoint, kind: str) -> list[object]:
     stated = await answered(backend.provenance())
     drawn = await backend.generate(GenerateAsk("m", MESSAGES, Sampling(max_tokens=4)), 1)
     assert isinstance(drawn, Generation), drawn
-    found = [stated, drawn, await backend.score(ScoreAsk("m", MESSAGES, (), drawn.text))]
+    assert isinstance(stated, Provenance), stated
+    found: list[object] = [
+        stated,
+        drawn,
+        await backend.score(ScoreAsk("m", MESSAGES, (), drawn.text)),
+    ]
     found.append(await backend.choose(ChooseAsk("m", MESSAGES, LABELS)))
     found += [await reward(backend, TRIED), await backend.load()]
     module = KINDS[kind][0].__name__.rpartition(".")[2]
@@ -137,7 +144,8 @@ async def test_arguments_of_the_template_are_joined_from_where_they_are_given(ki
         extra = {"chat_template_kwargs": WORDS, "tools": []}
         endpoint = Endpoint(base_url=url, model="m", extra_body=extra)
         found = kind_in(module)
-        backend = found(found.Config(chat_template_kwargs=both)).connect(endpoint)
+        config = found.Config.model_validate({"chat_template_kwargs": both})
+        backend = found(config).connect(endpoint)
         chosen = await backend.choose(ChooseAsk("m", MESSAGES, LABELS))
         assert isinstance(chosen, (Choice, Failure))
         await backend.close()
@@ -167,7 +175,7 @@ async def test_what_is_hidden_gets_no_further_than_the_server(kind, status, capl
         )
         found = kind_in(module)
         backend = found(found.Config(**settings)).connect(endpoint)
-        said = [
+        said: list[object] = [
             await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1),
             await backend.score(ScoreAsk("m", MESSAGES, (1,))),
             await backend.choose(ChooseAsk("m", MESSAGES, LABELS)),
@@ -219,6 +227,13 @@ async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(kind, spelle
     for one in server.seen:
         assert one.headers["authorization"] == "Basic abc"
         assert one.headers["user-agent"] == "u"
+
+
+@pytest.mark.parametrize("field", ["min_p", "n_predict", "samplers"])
+def test_a_field_that_the_kind_writes_itself_is_refused_where_the_kind_is_known(field):
+    endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m", extra_body={field: 1})
+    with pytest.raises(UsageError, match=f"already set by the recipe.*{field}"):
+        llamacpp.LlamacppKind(llamacpp.Config()).connect(endpoint)
 
 
 # Certificates.
