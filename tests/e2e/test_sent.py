@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -39,7 +40,8 @@ def served(rules, folder):
     """A fake server behind TLS in a thread of its own: its address, and all that it is asked."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "ca.pem", folder / "key.pem")
-    ready, found = threading.Event(), []
+    ready = threading.Event()
+    found: list[Any] = []
 
     async def serve() -> None:
         async with serving(rules, models=["m"], key=HIDDEN["A_KEY"], tls=tls) as (url, server):
