@@ -49,7 +49,7 @@ class LocalBackend:
     async def provenance(self) -> Provenance | Failure:
         """Load it and say what it is."""
         version, device = await asyncio.get_running_loop().run_in_executor(
-            self._worker, self._describe
+            self._worker, lambda: self._loaded().describe()
         )
         return Provenance(
             backend=self._kind,
@@ -84,9 +84,6 @@ class LocalBackend:
         if self._comparer is None:
             self._comparer = self._make()
         return self._comparer
-
-    def _describe(self) -> tuple[str, str]:
-        return self._loaded().describe()
 
     def _compare(self, texts: Sequence[str]) -> PairScores | Failure:
         try:

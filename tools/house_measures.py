@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_286,
+    "private functions used once": 1_281,
     "functions with `Any` in the signature": 254,
-    "lines": 111_766,
+    "lines": 111_688,
     "files": 497,
     "distinct names": 4_394,
-    "value classes": 656,
-    "fields of value classes": 3_058,
+    "value classes": 657,
+    "fields of value classes": 3_059,
     "pairs of value classes that share 60 % of their fields": 49,
     "floors of layers": 10,
     "frames to a run's first request": 17,

@@ -112,12 +112,9 @@ class Spelled(dict[int, bytes]):
         is given all of it: what is known already, or is no text of one token, is kept out.
         """
         for one in tokens:
-            if len(self) < _MOST_SPELLED and not (drawn and (one.id in self or _is_part(one.text))):
+            is_part = drawn and (one.id in self or not one.text or not one.text.isascii())
+            if len(self) < _MOST_SPELLED and not is_part:
                 self[one.id] = one.text.encode("utf-8", "replace")
-
-
-def _is_part(text: str) -> bool:
-    return not text.isascii() or not text
 
 
 class Listed(msgspec.Struct, frozen=True):

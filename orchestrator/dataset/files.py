@@ -80,7 +80,7 @@ def open_rows(
     if suffix in PARQUET_SUFFIXES:
         return ParquetRows(path, shown)
     if suffix in EXCEL_SUFFIXES:
-        return _of_sheet(path, shown, sheet)
+        return _opened(path, shown, sheet)
     suffixes = (
         *readers.LINES_SUFFIXES,
         *readers.LIST_SUFFIXES,
@@ -91,7 +91,7 @@ def open_rows(
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
 
 
-def _of_sheet(path: Path, shown: str, sheet: str | None) -> Rows:
+def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
     """The rows of a sheet, by calamine; dates and times are texts."""
     need("reading an Excel file", "excel", ("fastexcel",))
     # Imported here, as for Parquet.

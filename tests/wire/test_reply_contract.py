@@ -4,6 +4,7 @@ Each case of fields, finish reason and dialect is answered (with its text and th
 tokens), no answer with a cause, or a failure with a cause.
 """
 
+import itertools
 import json
 from typing import Any
 

@@ -115,12 +115,11 @@ def contrasts(
     pairs with it, as the first.
     """
     found = list(_all(sides, common, by, baseline))
-    return [one for one in found if not scores or _is_named(one.score, scores)]
-
-
-def _is_named(score: str, wanted: Sequence[str]) -> bool:
-    method, _, column = score.rpartition(".")
-    return any(one in (score, method, column) for one in wanted)
+    wanted = set(scores)
+    # A score is named by its method, its column, or both.
+    return [
+        one for one in found if not wanted or wanted & {one.score, *one.score.rpartition(".")[::2]}
+    ]
 
 
 def _all(sides: Sequence[Side], common: Common, by: By, baseline: str) -> Iterator[Contrast]:

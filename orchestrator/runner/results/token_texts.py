@@ -216,7 +216,9 @@ def unobserved(
     if not is_spelled:
         has_ids = made.token_ids is not None
         said.append(_NO_TEXTS if has_ids else _NO_PLACES)
-    if made.top is not None and _has_nameless(made.top):
+    top = made.top
+    # A log-probability of neither an id nor a text.
+    if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
         said.append(_NAMELESS)
     return said
 
@@ -224,11 +226,6 @@ def unobserved(
 def _listed(top: TopLogprobs) -> int:
     """Return the most alternatives that are known at any position."""
     return int(np.isfinite(top.logprobs).sum(axis=1).max(initial=0))
-
-
-def _has_nameless(top: TopLogprobs) -> bool:
-    """Return True if an alternative has a log-probability and neither an id nor a text."""
-    return bool((np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any())
 
 
 # Prefixes are spelled one by one, which costs the square of this.
