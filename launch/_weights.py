@@ -25,15 +25,9 @@ GGUF_SUFFIX: Final = ".gguf"
 _BUNDLED: Final = Path(__file__).parent / "embedded" / "models"
 _HUB_ID: Final = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 _TOKENIZER_FILES: Final = (
-    "added_tokens.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "spiece.model",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-)
+    "added_tokens.json", "merges.txt", "special_tokens_map.json", "spiece.model", "tokenizer.json",
+    "tokenizer.model", "tokenizer_config.json", "vocab.json",
+)  # fmt: skip
 # Read where there is no tokenizer.json.
 _FALLBACK_TOKENIZER_FILES: Final = ("sentencepiece.bpe.model", "tekken.json", "vocab.txt")
 _CONFIG_FILES: Final = (

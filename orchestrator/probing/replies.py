@@ -140,14 +140,9 @@ def _is_id(value: object) -> bool:
 
 
 PATHS: Final = (
-    "/version",
-    "/server_info",
-    "/get_server_info",
-    "/info",
-    "/props",
-    "/api/version",
+    "/version", "/server_info", "/get_server_info", "/info", "/props", "/api/version",
     "/v1/models",
-)
+)  # fmt: skip
 """Routes to GET; `identify` takes the replies by these paths."""
 
 _OWNERS: Final = {

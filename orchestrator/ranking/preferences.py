@@ -33,15 +33,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 POINTWISE: Final = (
-    "mode",
-    "rounded_mean",
-    "median",
-    "first_percentile",
-    "mean",
-    "ram",
-    "quantile",
-    "superiority",
-)
+    "mode", "rounded_mean", "median", "first_percentile", "mean", "ram", "quantile", "superiority",
+)  # fmt: skip
 PAIRWISE: Final = (
     "mode_pre",
     "mode_post",

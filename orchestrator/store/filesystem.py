@@ -16,44 +16,12 @@ from orchestrator.disk import files
 
 # By the type that /proc/self/mountinfo gives. A type that begins with "fuse." is a program of the
 # user's: most of these lead to other machines (SSHFS, S3, GlusterFS, JuiceFS, DAOS).
-_NETWORK_TYPES: Final = frozenset(
-    (
-        "nfs",
-        "nfs4",
-        "lustre",
-        "gpfs",
-        "wekafs",
-        "panfs",
-        "beegfs",
-        "beegfs_nodev",
-        "fhgfs",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "9p",
-        "virtiofs",
-        "ceph",
-        "afs",
-        "auristorfs",
-        "coda",
-        "glusterfs",
-        "orangefs",
-        "pvfs2",
-        "ocfs2",
-        "gfs",
-        "gfs2",
-        "cvfs",
-        "snfs",
-        "dvs",
-        "acfs",
-        "scoutfs",
-        "davfs",
-        "vboxsf",
-        "vmhgfs",
-        "prl_fs",
-        "fuse",
-    )
-)
+_NETWORK_TYPES: Final = frozenset((
+    "nfs", "nfs4", "lustre", "gpfs", "wekafs", "panfs", "beegfs", "beegfs_nodev", "fhgfs",
+    "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "auristorfs", "coda",
+    "glusterfs", "orangefs", "pvfs2", "ocfs2", "gfs", "gfs2", "cvfs", "snfs", "dvs", "acfs",
+    "scoutfs", "davfs", "vboxsf", "vmhgfs", "prl_fs", "fuse",
+))  # fmt: skip
 # Of programs that show a folder of this machine. "fuseblk" is a local disk.
 _LOCAL_FUSE: Final = frozenset(("fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.bindfs"))
 

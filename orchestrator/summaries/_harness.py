@@ -19,24 +19,9 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, n_prompts, share_of, without_n
 
 VERDICT_COLUMNS: Final = (
-    "item",
-    "category",
-    "turn",
-    "judge",
-    "model",
-    "model_a",
-    "model_b",
-    "rating",
-    "winner",
-    "winner_ab",
-    "winner_ba",
-    "parsed",
-    "expected",
-    "prefer_a",
-    "coverage",
-    "status",
-    "cause",
-)
+    "item", "category", "turn", "judge", "model", "model_a", "model_b", "rating", "winner",
+    "winner_ab", "winner_ba", "parsed", "expected", "prefer_a", "coverage", "status", "cause",
+)  # fmt: skip
 """Columns of verdicts that their tables need: no texts and no distributions."""
 OK: Final = pl.col("status") == "ok"
 _BEST_FIRST: Final = 2

@@ -215,21 +215,9 @@ class AlpacaEvalSummary(Summary[Config]):
     """Win rates of models against the baseline, as judged and at equal length."""
 
     reads = (
-        "item",
-        "category",
-        "turn",
-        "judge",
-        "model",
-        "baseline",
-        "preference",
-        "coverage",
-        "model_first",
-        "same_text",
-        "n_characters",
-        "n_characters_baseline",
-        "status",
-        "cause",
-    )
+        "item", "category", "turn", "judge", "model", "baseline", "preference", "coverage",
+        "model_first", "same_text", "n_characters", "n_characters_baseline", "status", "cause",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Win rates, one line a model and judge; then the lengths that go with them."""

@@ -25,15 +25,9 @@ class AnswersSummary(Summary[MethodSettings]):
 
     reads_alone = True
     reads = (
-        "item",
-        "model",
-        "turn",
-        "exact_match",
-        "mean_logprob",
-        "n_tokens",
-        "finish_reason",
+        "item", "model", "turn", "exact_match", "mean_logprob", "n_tokens", "finish_reason",
         "status",
-    )
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: answers, failures, exact match with its interval, log-probability."""

@@ -23,15 +23,8 @@ _READ = table_columns(
 )
 
 _READS = (
-    "item",
-    "model",
-    "status",
-    "n_tokens",
-    "undefined",
-    "n_short",
-    "p_true_coverage",
-    "n_meanings",
-)
+    "item", "model", "status", "n_tokens", "undefined", "n_short", "p_true_coverage", "n_meanings",
+)  # fmt: skip
 
 
 class ConfidenceSummary(Summary[Config]):

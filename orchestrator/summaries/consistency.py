@@ -23,17 +23,9 @@ class ConsistencySummary(Summary[MethodSettings]):
     """Agreement of the answers that a model gives to one question asked several times."""
 
     reads = (
-        "item",
-        "category",
-        "model",
-        "turn",
-        "again",
-        "exact_match",
-        "token_f1",
-        "similarity",
-        "status",
-        "cause",
-    )
+        "item", "category", "model", "turn", "again", "exact_match", "token_f1", "similarity",
+        "status", "cause",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model and further answer, as in Table 1."""

@@ -29,18 +29,9 @@ class PaddedAnswersSummary(Summary[MethodSettings]):
     """The failure rate of each judge under padding."""
 
     reads = (
-        "item",
-        "model",
-        "judge",
-        "same_text",
-        "p_ab",
-        "p_ba",
-        "coverage_ab",
-        "coverage_ba",
-        "prefer_padded",
-        "verdict",
-        "status",
-    )
+        "item", "model", "judge", "same_text", "p_ab", "p_ba", "coverage_ab", "coverage_ba",
+        "prefer_padded", "verdict", "status",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate each judge and model, and each judge's answers of all models."""

@@ -29,28 +29,10 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
 
     reads_alone = True
     reads = (
-        "item",
-        "category",
-        "model_a",
-        "model_b",
-        "judge",
-        "turn",
-        "coverage_ab",
-        "coverage_ba",
-        "prefer_a",
-        "mean_pre",
-        "mean_post",
-        "mode_pre",
-        "mode_post",
-        "median_pre",
-        "median_post",
-        "score_a",
-        "score_b",
-        "same_text",
-        "n_silent",
-        "status",
-        "cause",
-    )
+        "item", "category", "model_a", "model_b", "judge", "turn", "coverage_ab", "coverage_ba",
+        "prefer_a", "mean_pre", "mean_post", "mode_pre", "mode_post", "median_pre", "median_post",
+        "score_a", "score_b", "same_text", "n_silent", "status", "cause",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores over both orders, then estimators, for each judge."""

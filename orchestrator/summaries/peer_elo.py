@@ -56,24 +56,9 @@ class PeerEloSummary(Summary[Config]):
 
     bradley_terry = True
     reads = (
-        "item",
-        "category",
-        "turn",
-        "model_a",
-        "model_b",
-        "judges",
-        "votes",
-        "ties",
-        "undefined",
-        "prefer_a",
-        "f1",
-        "length_a",
-        "length_b",
-        "missing",
-        "n_truncated",
-        "status",
-        "cause",
-    )
+        "item", "category", "turn", "model_a", "model_b", "judges", "votes", "ties", "undefined",
+        "prefer_a", "f1", "length_a", "length_b", "missing", "n_truncated", "status", "cause",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings, win rates, the effect of length, bias by family, nearness to the top model."""

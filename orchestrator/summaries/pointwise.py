@@ -33,24 +33,10 @@ class PointwiseRatingSummary(Summary[Config]):
 
     reads_alone = True
     reads = (
-        "item",
-        "category",
-        "model",
-        "judge",
-        "turn",
-        "p",
-        "mean",
-        "mode",
-        "rounded_mean",
-        "median",
-        "first_percentile",
-        "entropy",
-        "coverage",
-        "exact",
-        "n_silent",
-        "status",
+        "item", "category", "model", "judge", "turn", "p", "mean", "mode", "rounded_mean",
+        "median", "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
         "cause",
-    )
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""

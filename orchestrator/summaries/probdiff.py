@@ -174,22 +174,10 @@ class ProbDiffSummary(Summary[Config]):
 
     reads_alone = True
     reads = (
-        "item",
-        "category",
-        "model",
-        "turn",
-        "d",
-        "unchanged",
-        "n_tokens_first",
-        "n_tokens_last",
-        "marker_leak",
-        "empty_answer",
-        "empty_rewriting",
-        "truncated_answer",
-        "truncated_rewriting",
-        "status",
-        "cause",
-    )
+        "item", "category", "model", "turn", "d", "unchanged", "n_tokens_first", "n_tokens_last",
+        "marker_leak", "empty_answer", "empty_rewriting", "truncated_answer",
+        "truncated_rewriting", "status", "cause",
+    )  # fmt: skip
     figures_read = ("item", "model", "status", "d", "unchanged")
     section = "ProbDiff"
     section_order = 1

@@ -30,15 +30,8 @@ class SamplesSummary(Summary[MethodSettings]):
 
     reads_alone = True
     reads = (
-        "item",
-        "category",
-        "model",
-        "turn",
-        "ell",
-        "exact_match",
-        "status",
-        "cause",
-    )
+        "item", "category", "model", "turn", "ell", "exact_match", "status", "cause",
+    )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: level, variance within a question, repeated texts; then the curves."""

@@ -37,22 +37,13 @@ __all__ = [
 
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 WAITING_HEADERS: Final = (
-    "retry-after",
-    "retry-after-ms",
-    "x-ratelimit-remaining",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset",
-    "x-ratelimit-reset-after",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-reset-tokens",
-    "ratelimit-remaining",
-    "ratelimit-reset",
-    "anthropic-ratelimit-requests-remaining",
-    "anthropic-ratelimit-requests-reset",
-    "anthropic-ratelimit-tokens-remaining",
+    "retry-after", "retry-after-ms", "x-ratelimit-remaining", "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-tokens", "x-ratelimit-reset", "x-ratelimit-reset-after",
+    "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "ratelimit-remaining",
+    "ratelimit-reset", "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-requests-reset", "anthropic-ratelimit-tokens-remaining",
     "anthropic-ratelimit-tokens-reset",
-)
+)  # fmt: skip
 """Headers that say how long to wait, in lower case."""
 
 _RESETS: Final = tuple(

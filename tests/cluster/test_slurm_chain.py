@@ -21,8 +21,7 @@ CHANGED_EVERY_S = 10.0
 
 @pytest.fixture
 def cluster(rig, tmp_path):
-    options = {"exclusive": ""}
-    job: dict[str, Any] = {"nodes": 3, "time": "20m", "drain": "5m", "options": options}
+    job: dict[str, Any] = {"nodes": 3, "time": "20m", "drain": "5m"}
     yield Cluster(rig, tmp_path, is_inside=False, **job)
     rig.run("scancel", "--user=root")
 
@@ -103,7 +102,7 @@ def begin_again(cluster: Cluster, number: str, n_nodes: int) -> None:
 
 
 def test_a_job_that_is_preempted_begins_again(rig, tmp_path, expected):
-    settings: dict[str, Any] = {"nodes": 3, "time": "20m", "options": {"exclusive": ""}}
+    settings: dict[str, Any] = {"nodes": 3, "time": "20m"}
     cluster = Cluster(rig, tmp_path, is_inside=False, partition="spare", **settings)
     # Slurm looks every half a minute whether the grace time is over.
     cluster.judge_in(2.0)

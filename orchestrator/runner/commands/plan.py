@@ -18,7 +18,7 @@ from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.runner.servers import slurm_chain
-from orchestrator.runner.servers.slurm import check, see_that_all_fit
+from orchestrator.runner.servers.slurm import check, room_of_job, see_that_all_fit
 from orchestrator.store import RunDirectory, newest
 
 # Options of `run` that a job can't have, and of `plan` that `run` does not have.
@@ -80,7 +80,8 @@ def job_of(options: argparse.Namespace) -> Job:
     command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
     run = run.resolve()
     cluster = loaded.settings.cluster
-    script = slurm_chain.script(cluster, run, Path.cwd(), command)
+    room = room_of_job(prepared) if cluster.nodes else ["--ntasks=1"]
+    script = slurm_chain.script(cluster, run, Path.cwd(), command, room)
     return Job(run, script, slurm_chain.overrides_of(cluster))
 
 

@@ -13,13 +13,14 @@ import secrets
 import shlex
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Share, Size
 from orchestrator.recipe.schema import ModelSpec
-from orchestrator.recipe.settings import Cluster, minutes
+from orchestrator.recipe.settings import Cluster, ServerSize, minutes
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf
@@ -342,6 +343,53 @@ def see_that_all_fit(prepared: Prepared) -> None:
     """
     nodes = nodes_of_partition(prepared.recipe.settings.cluster)
     _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
+
+
+def room_of_job(prepared: Prepared) -> list[str]:
+    """Return the options by which each node of a client's job has room for its servers.
+
+    They are planned on nodes of the partition's smallest size on which all run at once; where none
+    is so large, or no size is known, a node has room for any one of them. What `cluster.options`
+    say of GPUs and memory counts.
+
+    Raises:
+        UsageError: If a server fits on no node.
+        LaunchError: If its weights can't be read.
+    """
+    cluster, taken = prepared.recipe.settings.cluster, Counter[str]()
+    sizes = [one.size for one in nodes_of_partition(cluster)]
+    sizes.sort(key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0))
+    for size in sizes:
+        nodes = tuple(Node(str(n), size) for n in range(cluster.nodes or 1))
+        placed = _placed(prepared, Inventory(nodes=nodes))
+        if len(placed.waves) == 1 and not placed.without_room:
+            break
+    else:
+        placed = _placed(prepared, Inventory())
+    used: dict[object, list[ServerSize]] = {}
+    for server in (server for wave in placed.waves for server in wave):
+        for number, share in enumerate(server.shares):
+            where = share.node or (server.name, number)
+            used.setdefault(where, []).append(cluster.size(server.models))
+    for each in used.values():
+        taken |= Counter(
+            cpus=sum(one.cpus for one in each),
+            gpus=sum(one.gpus for one in each),
+            memory=sum(one.memory_bytes() for one in each),
+        )
+    given = cluster.options.keys()
+    is_known = all(one.memory for each in used.values() for one in each)
+    is_known &= not given & {"mem-per-cpu", "mem-per-gpu"}
+    return [
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={max(1, taken['cpus'])}",
+        *(
+            [f"--gres=gpu:{taken['gpus']}"]
+            if taken["gpus"] and "gpus-per-node" not in given
+            else []
+        ),
+        *([f"--mem={-(-taken['memory'] // _MIB)}M"] if is_known and used else []),
+    ]
 
 
 def _placed(prepared: Prepared, inventory: Inventory) -> Placed:

@@ -59,10 +59,17 @@ def name_of(run: Path) -> str:
     return f"orch-{run.name}-{hashlib.blake2b(str(run).encode(), digest_size=4).hexdigest()}"
 
 
-def script(cluster: Cluster, run: Path, folder: Path, command: Sequence[str]) -> str:
+def script(
+    cluster: Cluster,
+    run: Path,
+    folder: Path,
+    command: Sequence[str],
+    room: Sequence[str] = ("--ntasks=1",),
+) -> str:
     """Return the text of the job that runs a client.
 
-    The run directory is absolute; the command is run in `folder`.
+    The run directory is absolute; the command is run in `folder`, and `room` says what the job asks
+    for on each of its nodes.
 
     Raises:
         UsageError: If the job would end before it could hand on.
@@ -81,7 +88,8 @@ def script(cluster: Cluster, run: Path, folder: Path, command: Sequence[str]) ->
         *options_of(cluster),
         # With nodes its servers are steps of it; without, it is small and they are jobs.
         # Not --no-kill: after the loss of its first node a job would stay without its script.
-        f"--nodes={cluster.nodes}" if cluster.nodes else "--ntasks=1",
+        *([f"--nodes={cluster.nodes}"] if cluster.nodes else []),
+        *room,
     ]
     return _SCRIPT.format(
         name=name,

@@ -12,7 +12,14 @@ from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.servers.slurm import SlurmServer, carriers, check, commands
+from orchestrator.runner.servers.slurm import (
+    SlurmServer,
+    carriers,
+    check,
+    commands,
+    room_of_job,
+    see_that_all_fit,
+)
 from orchestrator.runner.servers.slurm_chain import name_of, script
 
 SERVER = {"kind": "fake"}
@@ -373,3 +380,38 @@ def test_a_planned_submission_shows_what_would_be_submitted_and_sends_nothing(
     assert shown.endswith((run / "slurm.sh").read_text())
     assert main(["plan", *words, "--json"]) == EXIT_USAGE
     assert "--json can't be used with --submit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sinfo", "asked"),
+    [
+        ({"nodes": 2}, "", {"--cpus-per-task=1"}),
+        ({"nodes": 1}, "n1|1|0|(null)\nn2|16|0|(null)\n", {"--cpus-per-task=4"}),
+        ({"nodes": 3, "models": {"judge": {"cpus": 2}}}, "n1|2|0|(null)\n", {"--cpus-per-task=2"}),
+        ({"nodes": 4, "models": {"judge": {"cpus": 2}}}, "n1|2|0|(null)\n", {"--cpus-per-task=2"}),
+        (
+            {"nodes": 1, "gpus": 1, "cpus": 4, "memory": "10G"},
+            "n1|64|512000|gpu:a100:4\n",
+            {"--cpus-per-task=16", "--gres=gpu:4", "--mem=40960M"},
+        ),
+        (
+            {"nodes": 1, "memory": "10G", "models": {"judge": {"gpus": 2}}},
+            "n1|64|512000|gpu:a100:4\n",
+            {"--cpus-per-task=3", "--gres=gpu:4"},
+        ),
+    ],
+)
+def test_the_job_of_a_client_with_nodes_has_room_for_its_servers(
+    prepared, slurm, cluster, sinfo, asked
+):
+    slurm.setenv("sinfo", sinfo)
+    assert {*room_of_job(prepared(cluster=cluster))} == {"--ntasks-per-node=1", *asked}
+
+
+def test_a_server_that_fits_on_no_node_is_refused_before_the_queue(prepared, slurm):
+    slurm.setenv("sinfo", "n1|1|0|(null)\n")
+    with pytest.raises(
+        UsageError,
+        match=r"no node of the partition has room for\nthe server of 'judge': it needs 2 CPUs",
+    ):
+        see_that_all_fit(prepared(cluster={"nodes": 3, "models": {"judge": {"cpus": 2}}}))
