@@ -143,6 +143,8 @@ class Openai(OpenaiCompatible):
             if not isinstance(other, Failure):
                 self.path = self._reached = ""
                 return other
+            if other.status in _OF_A_ROUTE or other.cause == "no_logprobs":
+                return other
         return found
 
     def _notice(self, origin: Origin) -> None:
@@ -239,6 +241,8 @@ _INSTEAD: Final = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNOR
 _BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
 _NEEDED: Final = _BEGUN | {"model", "messages"}
 _REFUSALS: Final = frozenset({"unsupported", "bad_request"})
+# What answers so is there.
+_OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429})
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.

@@ -7,6 +7,8 @@ import msgspec
 from orchestrator.probing.record import ALTERNATIVES
 from orchestrator.probing.replies import HttpReply, ids_in
 from orchestrator.records import Message, Messages
+from orchestrator.wire import rulings
+from orchestrator.wire.failures import classify
 from orchestrator.wire.replies import text_of
 
 PROMPT: Final[Messages] = (Message("user", "Name three things that one finds by the sea."),)
@@ -66,6 +68,11 @@ def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | 
             ("max_completion_tokens" if name == "max_tokens" else name): value
             for name, value in body.items()
         }
+    if rulings.field_in(refused.words) == "seed" and "seed" in body:
+        return {name: value for name, value in body.items() if name != "seed"}
+    if "logprobs" in body and classify(refused.status, refused.body, {}).cause == "no_logprobs":
+        without = {"logprobs", "top_logprobs"}
+        return {name: value for name, value in body.items() if name not in without}
     return None
 
 

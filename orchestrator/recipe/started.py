@@ -75,7 +75,6 @@ def names_for(models: Iterable[str]) -> list[str]:
 
 def text_of(started: Started) -> str:
     """Return the recipe as YAML with comments."""
-    names = [one.name for one in started.models]
     parts = [
         f"name: {started.name}",
         "description: A first comparison of models, written by `orchestrator init`.",
@@ -85,7 +84,7 @@ def text_of(started: Started) -> str:
         "",
         *_dataset(started),
         "",
-        *_methods(started.judge, names, is_bundled=not started.models[0].base_url),
+        *_methods(started.judge, started.models),
         "",
         "# Stop before more is spent; raise it and run the same command to continue.",
         "budget: {requests: 100000}",
@@ -131,8 +130,12 @@ def _dataset(started: Started) -> list[str]:
     ]
 
 
-def _methods(judge: str, models: Sequence[str], *, is_bundled: bool) -> list[str]:
+def _methods(judge: str, served: Sequence[StartedModel]) -> list[str]:
+    models = [one.name for one in served]
     others = [name for name in models if name != judge]
+    is_bundled = not served[0].base_url
+    # Of such a server labels are read from the alternatives of one token.
+    is_plain = any(one.name == judge and one.base_url and not one.backend for one in served)
     kind = "pairwise_ranking" if len(models) > 1 else "pointwise"
     most = 24 if is_bundled else 512
     about = {
@@ -151,6 +154,8 @@ def _methods(judge: str, models: Sequence[str], *, is_bundled: bool) -> list[str
     lines += ["methods:", f"  - kind: {kind}", f"    judges: [{_key(judge)}]"]
     if len(others) < _MOST_ALONE:
         lines += [f"    candidates: [{', '.join(map(_key, models))}]"]
+    if is_plain and kind == "pairwise_ranking":
+        lines += ["    labels: two        # A and B; servers of a known kind read five labels too"]
     if is_bundled:
         lines += ["    prompt: compact    # the only prompt that the bundled judge knows"]
     return [*lines, f"    answer: {{max_tokens: {most}, temperature: 0}}"]

@@ -79,12 +79,20 @@ class Http:
 
     async def get(self, path: str) -> HttpReply:
         """The reply; status 0 and what happened as its body where none came."""
-        return await self._send("GET", path, None)
+        return await self._found("GET", path, None)
 
     async def post(self, path: str, table: dict[str, object]) -> HttpReply:
         """The same for JSON that is posted."""
         extra = self._endpoint.extra_body if "messages" in table else {}
-        return await self._send("POST", path, {**extra, **table})
+        return await self._found("POST", path, {**extra, **table})
+
+    async def _found(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
+        """The reply of a route, which may stand right behind the address, without `/v1`."""
+        found = await self._send(method, path, table)
+        if found.status not in ROUTES_MISSING or not path.startswith("/v1/"):
+            return found
+        other = await self._send(method, path.removeprefix("/v1"), table)
+        return found if other.status in ROUTES_MISSING else other
 
     async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
         import aiohttp  # noqa: PLC0415 (as above)
@@ -238,14 +246,8 @@ class Asking:
         self.is_closed = False
 
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
-        """Post JSON to a route; it may stand right behind the address, without `/v1`."""
-        found = await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
-        if found.status not in ROUTES_MISSING or not path.startswith("/v1/"):
-            return found
-        other = await self._patiently(
-            lambda: self._t.http.post(path.removeprefix("/v1"), body), _failure_of
-        )
-        return found if other.status in ROUTES_MISSING else other
+        """Post JSON to a route."""
+        return await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
