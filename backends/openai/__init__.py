@@ -143,7 +143,7 @@ class Openai(OpenaiCompatible):
             if not isinstance(other, Failure):
                 self.path = self._reached = ""
                 return other
-            if other.status in _OF_A_ROUTE or other.cause == "no_logprobs":
+            if {other.status, other.cause} & _OF_A_ROUTE:
                 return other
         return found
 
@@ -242,7 +242,7 @@ _BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
 _NEEDED: Final = _BEGUN | {"model", "messages"}
 _REFUSALS: Final = frozenset({"unsupported", "bad_request"})
 # What answers so is there.
-_OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429})
+_OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logprobs"})
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
