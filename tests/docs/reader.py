@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -96,20 +96,22 @@ class Reader:
 
     Attributes:
         folder: Where commands run.
+        instead: What takes the place of a text that pages show, such as an address.
         steps: What was run so far.
         port: Takes the place of the port that pages show.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, instead: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.instead = instead or {}
         self.steps: list[Step] = []
         self.port = _free_port()
         self._groups: list[int] = []
         self._running: _GoesOn | None = None
 
-    def follow(self, page: str) -> None:
-        """Do what the page says, in its order."""
-        found = blocks(page)
+    def follow(self, page: str, *, under: Collection[str] = ()) -> None:
+        """Do what the page says, in its order; only under some of its headings where named."""
+        found = [one for one in blocks(page) if not under or _heading(one) in under]
         assert any(block["kind"] == "console" for block in found), f"{page} shows no command"
         for block in found:
             if block["kind"] == "diff":
@@ -159,7 +161,7 @@ class Reader:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         configuration = self.folder.parent / "configuration"
         process = subprocess.Popen(
-            ["bash", "-c", command.replace(_PORT, str(self.port))], cwd=self.folder,
+            ["bash", "-c", self._mine(command.replace(_PORT, str(self.port)))], cwd=self.folder,
             stdout=to, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(configuration),
                  "COLUMNS": "200"},
@@ -214,7 +216,18 @@ class Reader:
     def _write(self, text: str) -> None:
         """Write a file whose first line is a comment with its name; others are only read."""
         if found := re.match(r"(?:#|\{#) (\S+\.\w+)(?: #\})?\n", text):
-            (self.folder / found[1]).write_text(text, encoding="utf-8")
+            (self.folder / found[1]).write_text(self._mine(text), encoding="utf-8")
+
+    def _mine(self, text: str) -> str:
+        for shown, mine in self.instead.items():
+            text = text.replace(shown, mine)
+        return text
+
+
+def _heading(block: re.Match[str]) -> str:
+    """The heading of second rank above a block; empty where there is none."""
+    found = re.findall(r"^## (.+)$", block.string[: block.start()], re.MULTILINE)
+    return found[-1] if found else ""
 
 
 def _free_port() -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ from tests.fake.rules import Rules, Verdict
 from tests.fake.toy import Toy
 
 KEY: Final = "sk-0123456789abcdef"
-MODELS: Final = ("small:0.2", "large:0.9", "judge:1.0")
+QUALITIES: Final = {"small": 0.2, "large": 0.9, "judge": 1.0}
 _THOUGHT: Final = 40
 
 Body = dict[str, Any]
@@ -43,9 +43,7 @@ class Manner:
 
 MANNERS: Final = {
     "capped": Manner("/v1", most=5, refused=("seed",)),
-    "azure": Manner(
-        "/openai/v1?api-version=2024-10-21", ("api-key", KEY), refused=("max_tokens",)
-    ),
+    "azure": Manner("/openai/v1?api-version=2024-10-21", ("api-key", KEY), refused=("max_tokens",)),
     "thinking": Manner("/api/v3", most=0, thinks=True),
 }
 
@@ -55,17 +53,20 @@ class Endpoint:
 
     Attributes:
         url: As the provider prints it.
-        bodies: Of all requests.
+        bodies: Of all that were asked for a text.
+        headers: Of all requests.
     """
 
     def __init__(self, manner: Manner) -> None:
         self.url = ""
         self.bodies: list[Body] = []
+        self.headers: list[Mapping[str, str]] = []
         self._manner = manner
-        self._models = Openai(Toy(Rules(), MODELS))
+        self._models = Openai(Toy(Rules(quality=QUALITIES), tuple(QUALITIES)))
 
     async def answer(self, request: web.Request) -> web.Response:
         """Reply as the manner says."""
+        self.headers.append(request.headers)
         manner = self._manner
         path, _, query = manner.place.partition("?")
         header, value = manner.key
@@ -75,7 +76,7 @@ class Endpoint:
             return _refusal(404, "Resource not found")
         route = request.path.removeprefix(path)
         if route == "/models":
-            return web.json_response({"data": [{"id": name} for name in MODELS]})
+            return web.json_response({"data": [{"id": name} for name in QUALITIES]})
         if route != "/chat/completions":
             return _refusal(404, "Resource not found")
         body = json.loads(await request.read())
