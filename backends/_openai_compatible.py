@@ -305,12 +305,13 @@ class OpenaiCompatible:
         said = f"the server has no model {self._endpoint.model!r}; {others}available: "
         return failures.clean(said + ", ".join(self._names), self._endpoint.secret)
 
-    async def _listed(self) -> tuple[str, ...] | Failure:
+    async def _listed(self, path: str | None = None) -> tuple[str, ...] | Failure:
         """The names that the server lists; none if it does not list them, or not to this key.
 
         What is refused there says nothing of the routes that are asked for answers.
         """
-        reply = await self._transport.get(f"{self.path}/models", CONTROL_TIMEOUT_S)
+        path = self.path if path is None else path
+        reply = await self._transport.get(f"{path}/models", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return reply
         names = replies.model_names(reply.body) if reply.status == 200 else ()

@@ -123,6 +123,11 @@ class Openai(OpenaiCompatible):
         """None: nothing is published."""
         return None
 
+    async def _listed(self, path: str | None = None) -> tuple[str, ...] | Failure:
+        found = await super()._listed(path)
+        # As other routes, it may stand right behind the address.
+        return await super()._listed("") if found == () else found
+
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
     ) -> T | Failure:

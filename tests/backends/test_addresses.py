@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,7 +16,7 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.runner.probing.asking import Http
+from orchestrator.runner.probing.asking import Http, scan
 
 TRANSPORTS = (DirectTransport, AiohttpTransport, OpenaiTransport)
 KEY = "sk-0123456789abcdef"
@@ -60,6 +61,29 @@ async def provider(place: str):
         await runner.cleanup()
 
 
+@asynccontextmanager
+async def answering(place: str, status: int, body: Mapping[str, object]):
+    """A server with one list of models and one chat route at a place: its address."""
+
+    async def chat(_: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m"}]})
+
+    app = web.Application()
+    app.router.add_post(f"{place}/chat/completions", chat)
+    app.router.add_get(f"{place}/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}{place}"
+    finally:
+        await runner.cleanup()
+
+
 async def asked(backend, n: int) -> list[Generation | Failure]:
     """Several questions at once, so that some are under way when the first is answered."""
     asks = [GenerateAsk("m", (Message("user", str(i)),), Sampling(max_tokens=4)) for i in range(n)]
@@ -92,6 +116,44 @@ async def test_a_server_that_has_no_such_route_says_so_in_the_words_of_the_first
         assert isinstance(found, Failure)
         assert found.status == 404
         await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "cause"),
+    [
+        (400, {"error": {"message": "logprobs is not supported"}}, "no_logprobs"),
+        (401, {"error": {"message": "Incorrect API key provided."}}, "unauthorised"),
+        (200, ANSWER | {"choices": [{"index": 0, "message": {"content": None},
+                                     "finish_reason": "length"}]}, "no_answer"),
+        (404, {"error": {"message": "The model `m` does not exist."}}, "not_found"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["/v1", "/api/v3"])
+async def test_what_a_route_refuses_is_told_wherever_it_stands(place, status, body, cause):
+    async with answering(place, status, body) as url:
+        backend = OpenaiKind(Config(logprobs=False)).connect(Endpoint(base_url=url, model="m"))
+        [found] = await asked(backend, 1)
+        await backend.close()
+    assert isinstance(found, Failure)
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize("place", ["/v1", "/api/v3"])
+async def test_a_missing_model_is_named_with_those_there_are(place):
+    async with answering(place, 404, {"error": {"message": "No such model."}}) as url:
+        backend = OpenaiKind(Config()).connect(Endpoint(base_url=url, model="n"))
+        await backend.provenance()
+        [found] = await asked(backend, 1)
+        await backend.close()
+    assert isinstance(found, Failure)
+    assert "the server has no model 'n'; available: m" in found.message
+
+
+@pytest.mark.parametrize("place", ["", "/v1", "/api/v3"])
+async def test_models_are_listed_wherever_the_routes_stand(place):
+    async with answering(place, 200, ANSWER) as url:
+        [found] = await scan([url])
+    assert found.models == ("m",)
 
 
 @pytest.mark.parametrize("kind", TRANSPORTS)

@@ -92,6 +92,17 @@ def test_without_a_server_the_bundled_models_are_used(command, here, unused, mon
     assert command("check", "first.yaml")[0] == 0
 
 
+@pytest.mark.parametrize(("owner", "labels"), [("vllm", "five"), ("somebody", "two")])
+def test_labels_are_two_where_a_judge_lists_the_alternatives_of_one_token(
+    command, here, server, owner, labels
+):
+    entries = [{"id": name, "owned_by": owner} for name in ("one", "two", "judge")]
+    url, _ = server("judge", body=json.dumps({"data": entries}).encode())
+    assert command("init", "--url", url)[0] == 0
+    [method] = load(here / "evaluation.yaml").methods
+    assert method.method.config.model_dump()["labels"] == labels
+
+
 def test_flags_choose_models_judge_and_questions(command, here, server, lines):
     url, _ = server("a/one", "b/one", "c", "no")
     (here / "sub").mkdir()

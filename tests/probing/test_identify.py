@@ -54,6 +54,22 @@ def test_what_an_endpoint_refuses_is_left_out_step_by_step():
     assert plainer(body, reply({})) is None
 
 
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("Unsupported parameter: 'seed' is not supported with this model.", {"seed"}),
+        ("logprobs is not supported by this model", {"logprobs", "top_logprobs"}),
+        ("Unsupported value: 'temperature' does not support 0.0 with this model.", None),
+        ("Invalid value for 'top_logprobs': must be less than or equal to 5.", None),
+    ],
+)
+def test_only_what_is_refused_and_says_nothing_of_numbers_is_left_out(words, fields):
+    official = plainer(chat("m"), refusal(""))
+    assert official is not None
+    found = plainer(official, refusal(words))
+    assert fields == (None if found is None else official.keys() - found.keys())
+
+
 def test_ids_are_read_in_every_shape_and_from_no_other():
     assert ids(reply({"tokens": [1, 2]})) == (1, 2)
     assert ids(reply({"tokenize_response": [{"id": 5, "text": "a"}]})) == (5,)

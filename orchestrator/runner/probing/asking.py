@@ -175,7 +175,8 @@ async def _look(url: str, api_key: str) -> Found:
         if listed.status == 0:
             return Found(url, fault=listed.words, is_free=True)
         if listed.status in _KEYLESS:
-            return Found(url, fault=f"needs an API key (status {listed.status})")
+            does = "refuses the API key" if api_key else "needs an API key"
+            return Found(url, fault=f"{does} (status {listed.status})")
         models = tuple(dict.fromkeys(model_names(listed)))
         if not models:
             return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status})")
