@@ -26,7 +26,6 @@ from orchestrator.probing.record import (
 )
 from orchestrator.probing.replies import Chat, HttpReply, Position, chat
 from orchestrator.records import Failure, Generation, Scored
-from orchestrator.wire.failures import classify
 from orchestrator.wire.rulings import most_in
 
 _Array = NDArray[np.float64]
@@ -86,7 +85,7 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     found = chat(reply)
     if found is None:
         why = f"the chat route answers {reply.status}: {reply.words}"
-        is_refused = reply.status != 200 and refuses(classify(reply.status, reply.body, {}))
+        is_refused = reply.failure is not None and refuses(reply.failure)
         answer = Finding("chat", NO, BAD, why) if is_refused else unknown("chat", why)
         return [answer, unknown("logprobs", "no chat completion came")]
     findings = [Finding("chat", YES, GOOD, "chat completions come")]

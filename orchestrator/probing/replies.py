@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_COUNT, loads, text_of
 
@@ -27,6 +28,15 @@ class HttpReply(msgspec.Struct, frozen=True):
         if self.status == 200:
             return "a reply without what was asked for"
         return failures.clean(failures.message_in(self.body))
+
+    @property
+    def failure(self) -> Failure | None:
+        """What is wrong; None where something was answered that is no error."""
+        if self.status == 200:
+            return None if self.table() else Failure("unparseable", self.words, status=200)
+        if self.status == 0:
+            return Failure("connection", self.words)
+        return failures.classify(self.status, self.body, {})
 
     def json(self) -> object:
         """The body; None where it is no JSON."""

@@ -8,7 +8,6 @@ from orchestrator.probing.record import ALTERNATIVES
 from orchestrator.probing.replies import HttpReply, ids_in
 from orchestrator.records import Message, Messages
 from orchestrator.wire import rulings
-from orchestrator.wire.failures import classify
 from orchestrator.wire.replies import text_of
 
 PROMPT: Final[Messages] = (Message("user", "Name three things that one finds by the sea."),)
@@ -64,16 +63,13 @@ def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | 
     if len(official) < len(body):
         return official
     if "max_tokens" in body and "max_completion_tokens" in refused.words:
-        return {
-            ("max_completion_tokens" if name == "max_tokens" else name): value
-            for name, value in body.items()
-        }
-    if rulings.field_in(refused.words) == "seed" and "seed" in body:
-        return {name: value for name, value in body.items() if name != "seed"}
-    if "logprobs" in body and classify(refused.status, refused.body, {}).cause == "no_logprobs":
-        without = {"logprobs", "top_logprobs"}
-        return {name: value for name, value in body.items() if name not in without}
-    return None
+        renamed = {"max_tokens": "max_completion_tokens"}
+        return {renamed.get(name, name): value for name, value in body.items()}
+    is_none = refused.failure is not None and refused.failure.cause == "no_logprobs"
+    field = {rulings.field_in(refused.words)} & {"seed"}
+    left_out = {"logprobs", "top_logprobs"} if is_none else field
+    plain = {name: value for name, value in body.items() if name not in left_out}
+    return plain if len(plain) < len(body) else None
 
 
 class Tokenising(msgspec.Struct, frozen=True):

@@ -134,16 +134,13 @@ def _methods(judge: str, served: Sequence[StartedModel]) -> list[str]:
     models = [one.name for one in served]
     others = [name for name in models if name != judge]
     is_bundled = not served[0].base_url
-    # Of such a server labels are read from the alternatives of one token.
-    is_plain = any(one.name == judge and one.base_url and not one.backend for one in served)
+    # Whose labels are read from the alternatives of one token.
+    plain = [one.name for one in served if one.base_url and not one.backend]
     kind = "pairwise_ranking" if len(models) > 1 else "pointwise"
     most = 24 if is_bundled else 512
-    about = {
-        "pairwise_ranking": "# The judge compares each two answers in both orders.",
-        "pointwise": "# The judge grades each answer.",
-    }
+    compares = "compares each two answers in both orders"
     lines = [
-        about[kind],
+        f"# The judge {'grades each answer' if kind == 'pointwise' else compares}.",
         "# Its verdict is read from the probabilities of its labels; if the server gives them,",
         "# `orchestrator servers probe` says.",
     ]
@@ -154,7 +151,7 @@ def _methods(judge: str, served: Sequence[StartedModel]) -> list[str]:
     lines += ["methods:", f"  - kind: {kind}", f"    judges: [{_key(judge)}]"]
     if len(others) < _MOST_ALONE:
         lines += [f"    candidates: [{', '.join(map(_key, models))}]"]
-    if is_plain and kind == "pairwise_ranking":
+    if judge in plain and kind == "pairwise_ranking":
         lines += ["    labels: two        # A and B; servers of a known kind read five labels too"]
     if is_bundled:
         lines += ["    prompt: compact    # the only prompt that the bundled judge knows"]

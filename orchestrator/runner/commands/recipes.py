@@ -64,16 +64,13 @@ def copy(options: argparse.Namespace) -> int:
     # The run of a copy is not the run of the original, and editors look for the schema beside it.
     text = text.replace(f"\nname: {name}\n", f"\nname: {to.stem}\n", 1)
     text = text.removeprefix("# yaml-language-server: $schema=schema.json\n")
-    questions = _questions(known[name])
-    if questions is None:
-        write_new(to, text, force=options.force)
-    else:
+    check_free(to, force=options.force)
+    if (questions := _questions(known[name])) is not None:
         beside, asked = to.parent / questions.name, questions.read_text(encoding="utf-8")
-        check_free(to, force=options.force)
         if not (beside.is_file() and beside.read_text(encoding="utf-8") == asked):
             write_new(beside, asked, force=options.force)
-        write_new(to, text, force=options.force)
         confirm(f"wrote {beside}")
+    write_new(to, text, force=options.force)
     confirm(f"wrote {to}; run it with: orchestrator run {to}")
     return EXIT_COMPLETE
 
@@ -90,40 +87,34 @@ def _destination(given: str | None, name: str) -> Path:
     to = expanded(f"{name}.yaml" if given is None else given)
     if given is not None and (to.is_dir() or given.endswith("/")):
         to /= f"{name}.yaml"
-    check_name(to)
+    if to.suffix not in RECIPE_SUFFIXES:
+        raise UsageError(f"{to}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
+    if not re.match(NAME_PATTERN, to.stem):
+        raise UsageError(f"{to}: {to.stem!r} is not a valid name of a recipe")
     return to
 
 
-def check_name(file: Path) -> None:
-    """Refuse a file whose name can't be that of a recipe."""
-    if file.suffix not in RECIPE_SUFFIXES:
-        raise UsageError(f"{file}: the name of a recipe ends in {' or '.join(RECIPE_SUFFIXES)}")
-    if not re.match(NAME_PATTERN, file.stem):
-        raise UsageError(f"{file}: {file.stem!r} is not a valid name of a recipe")
-
-
 def check_free(file: Path, *, force: bool) -> None:
-    """Refuse a file that exists, unless with `force`."""
+    """Refuse a file without a folder, and one that exists, unless with `force`."""
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: there is no such folder")
     if (file.exists() or file.is_symlink()) and not force:
         raise UsageError(f"{file} already exists; overwrite it with --force")
 
 
 def write_new(file: Path, text: str, *, force: bool) -> None:
     """Write a file that does not exist; with `force` also one that does."""
-    if not file.parent.is_dir():
-        raise UsageError(f"{file.parent}: there is no such folder")
+    check_free(file, force=force)
     try:
         if force and (file.is_file() or file.is_symlink()):
             file.unlink()
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
-    except FileExistsError:
-        raise UsageError(f"{file} already exists; overwrite it with --force") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
 
 
-_DEFAULT_FILE: Final = "evaluation.yaml"
+_DEFAULT_NAME: Final = "evaluation"
 _DEFAULT_DATASET: Final = "everyday"
 _BUNDLED_DATASET: Final = "demo"
 _MOST_MODELS: Final = 12
@@ -132,7 +123,7 @@ _HOST: Final = "http://127.0.0.1"
 
 def init(options: argparse.Namespace) -> int:
     """Search for servers, ask what to evaluate, and write a recipe that has no faults."""
-    to = _new_file(options.to)
+    to = _destination(options.to, _DEFAULT_NAME)
     check_free(to, force=options.force)
     asks = sys.stdin.isatty() and not options.yes
     models = _models(_search(options), options)
@@ -152,16 +143,6 @@ def init(options: argparse.Namespace) -> int:
     confirm(f"wrote {to}; count its requests with: orchestrator plan {to}")
     confirm(f"run it with: orchestrator run {to}")
     return EXIT_COMPLETE
-
-
-def _new_file(given: str) -> Path:
-    to = expanded(given)
-    if to.is_dir():
-        to /= _DEFAULT_FILE
-    check_name(to)
-    if not to.parent.is_dir():
-        raise UsageError(f"{to.parent}: there is no such folder")
-    return to
 
 
 # -- servers ---------------------------------------------------------------------------------------

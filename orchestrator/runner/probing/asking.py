@@ -248,7 +248,7 @@ class Asking:
 
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
         """Post JSON to a route."""
-        return await self._patiently(lambda: self._t.http.post(path, body), _failure_of)
+        return await self._patiently(lambda: self._t.http.post(path, body), lambda one: one.failure)
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
@@ -306,12 +306,3 @@ class Asking:
 
 def _failed(found: object) -> Failure | None:
     return found if isinstance(found, Failure) else None
-
-
-def _failure_of(reply: HttpReply) -> Failure | None:
-    """Return the failure in a reply; None where something was answered that is no error."""
-    if reply.status == 200:
-        return None if reply.table() else Failure("unparseable", reply.words, status=200)
-    if reply.status == 0:
-        return Failure("connection", reply.words)
-    return failures.classify(reply.status, reply.body, {})
