@@ -159,6 +159,8 @@ class OpenaiCompatible:
 
     kind = "openai"
     path = "/v1"
+    lists: tuple[str, ...] = ("/v1/models",)
+    """Routes that may list the models, the first that does."""
     speaks_chat = True  # probes may ask the server's chat route themselves
     knows_template = False
     """True if its chat route takes our own field `template`; else base models are completed."""
@@ -305,17 +307,19 @@ class OpenaiCompatible:
         said = f"the server has no model {self._endpoint.model!r}; {others}available: "
         return failures.clean(said + ", ".join(self._names), self._endpoint.secret)
 
-    async def _listed(self, path: str | None = None) -> tuple[str, ...] | Failure:
+    async def _listed(self) -> tuple[str, ...] | Failure:
         """The names that the server lists; none if it does not list them, or not to this key.
 
         What is refused there says nothing of the routes that are asked for answers.
         """
-        path = self.path if path is None else path
-        reply = await self._transport.get(f"{path}/models", CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure):
-            return reply
-        names = replies.model_names(reply.body) if reply.status == 200 else ()
-        self._names = () if isinstance(names, Failure) else names
+        for path in self.lists:
+            reply = await self._transport.get(path, CONTROL_TIMEOUT_S)
+            if isinstance(reply, Failure):
+                return reply
+            names = replies.model_names(reply.body) if reply.status == 200 else ()
+            self._names = () if isinstance(names, Failure) else names
+            if self._names:
+                break
         return self._names
 
     async def _served(self) -> tuple[str, ...] | Failure:

@@ -114,6 +114,7 @@ class Openai(OpenaiCompatible):
     """
 
     renamed: Callable[[], None] = staticmethod(lambda: None)
+    lists = ("/v1/models", "/models")
     _reached: str | None = None
     _marks: Origin = (b"", b"")
     _origin: Origin | None = None
@@ -122,11 +123,6 @@ class Openai(OpenaiCompatible):
     async def load(self) -> ServerLoad | None:
         """None: nothing is published."""
         return None
-
-    async def _listed(self, path: str | None = None) -> tuple[str, ...] | Failure:
-        found = await super()._listed(path)
-        # As other routes, it may stand right behind the address.
-        return await super()._listed("") if found == () else found
 
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
