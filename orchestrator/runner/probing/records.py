@@ -162,8 +162,10 @@ class Probes:
         else:
             self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         model = found.spec.name
+        # Nobody need know that a server scores no texts where no method has it score one.
+        told = _TOLD if "score" in target.wants else _TOLD - {"score"}
         for finding in () if known else whole.findings:
-            if finding.state in {BAD, WARNING} and finding.name in _TOLD:
+            if finding.state in {BAD, WARNING} and finding.name in told:
                 _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
     def _refuse(self, found: Connected, record: ProbeRecord) -> None:

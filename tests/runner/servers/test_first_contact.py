@@ -203,3 +203,12 @@ async def test_a_server_that_has_answered_in_this_call_is_not_refused_for_its_ac
     meet.script.faults = [refusal] * 1000
     await meet(probes)
     assert "m" in probes.postponed
+
+
+async def test_what_no_method_asks_of_a_server_is_no_warning(meet, caplog):
+    await meet()
+    assert values(meet.kept)["score"] == "no"
+    assert "can't score" not in caplog.text
+    scoring = {"m": [*NEEDS["m"], ("scoring", Need("score"))]}
+    with pytest.raises(UsageError, match="scoring: score by 'm'"):
+        await meet(Probes(meet.store, scoring))
