@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_281,
+    "private functions used once": 1_279,
     "functions with `Any` in the signature": 254,
-    "lines": 111_688,
+    "lines": 111_565,
     "files": 497,
-    "distinct names": 4_394,
+    "distinct names": 4_393,
     "value classes": 657,
     "fields of value classes": 3_059,
     "pairs of value classes that share 60 % of their fields": 49,

@@ -104,13 +104,14 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
             n = sum(one.file_size for one in packed.infolist())
         if n > max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size):
             raise DatasetError(f"{shown}: unpacks to {n >> 20} MB, as no sheet of its size does")
-        names = fastexcel.read_excel(path).sheet_names
+        reader = fastexcel.read_excel(str(path))
+        names = reader.sheet_names
         if (sheet or "") not in ("", *names) or not names:
             raise DatasetError(f"{shown}: no sheet {sheet!r}; there are: {', '.join(names)}")
         chosen = sheet or names[0]
-        frame = pl.read_excel(
-            path, sheet_name=chosen, engine="calamine", infer_schema_length=None
-        ).with_columns((selectors.temporal() | selectors.object()).cast(pl.String))
+        frame = reader.load_sheet(chosen, schema_sample_rows=None).to_polars()
+        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+        frame = frame.with_columns((selectors.temporal() | selectors.object()).cast(pl.String))
     except (OSError, ValueError, zipfile.BadZipFile, fastexcel.FastExcelError,
             pl.exceptions.PolarsError) as error:  # fmt: skip
         message = str(error).partition("\n")[0]

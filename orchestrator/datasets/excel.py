@@ -1,4 +1,4 @@
-"""Sheets of Excel and LibreOffice, read by polars and calamine (the extra `[excel]`)."""
+"""Sheets of Excel and LibreOffice, read by calamine into polars (the extra `[excel]`)."""
 
 from pathlib import Path
 

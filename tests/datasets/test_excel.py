@@ -73,7 +73,7 @@ def opened(folder, name="q.xlsx", **settings):
 
 
 def test_a_sheet_is_a_dataset(tmp_path):
-    write(tmp_path / "q.xlsx", first=ROWS)
+    write(tmp_path / "q.xlsx", first=[*ROWS, [None, None, None, None]])
     items = [opened(tmp_path).item(n) for n in range(2)]
     assert [(one.key, one.messages, one.reference) for one in items] == [
         (str(row[0]), (Message("user", row[1]),), row[2]) for row in ROWS[1:]

@@ -71,7 +71,12 @@ def command(tmp_path, *words):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dialect"), [(None, "native"), ("openai", "native"), ("vllm", "vllm_v2")]
+    ("kind", "dialect"),
+    [
+        ("openai", "native"),
+        pytest.param(None, "native", marks=pytest.mark.slow),
+        pytest.param("vllm", "vllm_v2", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_sends_all_of_it_everywhere(tmp_path, certificate, kind, dialect):
     (tmp_path / "ca.pem").write_bytes((certificate / "ca.pem").read_bytes())

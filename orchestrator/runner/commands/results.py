@@ -147,7 +147,7 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_about(folder / "export.json", about)
             if form == "csv" and set(result.frames) - {"answers", ITEMS} and not wanted:
-                confirm("to read judgments beside their texts: --frame side_by_side")
+                Said().note("to read judgments beside their texts: --frame side_by_side")
 
 
 def _list(result: api.Result, *, as_json: bool) -> None:

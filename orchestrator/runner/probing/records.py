@@ -182,7 +182,7 @@ class Probes:
 
     def _postpone(self, model: str, why: str) -> None:
         if why:
-            said = f"{model}: its server is asked later what it does: {why}"
+            said = f"{model}: what its server does is asked again by the next call: {why}"
             self.postponed[model] = said
             _log.warning("%s", said, extra={"model": model})
 

@@ -39,6 +39,7 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         process.communicate(timeout=10)
 
 
+@pytest.mark.slow
 def test_a_signal_lets_what_is_in_flight_finish_and_exits_0(folders: dict[str, Path]) -> None:
     with running(folders["bos"]) as (process, client):
         assert client.raw("GET", "/v1/models")[0] == 200
