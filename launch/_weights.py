@@ -31,13 +31,9 @@ _TOKENIZER_FILES: Final = (
 # Read where there is no tokenizer.json.
 _FALLBACK_TOKENIZER_FILES: Final = ("sentencepiece.bpe.model", "tekken.json", "vocab.txt")
 _CONFIG_FILES: Final = (
-    "config.json",
-    "generation_config.json",
-    "hf_quant_config.json",
-    "quant_config.json",
-    "quantize_config.json",
-    "params.json",
-)
+    "config.json", "generation_config.json", "hf_quant_config.json", "quant_config.json",
+    "quantize_config.json", "params.json",
+)  # fmt: skip
 # Files of a model's folder that no loader reads: weights in other formats, documents, metadata.
 _INERT: Final = re.compile(
     r"\..*|(licen[cs]e|notice|readme|use_policy)(\.(txt|rst))?"

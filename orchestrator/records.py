@@ -182,13 +182,9 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
 
 
 TOKEN_FEATURES: Final = (
-    "entropy",
-    "vocab_logprob_var",
-    "vocab_mean_logp_logit",
-    "compat_logprob",
-    "compat_vocab_logprob_var",
-    "compat_vocab_mean_logp_logit",
-)
+    "entropy", "vocab_logprob_var", "vocab_mean_logp_logit", "compat_logprob",
+    "compat_vocab_logprob_var", "compat_vocab_mean_logp_logit",
+)  # fmt: skip
 """Features with one number a scored token; see `Scored`."""
 
 FEATURES: Final = frozenset({*TOKEN_FEATURES, "attention_entropy"})

@@ -45,12 +45,9 @@ from orchestrator.statistics.resampling import folds_of
 Floats = NDArray[np.float64]
 
 CITES: Final = (
-    "lei2018distribution",
-    "romano2019conformalized",
-    "barber2021predictive",
-    "lee2023hierarchical",
-    "sheng2025analyzing",
-)
+    "lei2018distribution", "romano2019conformalized", "barber2021predictive",
+    "lee2023hierarchical", "sheng2025analyzing",
+)  # fmt: skip
 _WORDS: Final[dict[Kind, str]] = {
     "score": "score ± reach",
     "distribution": "distribution",

@@ -24,12 +24,8 @@ ATTENTION: Final = ("attention_entropy",)
 CODE: Final = ("compat_logprob", "compat_vocab_logprob_var", "compat_vocab_mean_logp_logit")
 
 OF_TOKENS: Final = (
-    "mean_logprob",
-    "sum_logprob",
-    "sentence_prob",
-    "token_logprob_var",
-    "token_prob_var",
-)
+    "mean_logprob", "sum_logprob", "sentence_prob", "token_logprob_var", "token_prob_var",
+)  # fmt: skip
 OF_VOCABULARY: Final = ("softmax_entropy", "vocab_logprob_var", "vocab_mean_logp_logit")
 OF_BOUNDS: Final = ("softmax_entropy_low", "softmax_entropy_high")
 OF_ATTENTION: Final = ("attention_entropy_min", "attention_entropy_avg")

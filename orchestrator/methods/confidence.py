@@ -145,12 +145,9 @@ class Confidence(Method[Config]):
 
     version = 2
     cites = (
-        "fu2025deepconf",
-        "kang2025selfcertainty",
-        "kadavath2022know",
-        "kuhn2023semantic",
+        "fu2025deepconf", "kang2025selfcertainty", "kadavath2022know", "kuhn2023semantic",
         "farquhar2024semantic",
-    )
+    )  # fmt: skip
     columns: ClassVar[Columns] = {
         "turn": "i64",
         "answer": "str",

@@ -36,13 +36,8 @@ POINTWISE: Final = (
     "mode", "rounded_mean", "median", "first_percentile", "mean", "ram", "quantile", "superiority",
 )  # fmt: skip
 PAIRWISE: Final = (
-    "mode_pre",
-    "mode_post",
-    "median_pre",
-    "median_post",
-    "mean_pre",
-    "mean_post",
-)
+    "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post",
+)  # fmt: skip
 SCORES: Final = "mean_scores"
 """Mean score of A's answer minus that of B's, each averaged over both orders: of methods that score
 both answers in one reply. A write-up of Wang, Zhang and Choi 2025 describes it."""
