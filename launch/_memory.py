@@ -22,11 +22,8 @@ INDEX: Final = "model.safetensors.index.json"
 # Settings that have other weights loaded: of a file by this name, or of another model, which the
 # folder's weights then only help (speculators, Medusa).
 _ELSEWHERE: Final = (
-    "transformers_weights",
-    "speculators_config",
-    "medusa_num_heads",
-    "base_model_name_or_path",
-)
+    "transformers_weights", "speculators_config", "medusa_num_heads", "base_model_name_or_path",
+)  # fmt: skip
 _MAX_HEADER: Final = 100 << 20
 _CONFIG: Final = "config.json"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"

@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_279,
     "functions with `Any` in the signature": 254,
-    "lines": 111_565,
+    "lines": 111_394,
     "files": 497,
-    "distinct names": 4_393,
+    "distinct names": 4_392,
     "value classes": 657,
     "fields of value classes": 3_059,
     "pairs of value classes that share 60 % of their fields": 49,

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
+from orchestrator.clusters import CLUSTER
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
@@ -34,7 +35,7 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
 from orchestrator.statistics.agreement import ranking_agreement
-from orchestrator.statistics.association import Kind
+from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
     METHOD,
     Comparison,
@@ -45,8 +46,9 @@ from orchestrator.statistics.correlation import (
     holm_adjusted,
     partial_correlation,
 )
+from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.tables import with_interval
+from orchestrator.tables import measured, with_interval
 
 _KINDS: Final[dict[Kind, str]] = {
     "pearson": "Pearson",
@@ -61,6 +63,9 @@ _CORRELATIONS: Final = table_columns(
 _WITHIN: Final = table_columns(
     "model | score | Pearson: signed 2 | Kendall tau-b: signed 2 | Spearman: signed 2",
     "prompts: count | missing: count",
+)
+_PROMPTS: Final = table_columns(
+    "score | within prompts: signed 2 | of: count | across prompts: signed 2 | prompts: count"
 )
 _COMPARED: Final = table_columns(
     "score | against | correlation | difference: signed 2 | p: p | p (Holm): p"
@@ -115,6 +120,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
         tables = [
             _correlations(scores, context, self.config.gold.words),
             *_by_model(scores, context),
+            *_by_prompt(scores, context),
         ]
         for kind in reversed(_KINDS):
             tables += _categories(scores, context, kind)
@@ -204,6 +210,46 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         rows,
         notes=["signed; Table 1 of the glass-box paper prints absolute values in this order"],
     )
+
+
+def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
+    """Whether a score tells answers to a prompt apart, and whether it tells prompts apart."""
+    rows: list[list[Cell]] = []
+    level = context.confidence_level
+    for joined in scores:
+        known = joined.points.drop_nulls(["value", "gold"]).cast({"value": float, "gold": float})
+        prompts = known.group_by("item", "turn", maintain_order=True).agg(
+            "value", "gold", pl.col(CLUSTER).first()
+        )
+        several = replace(joined, points=prompts.filter(pl.col("gold").list.n_unique() > 1))
+        # A score that gives all answers the same value tells none of them apart: tau is 0.
+        within = [
+            association(np.array(value), np.array(gold), "kendall") if len(set(value)) > 1 else 0.0
+            for value, gold in several.points.select("value", "gold").rows()
+        ]
+        if not within:
+            continue
+        mean = clustered_mean(np.array(within), several.prompts, level, ends=(-1.0, 1.0))
+        every = replace(joined, points=prompts.with_columns(pl.col("value", "gold").list.mean()))
+        across = correlate(
+            every.column("value"), every.column("gold"), every.prompts,
+            kind="spearman", confidence_level=level,
+        )  # fmt: skip
+        rows.append([joined.name, measured(mean), len(within), _cell(across), len(prompts)])
+    if rows:
+        yield make_table(
+            "meta_evaluation.prompts",
+            "Answers to one prompt, and prompts",
+            _PROMPTS,
+            rows,
+            notes=[
+                "within prompts: mean of Kendall's tau-b among a prompt's answers, over prompts "
+                "whose gold differs; 0 where a score is the same for all. Choosing, ranking or "
+                "judging answers needs this one",
+                "across prompts: Spearman of the means of each prompt. Telling hard prompts needs "
+                "this one; a score can have it and say nothing of answers",
+            ],
+        )
 
 
 def _cell(found: Correlation) -> Measured:

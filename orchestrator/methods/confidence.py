@@ -63,11 +63,8 @@ _LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC
 _TRUTH: Final = _LETTERS[:2]
 _RELATIONS: Final = _LETTERS
 _OF_TOKENS: Final = (
-    "token_confidence",
-    "lowest_group_confidence",
-    "bottom_group_confidence",
-    "tail_confidence",
-)
+    "token_confidence", "lowest_group_confidence", "bottom_group_confidence", "tail_confidence",
+)  # fmt: skip
 _OF_SAMPLES: Final = ("semantic_entropy", "discrete_semantic_entropy", "predictive_entropy")
 
 

@@ -25,15 +25,8 @@ from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import counted_words
 
 __all__ = [
-    "faults",
-    "listing",
-    "plan_table",
-    "probe_tables",
-    "ranking",
-    "run_summary",
-    "runs",
-    "status",
-]
+    "faults", "listing", "plan_table", "probe_tables", "ranking", "run_summary", "runs", "status",
+]  # fmt: skip
 
 _STYLES: Final = {
     record.GOOD: GOOD,

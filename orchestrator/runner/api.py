@@ -49,30 +49,10 @@ from orchestrator.runner.session.opening import check_retry
 from orchestrator.store import RunDirectory, Store, check_usable, newest
 
 __all__ = [
-    "RUNS",
-    "Citation",
-    "Comparison",
-    "GateResult",
-    "Merged",
-    "Plan",
-    "Recipe",
-    "Result",
-    "acheck",
-    "acompare",
-    "agate",
-    "aload",
-    "amerge",
-    "aplan",
-    "arun",
-    "check",
-    "compare",
-    "gate",
-    "load",
-    "merge",
-    "plan",
-    "read",
-    "run",
-]
+    "RUNS", "Citation", "Comparison", "GateResult", "Merged", "Plan", "Recipe", "Result", "acheck",
+    "acompare", "agate", "aload", "amerge", "aplan", "arun", "check", "compare", "gate", "load",
+    "merge", "plan", "read", "run",
+]  # fmt: skip
 
 RUNS = Path(_RUNS)
 

@@ -21,19 +21,9 @@ from orchestrator.records import Failure
 from orchestrator.wire.rulings import ruling
 
 __all__ = [
-    "LONG_SECRET",
-    "MAX_RETRY_AFTER_S",
-    "MESSAGE_LENGTH",
-    "READ_HEADERS",
-    "WAITING_HEADERS",
-    "classify",
-    "clean",
-    "in_reply",
-    "message_in",
-    "redact",
-    "retry_after",
-    "spellings",
-]
+    "LONG_SECRET", "MAX_RETRY_AFTER_S", "MESSAGE_LENGTH", "READ_HEADERS", "WAITING_HEADERS",
+    "classify", "clean", "in_reply", "message_in", "redact", "retry_after", "spellings",
+]  # fmt: skip
 
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 WAITING_HEADERS: Final = (

@@ -38,21 +38,9 @@ from orchestrator.wire.parsing import (
 )
 
 __all__ = [
-    "MAX_BODY_BYTES",
-    "MAX_COUNT",
-    "UNKNOWN_ID",
-    "Reading",
-    "choice",
-    "completion",
-    "generation",
-    "loads",
-    "model_names",
-    "scored",
-    "scored_nothing",
-    "text_of",
-    "too_large",
-    "version",
-]
+    "MAX_BODY_BYTES", "MAX_COUNT", "UNKNOWN_ID", "Reading", "choice", "completion", "generation",
+    "loads", "model_names", "scored", "scored_nothing", "text_of", "too_large", "version",
+]  # fmt: skip
 
 
 class _Scores(msgspec.Struct, gc=False):

@@ -212,3 +212,36 @@ def test_models_whose_means_differ_by_rounding_alone_have_no_order(context_over,
     row = next(row for row in found(tables, "ranking") if row["score"] == "made.value")
     assert row["order found"] == "fair = good = poor"
     assert row["Kendall tau-b"].why == "all models are tied"
+
+
+def test_answers_to_a_prompt_and_prompts_are_told_apart(context_over, answers, scored):
+    """One score knows how hard a prompt is and nothing of answers, the other the opposite."""
+    right = answers["exact_match"].cast(pl.Float64)
+    frame = scored.with_columns(gold=right)
+    hard = pl.col("gold").mean().over("item")
+    noise = 0.01 * pl.col("noise")
+    frame = frame.with_columns(value=hard, noise=pl.col("gold") - hard + noise).drop("gold")
+    tables = summarise(context_over(EXACT, {"answers": answers, "made": frame}, SCORES))
+    rows = {row["score"]: row for row in found(tables, "prompts")}
+    difficulty, answer = rows["made.value"], rows["made.noise"]
+    assert difficulty["within prompts"].value == 0
+    assert difficulty["across prompts"].value == pytest.approx(1)
+    assert answer["within prompts"].low > 0.5
+    assert answer["across prompts"].low < 0 < answer["across prompts"].high
+    taus, means = [], []
+    both = frame.with_columns(gold=right)
+    for item in both.partition_by("item", maintain_order=True):
+        means.append((item["noise"].mean(), item["gold"].mean()))
+        if item["gold"].n_unique() > 1:
+            taus.append(scipy.stats.kendalltau(item["noise"], item["gold"]).statistic)
+    assert answer["within prompts"].value == pytest.approx(sum(taus) / len(taus), rel=1e-9)
+    assert (answer["of"], answer["prompts"]) == (len(taus), 120)
+    rho = scipy.stats.spearmanr(pl.DataFrame(means, orient="row").to_numpy()).statistic
+    assert answer["across prompts"].value == pytest.approx(rho, rel=1e-9)
+
+
+def test_one_answer_a_prompt_gives_no_table_of_prompts(context_over, answers, scored):
+    one = (pl.col("model") == "good",)
+    frames = {"answers": answers.filter(*one), "made": scored.filter(*one)}
+    tables = summarise(context_over(EXACT, frames, SCORES))
+    assert "meta_evaluation.prompts" not in {table.key for table in tables}

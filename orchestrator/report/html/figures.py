@@ -20,19 +20,9 @@ from orchestrator.store import FailureCount
 from orchestrator.tables import Table
 
 __all__ = [
-    "MAX_ROWS",
-    "Figure",
-    "Material",
-    "Picture",
-    "cell",
-    "finite",
-    "key",
-    "made_safe",
-    "name",
-    "named",
-    "point",
-    "points",
-]
+    "MAX_ROWS", "Figure", "Material", "Picture", "cell", "finite", "key", "made_safe", "name",
+    "named", "point", "points",
+]  # fmt: skip
 
 _MAX_NAME: Final = 40
 # A name with a few words, as the figures of summaries have them.

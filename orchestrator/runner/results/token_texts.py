@@ -69,7 +69,10 @@ def _cuts(tokens: Sequence[bytes | None], whole: bytes) -> list[int | None] | No
     """
     cuts: list[int | None] = []
     at = 0
-    runs = [(known, list(run)) for known, run in groupby(tokens, _is_known)]
+    runs = [
+        (known, list(run))
+        for known, run in groupby(tokens, lambda one: one is not None and _UNKNOWN not in one)
+    ]
     for number, (known, run) in enumerate(runs):
         is_last = number == len(runs) - 1
         if not known:
@@ -88,10 +91,6 @@ def _cuts(tokens: Sequence[bytes | None], whole: bytes) -> list[int | None] | No
         cuts += ends
         at = max((end for end in ends if end is not None), default=begin)
     return cuts
-
-
-def _is_known(token: bytes | None) -> bool:
-    return token is not None and _UNKNOWN not in token
 
 
 def _placed(
