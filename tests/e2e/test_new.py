@@ -105,6 +105,7 @@ def installed(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_a_method_outside_the_checkout_where_the_wheel_is_installed(installed, tmp_path):
     orchestrator = installed / "orchestrator"
