@@ -29,11 +29,13 @@ ROUNDING: Final = 1e-2
 _PAGE: Final = re.compile(rb"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _MOST_INDEXED: Final = 128
-# Texts that a part of a stream adds to.
+# What a part of a stream adds to: texts, lists whose entries have an index, and what holds either.
 _GROWING: Final = frozenset((
     "content", "text", "reasoning", "reasoning_content", "reasoning_text", "thinking", "refusal",
     "arguments",
 ))  # fmt: skip
+_INDEXED: Final = ("choices", "tool_calls")
+_HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
@@ -119,7 +121,7 @@ class Decoder(Generic[T]):
             said = f"a web page came, not an answer; correct base_url: {_start(body, secret)}"
             return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
-            parsed = _joined(body) if _STREAMED.match(body) else loads(body)
+            parsed = _parsed(body)
         except (ValueError, RecursionError, MemoryError):
             # Not permanent: what was cut or garbled on its way may come whole the next time.
             what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
@@ -138,14 +140,19 @@ class Decoder(Generic[T]):
             )
 
 
-def _joined(body: bytes) -> object:
-    """The reply that the parts of a stream add up to, as servers send that stream unasked.
+class _Pieces(list[object]):
+    """A text as it grows."""
 
-    Texts and lists grow from part to part; of all else the newest counts.
+
+def _parsed(body: bytes) -> object:
+    """What a reply says, also one that came as a stream.
 
     Raises:
-        ValueError: If a part is no JSON, or the last one is missing.
+        ValueError: If it is no JSON, or no whole stream.
+        RecursionError: If it is nested too deep.
     """
+    if not _STREAMED.match(body):
+        return loads(body)
     whole: dict[str, object] = {}
     is_whole = False
     for line in body.splitlines():
@@ -162,43 +169,59 @@ def _joined(body: bytes) -> object:
     choices = whole.get("choices")
     of_choices = choices if isinstance(choices, list) else []
     ends = [one.get("finish_reason") for one in of_choices if isinstance(one, dict)]
-    if not (is_whole or all(ends)) or not whole:
+    # Of other streams nothing tells if texts are added up, or said anew from part to part.
+    is_ended = bool(ends) and (is_whole or all(ends))
+    if not is_ended and not any(map(whole.get, _ERROR_FIELDS)):
         raise ValueError("the stream ends before its answer does")
     return _plain(whole)
 
 
 def _add(whole: dict[str, object], part: dict[str, object]) -> None:
-    """Add a part. Growing texts are lists of pieces; choices and calls go by their index."""
+    """Add a part: texts and lists grow, choices and calls by their index; else the newest counts.
+
+    What is said of tokens stays as it is, whatever they are called.
+    """
     for said, value in part.items():
         key = "message" if said == "delta" else said
         held = whole.get(key)
         if value is None:
             whole.setdefault(key, None)
-        elif isinstance(value, dict):
+        elif said in _HOLDING and isinstance(value, dict):
             inner = whole[key] = held if isinstance(held, dict) else {}
             _add(inner, value)
-        elif isinstance(value, list) or (key in _GROWING and isinstance(value, str)):
+        elif said in _INDEXED and isinstance(value, list):
             grown = whole[key] = held if isinstance(held, list) else []
-            for one in value if isinstance(value, list) else [value]:
-                at = one.get("index") if isinstance(one, dict) else None
-                known = [] if at is None else [its for its in grown if isinstance(its, dict)]
-                same = [its for its in known if its.get("index") == at]
-                if len(known) >= _MOST_INDEXED and not same:
-                    raise ValueError("too many choices")
-                if not same:
-                    grown.append({} if isinstance(one, dict) else one)
-                if isinstance(one, dict):
-                    _add((same or grown)[-1], one)
+            for one in value:
+                _add(_same(grown, one), one)
+        elif key in _GROWING and isinstance(value, str):
+            whole[key] = held if isinstance(held, list) else _Pieces([held] if held else [])
+            whole[key].append(value)  # type: ignore[attr-defined]
+        elif isinstance(value, list):
+            whole[key] = held if isinstance(held, list) else []
+            whole[key].extend(value)  # type: ignore[attr-defined]
         else:
             whole[key] = value
 
 
-def _plain(value: object, key: str = "") -> object:
+def _same(grown: list[object], one: object) -> dict[str, object]:
+    """The entry that another adds to; one without an index is the first."""
+    at = one.get("index") or 0 if isinstance(one, dict) else None
+    for its in grown:
+        if isinstance(its, dict) and (its.get("index") or 0) == at:
+            return its
+    if at is None or len(grown) >= _MOST_INDEXED:
+        raise ValueError("what is no choice, or too many")
+    new: dict[str, object] = {}
+    grown.append(new)
+    return new
+
+
+def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _plain(one, name) for name, one in value.items()}
+        return {name: _plain(one) for name, one in value.items()}
     if not isinstance(value, list):
         return value
-    is_text = key in _GROWING and all(isinstance(one, str) for one in value)
+    is_text = isinstance(value, _Pieces) and all(isinstance(one, str) for one in value)
     return "".join(value) if is_text else [_plain(one) for one in value]
 
 
@@ -237,8 +260,8 @@ def _integer(digits: str) -> int | float:
 def error_in(body: bytes, secret: str) -> Failure:
     """Return the failure in a reply without an answer."""
     try:
-        parsed = loads(body)
-    except ValueError:
+        parsed = _parsed(body)
+    except (ValueError, RecursionError, MemoryError):
         parsed = None
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)

@@ -16,7 +16,7 @@ from backends.sglang import wire as sglang
 from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
-from orchestrator.wire import replies
+from orchestrator.wire import parsing, replies
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 
@@ -328,6 +328,55 @@ def same(one, other):
     return one.text == other.text and np.array_equal(one.logprobs, other.logprobs)
 
 
+def parts(*given):
+    return b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in given)
+
+
+def test_tokens_of_a_stream_are_as_they_were_sent_whatever_they_are_called():
+    names = ["index", "delta", "text", "content", "choices", "message", "logprobs", "index"] * 20
+    sent = [{name: -0.5, "index": -2.0, "delta": -3.0} for name in names]
+    choices: list[Any] = [
+        {"index": 0, "text": name, "logprobs": {"tokens": [name], "token_logprobs": [-0.5],
+                                                "top_logprobs": [top]}}
+        for name, top in zip(names, sent, strict=True)
+    ]  # fmt: skip
+    choices.append({"index": 0, "text": "", "finish_reason": "stop", "logprobs": {"tokens": []}})
+    whole: Any = parsing._parsed(parts(*({"choices": [one]} for one in choices)))
+    (made,) = whole["choices"]
+    assert made["text"] == "".join(names)
+    assert made["logprobs"]["tokens"] == names
+    assert made["logprobs"]["top_logprobs"] == sent
+
+
+@pytest.mark.parametrize("end", ["delta", "message", "both"])
+def test_a_choice_without_an_index_is_one_and_a_whole_message_at_the_end_adds_nothing(end):
+    body = chat_body("Oh my", "stop")
+    (whole,) = body["choices"]
+    entries = whole.pop("logprobs")["content"]
+    last: list[Any] = [{"delta": {}, "finish_reason": "stop"}, whole]
+    choices: list[Any] = [{"delta": {"content": piece}} for piece in ("Oh", " my")]
+    choices += [{"logprobs": {"content": [one]}} for one in entries]
+    choices += {"delta": last[:1], "message": last[1:], "both": last}[end]
+    made = replies.generation(parts(*({"choices": [one]} for one in choices)), Reading())
+    assert same(made, chat("Oh my", "stop"))
+
+
+def test_an_empty_list_of_tokens_stays_one():
+    choice = {"delta": {"content": ""}, "finish_reason": "stop", "logprobs": {"content": []}}
+    made = replies.generation(parts({"choices": [choice]}), Reading())
+    assert isinstance(made, Generation)
+    assert made.text == ""
+
+
+@pytest.mark.parametrize("before", [[], [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}]])
+def test_an_error_in_a_stream_is_what_it_says(before):
+    error = {"error": {"message": "the model is overloaded", "code": 503}}
+    made = replies.generation(b"event: error\n" + parts(*before, error), Reading())
+    assert isinstance(made, Failure)
+    assert (made.cause, made.permanent) == ("server_error", False)
+    assert "the model is overloaded" in made.message
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -338,6 +387,9 @@ def same(one, other):
         b"event: ping\n\n",
         b"data: " + b'{"a":' * 900 + b"1" + b"}" * 900 + b"\n\n",
         b"".join(b'data: {"choices": [{"index": %d}]}\n\n' % n for n in range(200)),
+        b'data: {"choices": [1]}\n\ndata: [DONE]\n\n',
+        b'data: {"choices": []}\n\ndata: [DONE]\n\n',
+        b'data: {"text": "H", "content": "H"}\n\ndata: {"text": "Hi", "content": "Hi"}\n\n',
     ],
 )
 def test_a_stream_that_is_cut_or_makes_no_reply_may_come_whole_the_next_time(body):
