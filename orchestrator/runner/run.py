@@ -161,6 +161,7 @@ def _in_directory(
         stack.enter_context(logged(directory.log_path, shown))
         path, check_owned = directory.store_path, directory.check_owned
         if prepared.retry:
+            directory.forget_outcomes()
             n = drop_failures(path, prepared.retry)
             said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
             shown.note(f"{said} may be asked again")

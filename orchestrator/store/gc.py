@@ -30,8 +30,7 @@ _WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, ar
     FROM outcome WHERE id=?"""
 _FAILED: Final = """SELECT o.id FROM outcome o JOIN name cause ON cause.id=o.cause
     WHERE cause.text=?1 OR (?1='all' AND cause.text<>'')"""
-_OPEN_AGAIN: Final = f"""UPDATE unit SET status={FAILED_FOR_NOW} WHERE status<{FAILED_FOR_NOW}
-    AND id IN (SELECT unit FROM place WHERE plan=(SELECT id FROM plan WHERE current))"""  # noqa: S608
+_OPEN_AGAIN: Final = f"UPDATE unit SET status={FAILED_FOR_NOW} WHERE status<{FAILED_FOR_NOW}"  # noqa: S608
 _PLANS: Final = "SELECT id, hash, current FROM plan"
 # The numbers of the plans that are kept come as one JSON list.
 _STALE_UNITS: Final = """unit WHERE id NOT IN
@@ -113,9 +112,9 @@ def drop(path: Path, keys: Set[bytes], plans: Set[bytes]) -> Unplanned:
 def drop_failures(path: Path, cause: str) -> int:
     """Drop the failures of a cause, or of all where it is "all"; return how many there were.
 
-    All units of the current plan are open then, and are evaluated from the outcomes that are kept:
-    a method may have gone on without what failed, and no table says where one did. Nobody else may
-    write meanwhile.
+    All units are open then, of earlier plans too, and are evaluated from the outcomes that are
+    kept: a method may have gone on without what failed, and no table says where one did. Nobody
+    else may write meanwhile.
 
     Raises:
         StoreError: If it can't be written, or what is to be dropped is damaged.
@@ -127,7 +126,7 @@ def drop_failures(path: Path, cause: str) -> int:
             drop_outcomes(connection, rows)
             if rows:
                 connection.execute(_OPEN_AGAIN)
-                connection.execute("UPDATE plan SET stamp=stamp+1 WHERE current")
+                connection.execute("UPDATE plan SET stamp=stamp+1")
         return len(rows)
 
 

@@ -59,7 +59,9 @@ def test_what_failed_is_asked_again_in_the_same_run_and_nothing_else(tmp_path, c
             assert sum(stage["left"] for stage in said["stages"]) > 0
             assert stats(url)["total"] == before
             code = call("run", recipe, *kept, "--retry", "bad_request")
-            assert "failed requests (bad_request) may be asked again" in capsys.readouterr().err
+            err = capsys.readouterr().err
+            assert "failed requests (bad_request) may be asked again" in err
+            assert "missing from" not in err
             assert stats(url)["total"] > before
             again += 1
         assert code == EXIT_COMPLETE
@@ -77,6 +79,22 @@ def same(one: Path, other: Path) -> bool:
     found, wanted = frames(one), frames(other)
     assert found.keys() == wanted.keys()
     return all(found[name].equals(wanted[name]) for name in found if name != "requests")
+
+
+def test_a_recipe_of_before_asks_again_what_another_recipe_retried(tmp_path):
+    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
+    with fake_server(rules=refusing) as url:
+        before, now = (
+            write_recipe(tmp_path / f"{method}.json", url, n=1,
+                         methods=[{"kind": method, **METHODS[method]}])
+            for method in ("pairwise_ranking", "pointwise")
+        )  # fmt: skip
+        kept = ("--run-dir", tmp_path / "run", "--display", "none")
+        assert call("run", before, *kept) == EXIT_PARTIAL
+        assert call("run", now, *kept) == EXIT_PARTIAL
+        assert call("run", now, *kept, "--retry", "bad_request") == EXIT_COMPLETE
+        assert call("run", before, *kept) == EXIT_COMPLETE
+    assert set(frames(tmp_path / "run")["judgments"]["status"]) == {"ok"}
 
 
 def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, capsys):
