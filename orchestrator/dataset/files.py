@@ -3,14 +3,15 @@
 import bz2
 import gzip
 import lzma
+import sys
 import tempfile
 import zipfile
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
@@ -101,24 +102,29 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
 
     try:
         with zipfile.ZipFile(path) as packed:
-            n = sum(one.file_size for one in packed.infolist())
-        if n > max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size):
-            raise DatasetError(f"{shown}: unpacks to {n >> 20} MB, as no sheet of its size does")
+            n = 0
+            for one in packed.infolist():
+                # What is said there may be a lie.
+                one.file_size = sys.maxsize
+                with packed.open(one) as part:
+                    n += sum(map(len, _pieces(part, path, shown, n)))
         reader = fastexcel.read_excel(str(path))
         names = reader.sheet_names
         if (sheet or "") not in ("", *names) or not names:
             raise DatasetError(f"{shown}: no sheet {sheet!r}; there are: {', '.join(names)}")
         chosen = sheet or names[0]
         frame = reader.load_sheet(chosen, schema_sample_rows=None).to_polars()
-        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+        # As the sheet counts them, below its header.
+        frame = frame.with_row_index("", 2)
+        frame = frame.filter(~pl.all_horizontal(pl.exclude("").is_null()))
+        numbers = frame.drop_in_place("").to_list()
         frame = frame.with_columns((selectors.temporal() | selectors.object()).cast(pl.String))
-    except (OSError, ValueError, zipfile.BadZipFile, fastexcel.FastExcelError,
-            pl.exceptions.PolarsError) as error:  # fmt: skip
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile,
+            fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:  # fmt: skip
         message = str(error).partition("\n")[0]
         raise DatasetError(f"{shown}: not readable as an Excel file: {message}") from error
-    rows = ParquetRows(frame, shown)
-    # As the sheet counts them, below its header.
-    rows.first_row = 2
+    rows = _SheetRows(frame, shown)
+    rows.numbers = numbers
     rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
     return rows
 
@@ -130,18 +136,23 @@ def _unpack(path: Path, to: Path, shown: str) -> None:
         DatasetError: If it is damaged, or holds far more than a text of its size would.
     """
     try:
-        most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
-        n = 0
         with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
-            while chunk := packed.read(1 << 20):
-                n += file.write(chunk)
-                if n > most:
-                    raise DatasetError(
-                        f"{shown}: unpacks to more than {most >> 20} MB, {_MOST_RATIO} times its "
-                        "size; if this is right, unpack it first"
-                    )
+            file.writelines(_pieces(packed, path, shown))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DatasetError(f"{shown}: cannot be unpacked: {error}") from error
+
+
+def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:
+    """What is packed in a file, behind `n` bytes, as long as that is not far too much."""
+    most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
+    while chunk := packed.read(1 << 20):
+        n += len(chunk)
+        if n > most:
+            raise DatasetError(
+                f"{shown}: unpacks to more than {most >> 20} MB, {_MOST_RATIO} times its size; if "
+                "this is right, unpack it first"
+            )
+        yield chunk
 
 
 def joined_rows(paths: Sequence[Path], shown: str) -> Rows:
@@ -193,7 +204,6 @@ class ParquetRows:
 
         self.file = shown
         self.read_as = ""
-        self.first_row = 1
         try:
             if isinstance(source, Path | list):
                 source = columnar.read(source)
@@ -214,7 +224,24 @@ class ParquetRows:
 
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
-        return f"{self.file}: row {index + self.first_row}"
+        return f"{self.file}: row {index + 1}"
+
+
+class _SheetRows(ParquetRows):
+    """Rows of a sheet, with their numbers there."""
+
+    numbers: Sequence[int]
+
+    def row(self, index: int) -> Row:
+        """See `rows.Rows`. A sheet has no other numbers than floats, and shows 4 for 4.0."""
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in super().row(index).items()
+        }
+
+    def where(self, index: int) -> str:
+        """See `rows.Rows`."""
+        return f"{self.file}: row {self.numbers[index]}"
 
 
 class FileConfig(FileSettings):

@@ -125,9 +125,44 @@ def test_a_file_without_a_part_is_refused(tmp_path, gone):
         opened(tmp_path)
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
-    write(tmp_path / "q.xlsx", first=ROWS)
-    with zipfile.ZipFile(tmp_path / "q.xlsx", "a", zipfile.ZIP_DEFLATED) as packed:
+def test_a_whole_number_is_written_as_the_sheet_shows_it(tmp_path):
+    rows = [["id", "prompt", "reference"], [1, "a", 4], [2, 12, 0.5], [3, "c", -7]]
+    write(tmp_path / "q.xlsx", first=rows)
+    data = opened(tmp_path)
+    items = [data.item(n) for n in range(3)]
+    assert [one.reference for one in items] == ["4", "0.5", "-7"]
+    write(tmp_path / "q.xlsx", first=[["id", "prompt"], [1, 12], [2, 7]])
+    assert opened(tmp_path).item(0).prompt == "12"
+
+
+def test_rows_behind_an_empty_one_are_named_as_the_sheet_counts_them(tmp_path):
+    write(tmp_path / "q.xlsx", first=[*ROWS, [None] * 4, [3, None, "x", None]])
+    with pytest.raises(DatasetError, match=r"q\.xlsx: row 5: 'prompt'"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("said", [80 << 20, 1000])
+def test_a_bomb_is_refused_before_it_is_unpacked_whatever_its_header_says(tmp_path, said):
+    path = write(tmp_path / "q.xlsx", first=ROWS)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("xl/media/image1.png", bytes(80 << 20))
-    with pytest.raises(DatasetError, match="unpacks to 80 MB"):
+    is_said, says = ((n).to_bytes(4, "little") for n in (80 << 20, said))
+    path.write_bytes(path.read_bytes().replace(is_said, says))
+    with pytest.raises(DatasetError, match="unpacks to more than 64 MB"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("at", [6, 8])
+def test_a_file_with_a_password_or_packed_otherwise_is_refused(tmp_path, at):
+    path = write(tmp_path / "q.xlsx", first=ROWS)
+    content = path.read_bytes()
+    for begin, more in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        parts = content.split(begin)
+        parts[1:] = [
+            part[: at - 4 + more] + bytes([1 if at == 6 else 99]) + part[at - 3 + more :]
+            for part in parts[1:]
+        ]
+        content = begin.join(parts)
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"q\.xlsx: not readable as an Excel file"):
         opened(tmp_path)
