@@ -151,3 +151,43 @@ def test_people_read_what_was_judged_beside_its_texts(command, recipe, method):
         has_reason = method.get("chain_of_thought") or method["kind"] == "mt_bench_judge"
         assert bool(line["reason"]) == bool(has_reason)
     assert "side_by_side" in command("export", "made", "--list")[1]
+
+
+def test_an_answer_of_a_judge_that_is_a_candidate_is_no_reason_of_its(command, recipe):
+    candidates = ["weak", "judge"]
+    path = recipe(methods=[{"kind": "pointwise", **JUDGING, "candidates": candidates}])
+    assert command("run", path, "--display", "none")[0] == 0
+    out = command("export", "made", "--frame", "side_by_side", "--format", "csv")[1]
+    read = list(csv.DictReader(io.StringIO(out)))
+    assert {row["model_a"] for row in read} == set(candidates)
+    assert all(row["answer_a"] and not row["reason"] for row in read)
+
+
+ABOUT_NOTHING = """
+from orchestrator.plugin import Method, typed
+
+
+class Flat(Method):
+    unit_columns = typed("model: str")
+    columns = typed("good: f64")
+
+    @property
+    def scores(self):
+        return {"good": 1}
+
+    async def evaluate(self, unit, ask):
+        return {"good": 0.5}
+"""
+
+
+def test_a_method_about_no_item_in_a_run_without_answers_has_its_lines(command, recipe, here):
+    (here / "flat.py").write_text(ABOUT_NOTHING, encoding="utf-8")
+    path = recipe(methods=[{"kind": "./flat.py"}])
+    code, _, err = command("run", path, "--display", "none", "--allow-code")
+    assert code == 0, err
+    wanted = ("export", "made", "--frame", "side_by_side", "--format", "csv", "--allow-code")
+    code, out, err = command(*wanted)
+    assert code == 0, err
+    read = list(csv.DictReader(io.StringIO(out)))
+    assert read
+    assert {(row["item"], row["answer_a"], row["verdict"]) for row in read} == {("", "", "0.5")}

@@ -186,19 +186,20 @@ def side_by_side(result: Result) -> pl.DataFrame:
             models = [one for one in map(row.get, (names.model_a, names.model_b)) if one]
             p_a, winner = (row.get(names.preference), row.get("winner")) if models else (None, None)
             score = None if models else row.get(next(iter(source.scores), ""))
-            models = models or [row["model"]]
+            # Methods of others may be about no model, and about no item.
+            models, item = models or [row.get("model") or ""], row.get("item") or ""
             if winner is None and p_a is not None:
                 winner = "tie" if p_a == _EVEN else "AB"[p_a < _EVEN]
             elif score is not None:
                 winner = f"{score:g}"
             named = dict(zip("AB", models, strict=False))
             judge, turn = row.get(names.judge or "judge") or "", row.get("turn") or 1
-            line = texts.line(row["item"], turn, models)
-            about = source.name, row["item"], frozenset(models), judge
+            line = texts.line(item, turn, models)
+            about = source.name, item, frozenset(models), judge
             reason = [row.get("text"), row.get("text_ba")]
             found.append(
                 {
-                    "method": source.name, "judge": judge, "item": row["item"], "turn": turn,
+                    "method": source.name, "judge": judge, "item": item, "turn": turn,
                     "prompt": line["prompt"], "model_a": models[0], "model_b": named.get("B"),
                     "answer_a": line.get("answer_1", line.get("answer")),
                     "answer_b": line.get("answer_2"),
@@ -212,20 +213,22 @@ def side_by_side(result: Result) -> pl.DataFrame:
 
 def _written(result: Result) -> dict[tuple[str, str, frozenset[str], str], list[str]]:
     """What judges wrote before their verdicts, by method, item, models and judge."""
+    found = defaultdict(list)
     try:
         replay = Replay(result.path, result.frames, allow_code=result.allow_code)
-        keys = columns_of(result.frames, "items", ("item",))["item"].to_list()
-        every = [(key, unit) for at, key in enumerate(keys) for unit in replay.units(at)]
+        for at, key in enumerate(columns_of(result.frames, "items", ("item",))["item"]):
+            for unit in replay.units(at):
+                about = unit.method, key, frozenset(unit.models), unit.judge
+                for one in unit.asked:
+                    # A judge that is a candidate answers too; its answers have a turn.
+                    is_answer = not isinstance(one.ask, GenerateAsk) or one.ask.turn > 0
+                    if is_answer or one.ask.model != unit.judge:
+                        continue
+                    if isinstance(one.outcome, Generation) and one.outcome.text.strip():
+                        found[about].append(one.outcome.text)
     except OrchestratorError:
         # Of another user's run, or without its plug-in, the numbers are read all the same.
         return {}
-    found = defaultdict(list)
-    for key, unit in every:
-        for asked in unit.asked:
-            is_judge = isinstance(asked.ask, GenerateAsk) and asked.ask.model == unit.judge
-            if is_judge and isinstance(asked.outcome, Generation) and asked.outcome.text.strip():
-                about = unit.method, key, frozenset(unit.models), unit.judge
-                found[about].append(asked.outcome.text)
     return dict(found)
 
 
@@ -233,13 +236,15 @@ class _Texts:
     """Prompts and answers of a run."""
 
     def __init__(self, context: Context, source: Source, answers: pl.DataFrame) -> None:
-        answers = answers_behind(answers, source.name)
+        # A run without answers has no column of them.
+        answers = answers_behind(answers, source.name) if answers.width else answers
         self._answers: dict[tuple[str, str], dict[int, str]] = {}
         first: dict[str, str] = {}
-        for item, turn, model, prompt, text in answers.select(*_ANSWER, "prompt", "text").rows():
-            self._answers.setdefault((item, model), {})[turn or 1] = text or ""
-            if (turn or 1) == 1:
-                first.setdefault(item, prompt or "")
+        for row in answers.iter_rows(named=True):
+            item, turn = row["item"], row.get("turn") or 1
+            self._answers.setdefault((item, row["model"]), {})[turn] = row["text"] or ""
+            if turn == 1:
+                first.setdefault(item, row.get("prompt") or "")
         items = columns_of(context.frames, "items", ("item", "prompt", "followups"))
         self._prompts = {
             item: [prompt or first.get(item, ""), *(json.loads(more) if more else [])]
