@@ -123,7 +123,7 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
             fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:  # fmt: skip
         message = str(error).partition("\n")[0]
         raise DatasetError(f"{shown}: not readable as an Excel file: {message}") from error
-    rows = _SheetRows(frame, shown)
+    rows = _Rows(frame, shown)
     rows.numbers = numbers
     rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
     return rows
@@ -227,7 +227,7 @@ class ParquetRows:
         return f"{self.file}: row {index + 1}"
 
 
-class _SheetRows(ParquetRows):
+class _Rows(ParquetRows):
     """Rows of a sheet, with their numbers there."""
 
     numbers: Sequence[int]

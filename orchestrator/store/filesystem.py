@@ -28,28 +28,12 @@ _LOCAL_FUSE: Final = frozenset(("fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.bi
 # f_type of statfs(2), as in linux/magic.h and the vendors' headers: where there is no mountinfo, or
 # a vendor calls its type otherwise.
 _NETWORK: Final = {
-    0x6969: "nfs",
-    0x0BD00BD0: "lustre",
-    0x47504653: "gpfs",
-    0x19830326: "beegfs",
-    0xAAD7AAEA: "panfs",
-    0xFF534D42: "cifs",
-    0xFE534D42: "smb2",
-    0x517B: "smb",
-    0x01021997: "9p",
-    0x00C36400: "ceph",
-    0x5346414F: "afs",
-    0x6B414653: "afs",
-    0x73757245: "coda",
-    0x01161970: "gfs2",
-    0x7461636F: "ocfs2",
-    0x20030528: "orangefs",
-    0xBEEFDEAD: "snfs",
-    0x61636673: "acfs",
-    0x7C7C6673: "prl_fs",
-    0xBACBACBC: "vmhgfs",
-    0x786F4256: "vboxsf",
-}
+    0x6969: "nfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs",
+    0xAAD7AAEA: "panfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x517B: "smb", 0x01021997: "9p",
+    0x00C36400: "ceph", 0x5346414F: "afs", 0x6B414653: "afs", 0x73757245: "coda",
+    0x01161970: "gfs2", 0x7461636F: "ocfs2", 0x20030528: "orangefs", 0xBEEFDEAD: "snfs",
+    0x61636673: "acfs", 0x7C7C6673: "prl_fs", 0xBACBACBC: "vmhgfs", 0x786F4256: "vboxsf",
+}  # fmt: skip
 _FUSE: Final = 0x65735546
 # Larger than struct statfs anywhere.
 _STATFS_BYTES: Final = 1024

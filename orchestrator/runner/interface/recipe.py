@@ -112,27 +112,12 @@ class Recipe:
     ) -> None:
         entry, self._rows = _dataset(dataset)
         given = {
-            "name": name,
-            "models": _named(models),
-            "dataset": entry,
-            "methods": _kinds(methods),
-            "analyses": _kinds(analyses),
-            "description": description,
-            "seed": seed,
-            "limit": limit,
-            "subset": subset,
-            "statistics": statistics,
-            "limits": limits,
-            "budget": budget,
-            "window": window,
-            "resources": resources,
-            "cluster": cluster,
-            "probe": probe,
-            "reuse": reuse,
-            "gates": gates,
-            "on_end": on_end,
-            "log_to": log_to,
-        }
+            "name": name, "models": _named(models), "dataset": entry, "methods": _kinds(methods),
+            "analyses": _kinds(analyses), "description": description, "seed": seed, "limit": limit,
+            "subset": subset, "statistics": statistics, "limits": limits, "budget": budget,
+            "window": window, "resources": resources, "cluster": cluster, "probe": probe,
+            "reuse": reuse, "gates": gates, "on_end": on_end, "log_to": log_to,
+        }  # fmt: skip
         data = {key: _plain(value, (key,)) for key, value in given.items() if value is not None}
         self._set(Arguments(_FILE, data, {}), Path.cwd() / "recipe", allow_code=allow_code)
 
