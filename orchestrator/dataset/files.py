@@ -118,7 +118,8 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
         frame = frame.with_row_index("", 2)
         frame = frame.filter(~pl.all_horizontal(pl.exclude("").is_null()))
         numbers = frame.drop_in_place("").to_list()
-        frame = frame.with_columns((selectors.temporal() | selectors.object()).cast(pl.String))
+        dates = selectors.temporal().cast(pl.String).str.replace(r"( 00:00:00)?\.0+$", "")
+        frame = frame.with_columns(dates, selectors.object().cast(pl.String))
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile,
             fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:  # fmt: skip
         message = str(error).partition("\n")[0]

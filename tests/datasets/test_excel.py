@@ -25,7 +25,13 @@ ROWS: list[list[Any]] = [
 ]
 
 
+class Day(float):
+    """A date as sheets hold it: days since the end of 1899."""
+
+
 def cell(value):
+    if isinstance(value, Day):
+        return f'<c s="1"><v>{float(value)}</v></c>'
     if value is None:
         return "<c/>"
     if isinstance(value, str):
@@ -50,13 +56,17 @@ def write(path, **sheets):
         "[Content_Types].xml": f'<Types xmlns="{PACKAGED}/content-types"><Default Extension="rels" '
         f'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
         f'<Override PartName="/xl/workbook.xml" ContentType="{SHEET}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/styles.xml" ContentType="{SHEET}.styles+xml"/>'
         f"{of_sheets}</Types>",
+        "xl/styles.xml": f'<styleSheet xmlns="{MAIN}"><cellXfs><xf numFmtId="0"/>'
+        f'<xf numFmtId="22" applyNumberFormat="1"/></cellXfs></styleSheet>',
         "_rels/.rels": f'<Relationships xmlns="{PACKAGED}/relationships"><Relationship Id="r1" '
         f'Type="{RELATED}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
         "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATED}">'
         f"<sheets>{listed}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGED}/relationships">'
-        f"{links}</Relationships>",
+        f'{links}<Relationship Id="styles" Type="{RELATED}/styles" Target="styles.xml"/>'
+        "</Relationships>",
     }
     for n, rows in enumerate(sheets.values(), 1):
         lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
@@ -133,6 +143,14 @@ def test_a_whole_number_is_written_as_the_sheet_shows_it(tmp_path):
     assert [one.reference for one in items] == ["4", "0.5", "-7"]
     write(tmp_path / "q.xlsx", first=[["id", "prompt"], [1, 12], [2, 7]])
     assert opened(tmp_path).item(0).prompt == "12"
+
+
+def test_a_date_is_a_text_without_a_time_that_it_has_not(tmp_path):
+    days = [Day(45301), Day(45301.5625)]
+    rows = [["id", "prompt", "reference"], *([n, "a", day] for n, day in enumerate(days))]
+    write(tmp_path / "q.xlsx", first=rows)
+    data = opened(tmp_path)
+    assert [data.item(n).reference for n in range(2)] == ["2024-01-10", "2024-01-10 13:30:00"]
 
 
 def test_rows_behind_an_empty_one_are_named_as_the_sheet_counts_them(tmp_path):
