@@ -117,13 +117,18 @@ JUDGED = [
     {"kind": "pairwise_scoring", **JUDGING, "prompt": "compact"},
     {"kind": "pointwise", **JUDGING},
     {"kind": "listwise", **JUDGING},
+    {"kind": "listwise", **JUDGING, "chain_of_thought": True, "reasoning": {"max_tokens": 8}},
     {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact"},
     {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact", "mode": "pairwise"},
 ]
 
 
 @pytest.mark.parametrize(
-    "method", JUDGED, ids=lambda method: method["kind"] + method.get("mode", "")
+    "method",
+    JUDGED,
+    ids=lambda method: (
+        method["kind"] + method.get("mode", "") + "-reasons" * ("reasoning" in method)
+    ),
 )
 def test_people_read_what_was_judged_beside_its_texts(command, recipe, method):
     path = recipe(methods=[method])

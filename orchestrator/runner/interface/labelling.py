@@ -171,7 +171,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
 
     Columns `READ`: of a rated answer those of B are null; `verdict` is the better model, "tie" or
     the score, `p_a` is P(A is better) + P(tie) / 2 over both orders, and `reason` what the judge
-    wrote, as far as it wrote any.
+    wrote about these models and all turns, as far as it wrote any.
     """
     context = all_sources(
         result.frames, result.settings, allow_code=result.allow_code, run=result.path
@@ -195,8 +195,10 @@ def side_by_side(result: Result) -> pl.DataFrame:
             named = dict(zip("AB", models, strict=False))
             judge, turn = row.get(names.judge or "judge") or "", row.get("turn") or 1
             line = texts.line(item, turn, models)
-            about = source.name, item, frozenset(models), judge
-            reason = [row.get("text"), row.get("text_ba")]
+            reason = list(filter(None, [row.get("text"), row.get("text_ba")]))
+            # Of all models that were judged together.
+            units = () if reason else written.get((source.name, item, judge), {}).items()
+            reason = reason or next((said for who, said in units if who.issuperset(models)), [])
             found.append(
                 {
                     "method": source.name, "judge": judge, "item": item, "turn": turn,
@@ -204,28 +206,28 @@ def side_by_side(result: Result) -> pl.DataFrame:
                     "answer_a": line.get("answer_1", line.get("answer")),
                     "answer_b": line.get("answer_2"),
                     "verdict": named.get(str(winner), winner), "p_a": p_a,
-                    "reason": _numbered(list(filter(None, reason)) or written.get(about, ())),
+                    "reason": _numbered(reason),
                     "status": row["status"], "message": row.get("message"),
                 }
             )  # fmt: skip
     return pl.DataFrame(found, schema=READ)
 
 
-def _written(result: Result) -> dict[tuple[str, str, frozenset[str], str], list[str]]:
-    """What judges wrote before their verdicts, by method, item, models and judge."""
-    found = defaultdict(list)
+def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], list[str]]]:
+    """What judges wrote before their verdicts, by method, item and judge, and by models."""
+    found: dict[tuple[str, str, str], dict[frozenset[str], list[str]]] = defaultdict(dict)
     try:
         replay = Replay(result.path, result.frames, allow_code=result.allow_code)
         for at, key in enumerate(columns_of(result.frames, "items", ("item",))["item"]):
             for unit in replay.units(at):
-                about = unit.method, key, frozenset(unit.models), unit.judge
+                about, models = (unit.method, key, unit.judge), frozenset(unit.models)
                 for one in unit.asked:
                     # A judge that is a candidate answers too; its answers have a turn.
                     is_answer = not isinstance(one.ask, GenerateAsk) or one.ask.turn > 0
                     if is_answer or one.ask.model != unit.judge:
                         continue
                     if isinstance(one.outcome, Generation) and one.outcome.text.strip():
-                        found[about].append(one.outcome.text)
+                        found[about].setdefault(models, []).append(one.outcome.text)
     except OrchestratorError:
         # Of another user's run, or without its plug-in, the numbers are read all the same.
         return {}
