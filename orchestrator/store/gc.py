@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.records import FAILED_FOR_NOW, Failure
+from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.entries import spent_on
 from orchestrator.store.filesystem import is_network_fs
@@ -30,7 +30,7 @@ _WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, ar
     FROM outcome WHERE id=?"""
 _FAILED: Final = """SELECT o.id FROM outcome o JOIN name cause ON cause.id=o.cause
     WHERE cause.text=?1 OR (?1='all' AND cause.text<>'')"""
-_OPEN_AGAIN: Final = f"UPDATE unit SET status={FAILED_FOR_NOW} WHERE status<{FAILED_FOR_NOW}"  # noqa: S608
+_OPEN_AGAIN: Final = "DELETE FROM place; DELETE FROM unit; UPDATE plan SET stamp=stamp+1"
 _PLANS: Final = "SELECT id, hash, current FROM plan"
 # The numbers of the plans that are kept come as one JSON list.
 _STALE_UNITS: Final = """unit WHERE id NOT IN
@@ -125,8 +125,8 @@ def drop_failures(path: Path, cause: str) -> int:
             rows = [row for (row,) in connection.execute(_FAILED, (cause,))]
             drop_outcomes(connection, rows)
             if rows:
-                connection.execute(_OPEN_AGAIN)
-                connection.execute("UPDATE plan SET stamp=stamp+1")
+                for statement in _OPEN_AGAIN.split("; "):
+                    connection.execute(statement)
         return len(rows)
 
 

@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL, EXIT_USAGE
+from orchestrator.store import drop_failures
 from tests.e2e.runs import CANDIDATES, fake_server, frames, run, stats, write_recipe
 
 pytestmark = pytest.mark.timeout(300)
@@ -95,6 +97,19 @@ def test_a_recipe_of_before_asks_again_what_another_recipe_retried(tmp_path):
         assert call("run", now, *kept, "--retry", "bad_request") == EXIT_COMPLETE
         assert call("run", before, *kept) == EXIT_COMPLETE
     assert set(frames(tmp_path / "run")["judgments"]["status"]) == {"ok"}
+
+
+def test_a_retry_that_was_cut_off_goes_on_by_the_same_command(tmp_path):
+    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
+    with fake_server(rules=refusing) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=1)
+        kept = ("--run-dir", tmp_path / "run", "--display", "none")
+        assert call("run", recipe, *kept) == EXIT_PARTIAL
+        assert drop_failures(tmp_path / "run" / STORE_NAME, "bad_request") > 0
+        again = (recipe, *kept[:2], "--retry", "bad_request")
+        assert call("plan", *again) == EXIT_COMPLETE
+        assert call("run", *again, *kept[2:]) == EXIT_COMPLETE
+        assert call("run", *again, *kept[2:]) == EXIT_USAGE
 
 
 def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, capsys):

@@ -66,17 +66,20 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def check_retry(run: Path, cause: str) -> None:
-    """See that a run keeps failures of a cause, or any where it is "all".
+    """See that a run keeps failures of a cause, or any where it is "all", or has units left.
 
     Raises:
         UsageError: If there are none; it names those that there are.
     """
-    kept = Counter[str]()
+    kept, is_begun = Counter[str](), False
     if (run / STORE_NAME).exists():
         with Store.open(run / STORE_NAME, read_only=True) as store:
             for failure in store.failures():
                 kept[failure.cause] += failure.n if failure.permanent else 0
-    if not (kept.total() if cause == "all" else kept[cause]):
+            # The command that was interrupted goes on.
+            plan = store.current_plan
+            is_begun = plan is not None and store.n_ended(plan) < store.n_units(plan)
+    if not (is_begun or (kept.total() if cause == "all" else kept[cause])):
         there = ", ".join(f"{name} ({n:,})" for name, n in kept.most_common() if n)
         raise UsageError(
             f"{shown(run)}: no request that failed for good by {cause!r} is there to retry; there "
