@@ -27,6 +27,7 @@ from orchestrator.ranking.human_labels import (
     key_path,
 )
 from orchestrator.ranking.labelled import judged_pairs
+from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation
 from orchestrator.report.export.files import frame_text, harmless, write_text
@@ -43,7 +44,6 @@ READ: Final = {
 }  # fmt: skip
 Rule = Literal["random", "uncertainty"]
 
-_EVEN: Final = 0.5
 _ANSWER: Final = ("item", "turn", "model")
 _SPREAD: Final = "std"
 """Column of a judge's scores: the standard deviation of its distribution."""
@@ -189,7 +189,8 @@ def side_by_side(result: Result) -> pl.DataFrame:
             # Methods of others may be about no model, and about no item.
             models, item = models or [row.get("model") or ""], row.get("item") or ""
             if winner is None and p_a is not None:
-                winner = "tie" if p_a == _EVEN else "AB"[p_a < _EVEN]
+                sign = decided(np.array(2.0 * p_a - 1.0)).item()
+                winner = {1.0: "A", -1.0: "B"}.get(sign, "tie")
             elif score is not None:
                 winner = f"{score:g}"
             named = dict(zip("AB", models, strict=False))
