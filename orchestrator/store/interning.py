@@ -6,6 +6,7 @@ A new number is queued before whatever uses it, so it is committed with it or be
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -201,8 +202,8 @@ class Vocabulary:
 
         A server is given the key, and may draw it as tokens.
         """
-        found = failures.spellings(secret, failures.LONG_SECRET)
-        self._secrets |= {spelling.encode() for spelling in found}
+        found = (one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET)
+        self._secrets |= {way.encode() for one in found for way in (one, quote(one, safe=""))}
 
     def _may_keep(self, text: bytes) -> bool:
         if len(text) > MOST_BYTES:

@@ -6,14 +6,16 @@ Bodies come in four shapes: `{"error": {...}}` (OpenAI, vLLM, llama.cpp), a flat
 shortened, and never repeats the key it was sent.
 """
 
+import base64
 import datetime as dt
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from html.entities import codepoint2name
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -22,7 +24,7 @@ from orchestrator.wire.rulings import ruling
 
 __all__ = [
     "LONG_SECRET", "MAX_RETRY_AFTER_S", "MESSAGE_LENGTH", "READ_HEADERS", "WAITING_HEADERS",
-    "classify", "clean", "in_reply", "message_in", "redact", "retry_after", "spellings",
+    "classify", "clean", "in_reply", "message_in", "redact", "retry_after",
 ]  # fmt: skip
 
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
@@ -153,9 +155,7 @@ _INSPECTED: Final = 16_384
 _MOST_PARSED: Final = 1 << 20
 _SHORTEST_SECRET: Final = 4
 LONG_SECRET: Final = 12
-# Characters that one library or another leaves as they are in the query of an address.
-_LEFT: Final = ("", "/", "?/:@!$'()*,")
-"""Characters from which on a key in a model's text is taken for the key; EMPTY may be a word."""
+"""Characters from which on a key in a model's text is taken for the key; shorter may be a word."""
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 _STATUS: Final = re.compile(r"[345][0-9]{2}")
@@ -252,26 +252,33 @@ def clean(text: str, secret: str = "") -> str:
 
 
 def redact(text: str, secret: str) -> str:
-    """`text` with every spelling of `secret` blotted out; very short ones are not secrets."""
-    for spelling in spellings(secret, _SHORTEST_SECRET) if secret else ():
-        text = text.replace(spelling, "[key]")
-    return text
+    """`text` without `secret` in whatever way servers write it; very short ones are no secrets."""
+    return _spelled(secret).sub("[key]", text) if secret else text
 
 
-def spellings(secret: str, least: int) -> list[str]:
-    """Return secrets as they may stand in a text: as they are, in JSON, and in a URL.
+@lru_cache(maxsize=64)
+def _spelled(secret: str) -> re.Pattern[str]:
+    """Finds secrets, one a line: in any case, escaped for JSON, URLs and HTML, and in base64."""
+    found = []
+    for one in sorted(secret.split("\n"), key=len, reverse=True):
+        if len(one) >= _SHORTEST_SECRET:
+            found.append("".join(map(_written, one)))
+        for n_before in range(3) if len(one) >= LONG_SECRET else ():
+            # Those of its characters that do not depend on what stands around it.
+            data = b"\0" * n_before + one.encode()
+            core = base64.b64encode(data)[(8 * n_before + 5) // 6 : 8 * len(data) // 6].decode()
+            found.append(core.replace("+", "[+-]").replace("/", "[/_]"))
+    return re.compile("|".join(found) or r"(?!)", re.IGNORECASE)
 
-    Args:
-        secret: One a line; see `orchestrator.backend.Endpoint.secret`.
-        least: Length from which on one is taken; the longest stand first.
-    """
-    found = {
-        spelling
-        for one in secret.split("\n")
-        if len(one) >= least
-        for spelling in (one, json.dumps(one)[1:-1], *(quote(one, safe=some) for some in _LEFT))
-    }
-    return sorted(found, key=len, reverse=True)
+
+def _written(character: str) -> str:
+    """A pattern of what one character may be written as."""
+    code, name = ord(character), codepoint2name.get(ord(character), "_")
+    return (
+        rf"(?:\\{{0,4}}{re.escape(character)}|\\{{1,4}}u{code:04x}|%(?:25){{0,3}}{code:02x}"
+        rf"|&(?:amp;){{0,3}}(?:#x0{{0,3}}{code:x}|#0{{0,3}}{code}|{name});"
+        rf"{'|[+]' * (character == ' ')})"
+    )
 
 
 def _message(parsed: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ For each kind of back-end that speaks HTTP, and for each transport: what it asks
 it tokenises, what it asks of the server about itself, and what a probe asks.
 """
 
+import asyncio
 import json
 import logging
 import ssl
@@ -188,6 +189,23 @@ async def test_what_is_hidden_gets_no_further_than_the_server(kind, status, capl
     assert isinstance(said[0], Failure)
     for secret in (KEY, HIDDEN, SIGNED, "hidden%2Fvalue", "hidden/value"):
         assert secret not in shown
+
+
+async def test_what_a_server_repeats_in_codes_of_json_is_hidden_before_it_is_read():
+    said = "".join(one if one.isalnum() else f"\\u{ord(one):04X}" for one in SIGNED)
+    body = f'{{"error": {{"message": "no such signature: {said}"}}}}'.encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model="m", hidden=SIGNED)
+        async with Http(endpoint) as http:
+            found = await http.get("/version")
+    assert found.words == "no such signature: [key]"
 
 
 @pytest.mark.parametrize(

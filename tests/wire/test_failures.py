@@ -1,8 +1,12 @@
+import base64
+import html
 import json
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from orchestrator.wire.failures import MESSAGE_LENGTH, classify, clean, retry_after
+from orchestrator.wire.failures import MESSAGE_LENGTH, classify, clean, redact, retry_after
 
 KEY = "sk-secret/0123"
 
@@ -134,6 +138,41 @@ def test_the_key_is_never_repeated(body):
     message = classify(401, body.encode(), {}, KEY).message
     assert "secret" not in message
     assert KEY[:8] not in message
+
+
+SIGNED = 'Token ab+c/d=="<&>e\\f 0123'
+WAYS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "repr": repr,
+    "lower": str.lower,
+    "upper": str.upper,
+    "JSON": json.dumps,
+    "JSON in JSON": lambda one: json.dumps(json.dumps(one)),
+    "JSON of PHP": lambda one: json.dumps(one).replace("/", "\\/"),
+    "JSON of .NET": lambda one: "".join(c if c.isalnum() else f"\\u{ord(c):04X}" for c in one),
+    "JSON of codes alone": lambda one: "".join(f"\\u{ord(c):04x}" for c in one),
+    "URL": quote,
+    "URL, all": lambda one: quote(one, safe=""),
+    "URL, lower": lambda one: quote(one, safe="").lower(),
+    "URL twice": lambda one: quote(quote(one, safe=""), safe=""),
+    "form": quote_plus,
+    "HTML": html.escape,
+    "HTML twice": lambda one: html.escape(html.escape(one)),
+    "base64": lambda one: base64.b64encode(one.encode()).decode(),
+    "base64 for URLs": lambda one: base64.urlsafe_b64encode(one.encode()).decode(),
+    "base64 of a header": lambda one: base64.b64encode(f"user:{one}".encode()).decode(),
+    "base64 of words": lambda one: base64.b64encode(f"a {one} word".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("secret", [KEY, SIGNED, "dXNlcjpw+/3d=="])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_secret_is_told_in_whatever_way_a_server_writes_it(way, secret):
+    said = f"no such key: {WAYS[way](secret)} was sent"
+    for shown in (redact(said, f"other-one\n{secret}"), clean(said, secret)):
+        assert "[key]" in shown
+        assert len(shown) < len("no such key: dXNlcjp[key]w== was sent") + 4
+    assert redact("no such key was sent", secret) == "no such key was sent"
 
 
 @pytest.mark.parametrize(
