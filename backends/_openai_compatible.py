@@ -5,10 +5,10 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from backends._tokens import known
 from backends._transport import KEEPALIVE_S, Reply, Transport
@@ -39,6 +39,8 @@ from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
 RatedBy = Literal["pooling", "classify", "probabilities"]
+Extra = Annotated[dict[str, Any], AfterValidator(requests.check_names)]
+"""Setting of a user's fields that are added to requests."""
 
 TRIED: Final = RewardAsk("", (Message("user", "x"), Message("assistant", "y")))
 """A conversation that shows whether a server rates any."""

@@ -42,7 +42,7 @@ from orchestrator.backend import (
 from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Scored
 from orchestrator.wire import by_ids, failures, replies
-from orchestrator.wire.requests import Dialect, check_names, joined
+from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
 
 _NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
@@ -61,7 +61,7 @@ _PYTHON_SERVER: Final = Failure(
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
 _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
 
-_check: Final = partial(check_names, own=wire.OWN_FIELDS)
+_check: Final = partial(check_names, own=OWN_FIELDS | wire.OWN_FIELDS)
 logger = logging.getLogger(__name__)
 
 

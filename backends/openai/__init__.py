@@ -12,17 +12,18 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     NO_LOGPROBS,
     ChatConfig,
     Decode,
+    Extra,
     OpenaiCompatible,
 )
 from backends._transport import Transport
@@ -39,7 +40,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Messages
 from orchestrator.wire import rulings
-from orchestrator.wire.requests import Dialect, check_names
+from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -78,9 +79,7 @@ class Config(ChatConfig):
         (),
         description="Fields that the endpoint rejects, such as temperature for reasoning models.",
     )
-    extra_body: Annotated[dict[str, Any], AfterValidator(check_names)] = Field(
-        default_factory=dict, description="Fields added to every request."
-    )
+    extra_body: Extra = Field(default_factory=dict, description="Fields added to every request.")
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description=(

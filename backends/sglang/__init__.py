@@ -5,13 +5,13 @@ through `/generate`, by the ids of a prompt that the server's own `/v1/tokenize`
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import CONTROL_TIMEOUT_S, unratable, without_route
+from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, unratable, without_route
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, as_outcome, known
 from backends._transport import Transport
@@ -57,7 +57,7 @@ class Config(ByIdsConfig):
         default_factory=dict,
         description="Texts of special tokens that `chat_template` names, such as bos_token.",
     )
-    extra_sampling: dict[str, Any] = Field(
+    extra_sampling: Extra = Field(
         default_factory=dict, description="Fields added to `sampling_params` of every generation."
     )
     original_logprobs: bool = Field(

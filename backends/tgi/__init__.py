@@ -16,6 +16,7 @@ from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
     ChatConfig,
+    Extra,
     OpenaiCompatible,
 )
 from backends._tokens import Cache, Failed, as_outcome
@@ -49,7 +50,7 @@ class Config(ChatConfig):
         le=1000,
         description="The server's --max-top-n-tokens; of those that a run launches it is known.",
     )
-    extra_parameters: dict[str, Any] = Field(
+    extra_parameters: Extra = Field(
         default_factory=dict, description="Fields added to `parameters` of every generation."
     )
 

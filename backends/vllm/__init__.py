@@ -8,7 +8,7 @@ asked for by id where the server spoils nothing by that (`gate: false`).
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import TRIED, RatedBy, rated
+from backends._openai_compatible import TRIED, Extra, RatedBy, rated
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
@@ -62,9 +62,7 @@ class Config(ByIdsConfig):
     choose_top_logprobs: int = Field(
         64, ge=1, le=1000, description="Number of alternatives to search for labels."
     )
-    extra_body: dict[str, Any] = Field(
-        default_factory=dict, description="Fields added to every generation."
-    )
+    extra_body: Extra = Field(default_factory=dict, description="Fields added to every generation.")
     rated_by: RatedBy = Field(
         "pooling",
         description="Route of reward models: `/pooling`, or `/classify` behind gateways that have "

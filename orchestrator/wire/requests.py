@@ -18,11 +18,14 @@ encode: Final = msgspec.json.Encoder().encode
 So does all that makes a body of it."""
 
 OWN_FIELDS: Final = frozenset({
-    "echo", "input_ids", "inputs", "logprobs", "max_completion_tokens", "max_tokens", "messages",
-    "model", "n", "prompt", "seed", "stop", "stream", "temperature", "template", "top_k",
-    "top_logprobs", "top_p",
+    "add_generation_prompt", "continue_final_message", "decoder_input_details", "details",
+    "do_sample", "echo", "input_ids", "inputs", "logprob_start_len", "logprobs", "lora_path",
+    "max_completion_tokens", "max_new_tokens", "max_tokens", "messages", "model", "n", "parameters",
+    "prompt", "return_full_text", "return_logprob", "return_text_in_logprobs", "sampling_params",
+    "sampling_seed", "seed", "stop", "stream", "temperature", "template", "token_ids_logprob",
+    "top_k", "top_logprobs", "top_logprobs_num", "top_n_tokens", "top_p",
 })  # fmt: skip
-"""Fields that this module writes; a user's extra fields may not be among them."""
+"""Fields that requests to one server or another have; a user's may not be among them."""
 
 
 def check_names(extra: dict[str, object], own: Collection[str] = OWN_FIELDS) -> dict[str, object]:

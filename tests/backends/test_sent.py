@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 
 from backends import embedded, fake, llamacpp, openai, sglang, tgi, vllm
 from backends._aiohttp_transport import AiohttpTransport
@@ -27,6 +28,7 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
 from orchestrator.errors import UsageError
 from orchestrator.network import trust
+from orchestrator.recipe.schema import ModelEntry
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
 from orchestrator.runner.probing.asking import Http, Target
 from orchestrator.runner.probing.probe import probe_model
@@ -245,6 +247,43 @@ async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(kind, spelle
     for one in server.seen:
         assert one.headers["authorization"] == "Basic abc"
         assert one.headers["user-agent"] == "u"
+
+
+# What a user may set: it changes what is drawn, and no number is taken for another.
+FREE = {
+    "add_special_tokens", "allowed_token_ids", "frequency_penalty", "grammar", "logit_bias",
+    "logprob_token_ids", "min_new_tokens", "min_p", "min_tokens", "presence_penalty",
+    "prompt_logprobs", "repetition_penalty", "return_token_ids", "return_tokens_as_token_ids",
+    "skip_special_tokens",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_field_that_decides_what_a_reply_says_is_not_the_users(kind):
+    async with connected(kind) as (backend, endpoint, seen):
+        await ask_all(backend, endpoint, kind)
+    bodies = [(urlsplit(one.path).path, json.loads(one.body or b"{}")) for one in seen]
+    names: set[str] = set()
+    for path, body in bodies:
+        if path.endswith((*DRAWS, "/completions")):
+            nested = (body.get("parameters"), body.get("sampling_params"))
+            names |= body.keys() | {name for one in nested if isinstance(one, dict) for name in one}
+    assert names
+    config = kind_in(KINDS[kind][0]).Config
+    settings = config.model_fields.keys() & {"extra_body", "extra_sampling", "extra_parameters"}
+    for name in sorted(names - FREE):
+        for setting in settings:
+            with pytest.raises(ValidationError, match=f"already set by the recipe.*{name}"):
+                config.model_validate({setting: {name: None}})
+        if kind != "llamacpp":
+            with pytest.raises(ValidationError, match=f"already set by the recipe.*{name}"):
+                ModelEntry(extra_body={name: None})
+
+
+@pytest.mark.parametrize("name", ["add_generation_prompt", "continue_final_message", "lora_path"])
+def test_where_an_answer_begins_is_not_the_users(name):
+    with pytest.raises(ValidationError, match=f"already set by the recipe.*{name}"):
+        ModelEntry(extra_body={name: False})
 
 
 @pytest.mark.parametrize("field", ["min_p", "n_predict", "samplers"])
