@@ -17,10 +17,13 @@ _VALUE: Final = re.compile(
     r"|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@]+@"
+    r"|^(?i:basic|bearer) \S{4,}$"
 )
 # An address is shown everywhere, so what only sounds like a key is taken for one.
 _PARAMETER: Final = re.compile(
-    r"key|token|secret|passw|credential|authorization|bearer|cookie|sig(?:nature)?$", re.IGNORECASE
+    r"key|token|secret|passw|pwd|credential|auth(?:orization|[-_]|$)|bearer|cookie|jwt"
+    r"|sig(?:nature)?$",
+    re.IGNORECASE,
 )
 _SHORTEST_KNOWN: Final = 8
 

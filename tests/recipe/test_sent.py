@@ -36,7 +36,8 @@ def refused(tmp_path, **entry):
 @pytest.mark.parametrize(
     "name",
     ["Authorization", "x-api-key", "api-key", "Cookie", "X-Auth-Token", "Ocp-Apim-Subscription-Key",
-     "X-Token", "Client-Secret", "Proxy-Password", "X-Amz-Security-Token"],
+     "X-Token", "Client-Secret", "Proxy-Password", "X-Amz-Security-Token", "X-Auth", "auth",
+     "X-Auth-User", "X-JWT", "pwd"],
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["headers", "query"])
 def test_a_literal_of_a_sensitive_name_is_refused_with_the_right_form(tmp_path, place, name):
@@ -50,12 +51,19 @@ def test_a_literal_of_a_sensitive_name_is_refused_with_the_right_form(tmp_path, 
 
 
 @pytest.mark.parametrize("place", ["headers", "query"])
-@pytest.mark.parametrize("value", ["hf_" + "abcd" * 8, "value-of-this-machine"])
+@pytest.mark.parametrize(
+    "value", ["hf_" + "abcd" * 8, "value-of-this-machine", "Bearer abc1", "basic dXNlcjpwdw=="]
+)
 def test_a_literal_that_is_known_for_a_secret_is_refused(tmp_path, monkeypatch, place, value):
     monkeypatch.setenv("OTHER_TOKEN", "value-of-this-machine")
     said = refused(tmp_path, **{place: {"X-Team": value}})
     assert "looks like a secret" in said
     assert value not in said
+
+
+@pytest.mark.parametrize("name", ["X-Author", "anthropic-version", "HTTP-Referer", "X-Team"])
+def test_a_header_that_names_no_secret_is_taken(tmp_path, name):
+    assert loaded(tmp_path, headers={name: "Bearers of the torch"}).entry.headers
 
 
 def test_a_secret_in_defaults_or_an_override_is_refused_and_not_shown(tmp_path):
