@@ -42,6 +42,7 @@ _OURS: Final = re.compile(
     re.IGNORECASE,
 )
 _SPELLED: Final = {"authorization": "Authorization", "user-agent": "User-Agent"}
+_ROUTE: Final = re.compile(r"(?:/chat)?/completions/*$")
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
 _PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
 # Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
@@ -93,10 +94,12 @@ def base_url_fault(base_url: str) -> str:
         return _NO_URL
     if parts.username or parts.password:
         return f"must not contain a user name or password; {_INSTEAD}"
-    if not is_url:
+    if not is_url or base_url.split() != [base_url]:
         return _NO_URL
     if parts.fragment:
         return "must not contain '#'"
+    if route := _ROUTE.search(parts.path):
+        return f"must end before {route[0]!r}, which each request adds"
     parameters = parse_qsl(parts.query, keep_blank_values=True)
     if any(is_secret_parameter(name) for name, _ in parameters):
         return f"must not contain a key behind '?'; {_INSTEAD}"

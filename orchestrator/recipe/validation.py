@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ValidationError
 
@@ -323,7 +324,7 @@ class ModelLoader:
                 continue  # the schema has said so
             self._check_kind(name, entry)
             server, backend, config = self._plug_ins(name, entry)
-            self._check_urls(name, entry.get("base_url"))
+            self._check_urls(name, entry.get("base_url"), entry.get("query"))
             weights = self._weights(name, entry.get("weights"))
             if checked is not None and name in checked.models:
                 own = checked.models[name]
@@ -404,16 +405,21 @@ class ModelLoader:
             self._fault(name, "backend", message)
         return server, backend.kind, backend.config
 
-    def _check_urls(self, name: str, urls: object) -> None:
-        """One address, or a list of several."""
+    def _check_urls(self, name: str, urls: object, query: object) -> None:
+        """One address, or a list of several; and what is sent behind all of them."""
+        said = {*query} if isinstance(query, Mapping) else set[str]()
         several = urls if isinstance(urls, list) else [urls]
         for url in several:
             if not isinstance(url, str):
                 continue
             if fault := base_url_fault(url):
                 self._fault(name, "base_url", fault)
+            elif both := sorted(
+                said & dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)).keys()
+            ):
+                self._fault(name, "query", f"{both[0]!r} is in base_url already")
         if isinstance(urls, list):
-            plain = [url.rstrip("/") for url in urls if isinstance(url, str)]
+            plain = [server_address(url) for url in urls if isinstance(url, str)]
             if not urls or len(set(plain)) < len(plain):
                 self._fault(
                     name, "base_url", "must be one address or a list of different addresses"
