@@ -175,10 +175,14 @@ def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str =
     """Return the failure for a reply with an error status; `headers` in lower case."""
     parsed = _parsed(body)
     said = clean(message_in(body) if parsed is None else _message(parsed), secret)
-    location = clean(headers.get("location", ""), secret) if 300 <= status < 400 else ""
-    if location:
-        said = f"the address redirects to {location}; correct base_url"
+    if 300 <= status < 400 and headers.get("location"):
+        said = clean(redirected(headers["location"]), secret)
     return _failure(status, parsed, said, f"HTTP {status}", headers)
+
+
+def redirected(location: str) -> str:
+    """What is said of a redirect, which no request follows: the key would go along."""
+    return f"the address redirects to {location}; correct base_url"
 
 
 def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:

@@ -193,13 +193,23 @@ async def test_what_is_hidden_gets_no_further_than_the_server(kind, status, capl
         assert secret not in shown
 
 
-async def test_what_a_server_repeats_in_codes_of_json_is_hidden_before_it_is_read():
-    said = "".join(one if one.isalnum() else f"\\u{ord(one):04X}" for one in SIGNED)
-    body = f'{{"error": {{"message": "no such signature: {said}"}}}}'.encode()
+IN_CODES = "".join(one if one.isalnum() else f"\\u{ord(one):04X}" for one in SIGNED)
+REFUSALS = [
+    ("400 Bad", "", f'{{"error": {{"message": "no such key: {IN_CODES}"}}}}', "no such key: [key]"),
+    ("308 Moved", f"http://h/?sig={SIGNED}", "<html>", "redirects to http://h/?sig=[key]; correct"),
+]
+
+
+@pytest.mark.parametrize(("status", "location", "body", "said"), REFUSALS)
+async def test_what_a_probe_is_refused_by_is_said_without_secrets(status, location, body, said):
+    head = f"HTTP/1.1 {status}\r\nLocation: {location}\r\nContent-Length: {len(body)}\r\n\r\n"
+    n_asked = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal n_asked
+        n_asked += 1
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.write((head + body).encode())
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -207,7 +217,8 @@ async def test_what_a_server_repeats_in_codes_of_json_is_hidden_before_it_is_rea
         endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model="m", hidden=SIGNED)
         async with Http(endpoint) as http:
             found = await http.get("/version")
-    assert found.words == "no such signature: [key]"
+    assert said in found.words
+    assert n_asked == 1
 
 
 @pytest.mark.parametrize(

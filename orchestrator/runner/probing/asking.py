@@ -117,6 +117,8 @@ class Http:
         if isinstance(content, Failure):
             return HttpReply(0, content.message.encode())
         if reply.status != 200:
+            if place := reply.headers.get("Location", "") if reply.status < 400 else "":
+                content = failures.redirected(place).encode()
             # What is refused may repeat the key; what it says is shown and stored.
             content = failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
         return HttpReply(reply.status, content)
@@ -135,6 +137,7 @@ USUAL: Final[Mapping[int, str]] = {
 """Ports that are searched, and the servers that listen there by default."""
 
 _MODELS: Final = "/v1/models"
+_REDIRECTS: Final = range(300, 400)
 _KEYLESS: Final = frozenset({401, 403})
 # Servers on this machine list their models at once, also when they are busy.
 _TIMEOUT_S: Final = 3.0
@@ -179,7 +182,8 @@ async def _look(url: str, api_key: str) -> Found:
             return Found(url, fault=f"{does} (status {listed.status})")
         models = tuple(dict.fromkeys(model_names(listed)))
         if not models:
-            return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status})")
+            why = f", {listed.words}" if listed.status in _REDIRECTS else ""
+            return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status}{why})")
         replies = {path: await http.get(path) for path in PATHS if path != _MODELS}
         return Found(url, identify({**replies, _MODELS: listed}), models)
 
