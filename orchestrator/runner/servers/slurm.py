@@ -85,11 +85,13 @@ def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
     if "clusters" in cluster.options:
         return ()
     where = [f"--partition={cluster.partition}"] if cluster.partition else []
-    text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G")
+    text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G|%P")
     found: dict[Size, Node] = {}
     for line in "" if isinstance(text, NoAnswer) else text.splitlines():
         words = line.split("|")
-        if len(words) == 4 and words[1].isdecimal() and words[2].isdecimal():
+        # A star marks the partition that jobs go to where they name none.
+        is_theirs = cluster.partition or words[-1].endswith("*")
+        if len(words) == 5 and is_theirs and words[1].isdecimal() and words[2].isdecimal():
             size = _size(int(words[1]), words[3], int(words[2]))
             found.setdefault(size, Node(words[0], size))
     return tuple(found.values())
@@ -375,7 +377,8 @@ def room_of_job(prepared: Prepared) -> list[str]:
         taken |= Counter(
             cpus=sum(one.cpus for one in each),
             gpus=sum(one.gpus for one in each),
-            memory=sum(one.memory_bytes() for one in each),
+            # As Slurm counts each step.
+            memory=sum(-(-one.memory_bytes() // _MIB) for one in each),
         )
     given = cluster.options.keys()
     is_known = all(one.memory for each in used.values() for one in each)
@@ -388,7 +391,7 @@ def room_of_job(prepared: Prepared) -> list[str]:
             if taken["gpus"] and "gpus-per-node" not in given
             else []
         ),
-        *([f"--mem={-(-taken['memory'] // _MIB)}M"] if is_known and used else []),
+        *([f"--mem={taken['memory']}M"] if is_known and used else []),
     ]
 
 

@@ -386,18 +386,41 @@ def test_a_planned_submission_shows_what_would_be_submitted_and_sends_nothing(
     ("cluster", "sinfo", "asked"),
     [
         ({"nodes": 2}, "", {"--cpus-per-task=1"}),
-        ({"nodes": 1}, "n1|1|0|(null)\nn2|16|0|(null)\n", {"--cpus-per-task=4"}),
-        ({"nodes": 3, "models": {"judge": {"cpus": 2}}}, "n1|2|0|(null)\n", {"--cpus-per-task=2"}),
-        ({"nodes": 4, "models": {"judge": {"cpus": 2}}}, "n1|2|0|(null)\n", {"--cpus-per-task=2"}),
+        ({"nodes": 1}, "n1|1|0|(null)|main*\nn2|16|0|(null)|main*\n", {"--cpus-per-task=4"}),
+        (
+            {"nodes": 3, "models": {"judge": {"cpus": 2}}},
+            "n1|2|0|(null)|main*\n",
+            {"--cpus-per-task=2"},
+        ),
+        (
+            {"nodes": 4, "models": {"judge": {"cpus": 2}}},
+            "n1|2|0|(null)|main*\n",
+            {"--cpus-per-task=2"},
+        ),
         (
             {"nodes": 1, "gpus": 1, "cpus": 4, "memory": "10G"},
-            "n1|64|512000|gpu:a100:4\n",
+            "n1|64|512000|gpu:a100:4|main*\n",
             {"--cpus-per-task=16", "--gres=gpu:4", "--mem=40960M"},
         ),
         (
             {"nodes": 1, "memory": "10G", "models": {"judge": {"gpus": 2}}},
-            "n1|64|512000|gpu:a100:4\n",
+            "n1|64|512000|gpu:a100:4|main*\n",
             {"--cpus-per-task=3", "--gres=gpu:4"},
+        ),
+        (
+            {"nodes": 1, "memory": "1500K"},
+            "n1|64|512000|(null)|main*\n",
+            {"--cpus-per-task=4", "--mem=8M"},
+        ),
+        (
+            {"nodes": 1},
+            "n1|2|0|(null)|other\nn2|3|0|(null)|main*\n",
+            {"--cpus-per-task=3"},
+        ),
+        (
+            {"nodes": 1, "partition": "other"},
+            "n1|2|0|(null)|other\n",
+            {"--cpus-per-task=2"},
         ),
     ],
 )
@@ -409,7 +432,7 @@ def test_the_job_of_a_client_with_nodes_has_room_for_its_servers(
 
 
 def test_a_server_that_fits_on_no_node_is_refused_before_the_queue(prepared, slurm):
-    slurm.setenv("sinfo", "n1|1|0|(null)\n")
+    slurm.setenv("sinfo", "n1|1|0|(null)|main*\n")
     with pytest.raises(
         UsageError,
         match=r"no node of the partition has room for\nthe server of 'judge': it needs 2 CPUs",

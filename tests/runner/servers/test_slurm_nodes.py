@@ -119,7 +119,9 @@ def test_a_server_that_fits_on_no_node_is_an_error(slurm, prepared):
 
 def test_a_job_that_no_node_of_its_partition_can_run_is_an_error(slurm, prepared, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID")
-    (slurm / "sinfo.said").write_text("n1|2|2000|gpu:2\nn2|2|2000|gpu:2\nn3|8|4000+|(null)\n")
+    (slurm / "sinfo.said").write_text(
+        "n1|2|2000|gpu:2|a*\nn2|2|2000|gpu:2|a*\nn3|8|4000+|(null)|a*\n"
+    )
     assert nodes_of_partition(Cluster()) == (Node("n1", Size(2, 2, 2000 * MIB)),)
     assert nodes_of_partition(Cluster(options={"clusters": "other"})) == ()
     placed = places_on(prepared(cpus=2, gpus=2), "slurm")
