@@ -26,22 +26,12 @@ _NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors")
 _MOST_THREADS: Final = 8
 # Tuned by BERTScore's authors on WMT16, for encoders that are usual.
 _TUNED_LAYERS: Final = {
-    "bert-base-uncased": 9,
-    "bert-base-chinese": 8,
-    "bert-base-multilingual-cased": 9,
-    "bert-large-uncased": 18,
-    "distilbert-base-uncased": 5,
-    "distilroberta-base": 5,
-    "roberta-base": 10,
-    "roberta-large": 17,
-    "xlm-roberta-base": 9,
-    "xlm-roberta-large": 17,
-    "bart-base": 6,
-    "bart-large": 10,
-    "longformer-large-4096": 14,
-    "xlnet-large-cased": 7,
+    "bert-base-uncased": 9, "bert-base-chinese": 8, "bert-base-multilingual-cased": 9,
+    "bert-large-uncased": 18, "distilbert-base-uncased": 5, "distilroberta-base": 5,
+    "roberta-base": 10, "roberta-large": 17, "xlm-roberta-base": 9, "xlm-roberta-large": 17,
+    "bart-base": 6, "bart-large": 10, "longformer-large-4096": 14, "xlnet-large-cased": 7,
     "deberta-xlarge-mnli": 40,
-}
+}  # fmt: skip
 
 
 class Config(BertScoreSettings):

@@ -28,23 +28,12 @@ _FIELDS: Final = (
 )  # fmt: skip
 # Every sampler that a server could have been started with, switched off by the list of samplers.
 _PLAIN: Final = {
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "top_n_sigma": -1.0,
-    "repeat_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "dry_multiplier": 0.0,
-    "xtc_probability": 0.0,
-    "dynatemp_range": 0.0,
-    "mirostat": 0,
-    "ignore_eos": False,
-    "post_sampling_probs": False,
-    "backend_sampling": False,
-    "return_tokens": True,
-    "response_fields": _FIELDS,
-    "stream": False,
-}
+    "min_p": 0.0, "typical_p": 1.0, "top_n_sigma": -1.0, "repeat_penalty": 1.0,
+    "presence_penalty": 0.0, "frequency_penalty": 0.0, "dry_multiplier": 0.0,
+    "xtc_probability": 0.0, "dynatemp_range": 0.0, "mirostat": 0, "ignore_eos": False,
+    "post_sampling_probs": False, "backend_sampling": False, "return_tokens": True,
+    "response_fields": _FIELDS, "stream": False,
+}  # fmt: skip
 OWN_FIELDS: Final = frozenset({
     *_PLAIN, "cache_prompt", "grammar", "id_slot", "logit_bias", "n_predict", "n_probs", "prompt",
     "samplers", "seed", "stop", "temperature", "top_k", "top_p",

@@ -192,13 +192,9 @@ def trial(ids: Path, only: int) -> bytes:
 _CERTAIN: Final = 1000.0
 # What the server else takes from the model's generation_config.json.
 _SAMPLING: Final[Mapping[str, Any]] = {
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "min_new_tokens": 0,
-    "skip_special_tokens": True,
-}
+    "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    "min_new_tokens": 0, "skip_special_tokens": True,
+}  # fmt: skip
 _GREEDY: Final[Mapping[str, Any]] = {**_SAMPLING, "temperature": 0.0, "top_p": 1.0, "top_k": -1}
 
 

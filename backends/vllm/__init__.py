@@ -48,12 +48,9 @@ _NOT_VLLM: Final = (
 )
 # What vLLM else takes from the model's generation_config.json.
 _EXPLICIT: Final = {
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
+    "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
     "min_tokens": 0,
-}
+}  # fmt: skip
 
 
 class Config(ByIdsConfig):

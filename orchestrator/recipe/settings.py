@@ -185,18 +185,10 @@ def _is_sent(value: object) -> object:
     raise ValueError("must be text in quotes, or {env: NAME} for an environment variable's value")
 
 
-def _named_once(headers: dict[str, object]) -> dict[str, object]:
-    if len({name.lower() for name in headers}) < len(headers):
-        raise ValueError("names a header twice, in another case")
-    return headers
-
-
 Value = Annotated[str | dict[Literal["env"], VariableName], BeforeValidator(_is_sent)]
 Sent = dict[str, Value]
 """Texts by name; a mapping `{env: NAME}` stands for the value of an environment variable."""
-Headers = Annotated[
-    dict[Annotated[str, AfterValidator(check_header)], Value], AfterValidator(_named_once)
-]
+Headers = dict[Annotated[str, AfterValidator(check_header)], Value]
 
 
 class OnEnd(Settings):

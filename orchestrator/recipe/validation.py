@@ -324,7 +324,7 @@ class ModelLoader:
                 continue  # the schema has said so
             self._check_kind(name, entry)
             server, backend, config = self._plug_ins(name, entry)
-            self._check_urls(name, entry.get("base_url"), entry.get("query"))
+            self._check_urls(name, entry)
             weights = self._weights(name, entry.get("weights"))
             if checked is not None and name in checked.models:
                 own = checked.models[name]
@@ -405,9 +405,14 @@ class ModelLoader:
             self._fault(name, "backend", message)
         return server, backend.kind, backend.config
 
-    def _check_urls(self, name: str, urls: object, query: object) -> None:
-        """One address, or a list of several; and what is sent behind all of them."""
+    def _check_urls(self, name: str, entry: Mapping[str, object]) -> None:
+        """One address, or a list of several; and what is sent there, each under one name."""
+        urls, query, headers = (entry.get(key) for key in ("base_url", "query", "headers"))
         said = {*query} if isinstance(query, Mapping) else set[str]()
+        if isinstance(headers, Mapping) and len({str(one).lower() for one in headers}) < len(
+            headers
+        ):
+            self._fault(name, "headers", "names a header twice, in another case")
         several = urls if isinstance(urls, list) else [urls]
         for url in several:
             if not isinstance(url, str):

@@ -257,32 +257,27 @@ def clean(text: str, secret: str = "") -> str:
 
 def redact(text: str, secret: str) -> str:
     """`text` without `secret` in whatever way servers write it; very short ones are no secrets."""
-    return _spelled(secret).sub("[key]", text) if secret else text
+    return spelled(secret).sub("[key]", text) if secret else text
 
 
 @lru_cache(maxsize=64)
-def _spelled(secret: str) -> re.Pattern[str]:
+def spelled(secret: str) -> re.Pattern[str]:
     """Finds secrets, one a line: in any case, escaped for JSON, URLs and HTML, and in base64."""
     found = []
     for one in sorted(secret.split("\n"), key=len, reverse=True):
         if len(one) >= _SHORTEST_SECRET:
-            found.append("".join(map(_written, one)))
+            found += ["".join(
+                rf"(?:\\{{0,4}}{re.escape(character)}|\\{{1,4}}u{code:04x}|%(?:25){{0,3}}{code:02x}"
+                rf"|&(?:amp;){{0,3}}(?:#x0{{0,3}}{code:x}|#0{{0,3}}{code}"
+                rf"|{codepoint2name.get(code, '_')});{'|[+]' * (character == ' ')})"
+                for character, code in zip(one, map(ord, one), strict=True)
+            )]  # fmt: skip
         for n_before in range(3) if len(one) >= LONG_SECRET else ():
             # Those of its characters that do not depend on what stands around it.
             data = b"\0" * n_before + one.encode()
             core = base64.b64encode(data)[(8 * n_before + 5) // 6 : 8 * len(data) // 6].decode()
             found.append(core.replace("+", "[+-]").replace("/", "[/_]"))
     return re.compile("|".join(found) or r"(?!)", re.IGNORECASE)
-
-
-def _written(character: str) -> str:
-    """A pattern of what one character may be written as."""
-    code, name = ord(character), codepoint2name.get(ord(character), "_")
-    return (
-        rf"(?:\\{{0,4}}{re.escape(character)}|\\{{1,4}}u{code:04x}|%(?:25){{0,3}}{code:02x}"
-        rf"|&(?:amp;){{0,3}}(?:#x0{{0,3}}{code:x}|#0{{0,3}}{code}|{name});"
-        rf"{'|[+]' * (character == ' ')})"
-    )
 
 
 def _message(parsed: Mapping[str, object]) -> str:

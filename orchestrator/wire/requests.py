@@ -163,16 +163,10 @@ def choose_by_top(model: str, ask: ChooseAsk, dialect: Dialect) -> bytes:
     """The body of a chat completion of one token that lists its alternatives."""
     messages = dialect.turns(ask.messages)
     body: dict[str, Any] = {
-        "model": model,
-        "messages": messages,
-        dialect.max_tokens_field: dialect.least_tokens,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "seed": 0,
-        "stream": False,
-        "logprobs": True,
-        "top_logprobs": dialect.top_logprobs,
-    }
+        "model": model, "messages": messages, dialect.max_tokens_field: dialect.least_tokens,
+        "temperature": 0.0, "top_p": 1.0, "seed": 0, "stream": False,
+        "logprobs": True, "top_logprobs": dialect.top_logprobs,
+    }  # fmt: skip
     if dialect.top_k_off is not None:
         body["top_k"] = dialect.top_k_off
     if ask.prefix.text:

@@ -137,7 +137,6 @@ USUAL: Final[Mapping[int, str]] = {
 """Ports that are searched, and the servers that listen there by default."""
 
 _MODELS: Final = "/v1/models"
-_REDIRECTS: Final = range(300, 400)
 _KEYLESS: Final = frozenset({401, 403})
 # Servers on this machine list their models at once, also when they are busy.
 _TIMEOUT_S: Final = 3.0
@@ -182,7 +181,7 @@ async def _look(url: str, api_key: str) -> Found:
             return Found(url, fault=f"{does} (status {listed.status})")
         models = tuple(dict.fromkeys(model_names(listed)))
         if not models:
-            why = f", {listed.words}" if listed.status in _REDIRECTS else ""
+            why = f", {listed.words}" if 300 <= listed.status < 400 else ""
             return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status}{why})")
         replies = {path: await http.get(path) for path in PATHS if path != _MODELS}
         return Found(url, identify({**replies, _MODELS: listed}), models)
