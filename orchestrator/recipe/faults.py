@@ -88,9 +88,9 @@ def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
         # in the location: `("rules", "dict[str,json]", "latency_s")`.
         place, arm = detail["loc"][:-1], detail["loc"][-1:]
         if (
-            detail["type"] in {"literal_error", "list_type", "dict_type"}
+            detail["type"] in {"literal_error", "list_type", "dict_type", "string_type"}
             and isinstance(detail["input"], Mapping | list)
-            and "[" in str(arm)
+            and ("[" in str(arm) or arm == ("str",))
             and any(
                 len(other["loc"]) > len(detail["loc"]) and other["loc"][: len(place)] == place
                 for other in all_of_them

@@ -104,6 +104,13 @@ def test_what_can_not_be_sent_is_refused_at_its_line(tmp_path, entry, said):
     assert said in refused(tmp_path, **entry)
 
 
+@pytest.mark.parametrize("field", ["headers", "query"])
+def test_a_value_in_place_of_a_variable_is_one_fault_that_does_not_show_it(tmp_path, field):
+    said = refused(tmp_path, **{field: {"X-A": {"env": "sk-oops-1"}}})
+    assert len(said.splitlines()) == 1
+    assert said.endswith("must be the name of an environment variable, not the key itself")
+
+
 @pytest.mark.parametrize("field", ["headers", "query", "ca_file"])
 def test_what_goes_with_an_address_needs_one(tmp_path, field):
     value = "ca.pem" if field == "ca_file" else {"X-A": "b"}
