@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -255,7 +256,8 @@ def trust(ca_file: str) -> "ssl.SSLContext | None":
 
 def words_of(error: BaseException, secret: str) -> str:
     """What a client's error says, without secrets, and what to do where no trust was the cause."""
-    said = failures.clean(str(error) or type(error).__name__, secret)
+    said = re.sub(r"://[^/\s]*@", "://", str(error))  # the address of a proxy has its password
+    said = failures.clean(said or type(error).__name__, secret)
     if "CERTIFICATE_VERIFY_FAILED" not in said:
         return said
     why = said.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]

@@ -221,6 +221,27 @@ async def test_what_a_probe_is_refused_by_is_said_without_secrets(status, locati
     assert n_asked == 1
 
 
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport, Http])
+async def test_a_proxy_that_refuses_is_told_without_its_password(kind, monkeypatch):
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:hunter2@127.0.0.1:{port}")
+        client = kind(Endpoint(base_url="https://models.example/v1", model="m"))
+        if isinstance(client, Http):
+            async with client:
+                said = (await client.get("/v1/models")).words
+        else:
+            said = repr(await client.post("/v1/x", b"{}", 5.0, whole))
+            await client.close()
+    assert "407" in said
+    assert "hunter2" not in said
+
+
 @pytest.mark.parametrize(
     "name",
     ["Host", "content-length", "Transfer-Encoding", "Connection", "a b", "X:Y", "", "X\r\nY"],

@@ -114,10 +114,8 @@ def key_in(variable: str, *, is_word: bool = True) -> str:
     if not value:
         raise UsageError(f"the environment variable {variable} is not set")
     if not (value.isascii() and value.isprintable()) or (is_word and " " in value):
-        what = "white space" if is_word else "a line break"
-        raise UsageError(
-            f"the environment variable {variable} has {what} or a character outside ASCII"
-        )
+        has = f"{'white space' if is_word else 'a line break'} or a character outside ASCII"
+        raise UsageError(f"the environment variable {variable} has {has}")
     return value
 
 
