@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_279,
     "functions with `Any` in the signature": 254,
-    "lines": 111_393,
+    "lines": 111_392,
     "files": 497,
     "distinct names": 4_392,
     "value classes": 657,

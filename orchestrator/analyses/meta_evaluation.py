@@ -70,8 +70,6 @@ _PROMPTS: Final = table_columns(
 _COMPARED: Final = table_columns(
     "score | against | correlation | difference: signed 2 | p: p | p (Holm): p"
 )
-
-
 _ORDERS: Final = table_columns(
     "score | order found | Kendall tau-b: signed 2 | p: p | models: count"
 )
