@@ -94,7 +94,7 @@ def base_url_fault(base_url: str) -> str:
         return _NO_URL
     if parts.username or parts.password:
         return f"must not contain a user name or password; {_INSTEAD}"
-    if not is_url or base_url.split() != [base_url]:
+    if not is_url or base_url != base_url.strip():
         return _NO_URL
     if parts.fragment:
         return "must not contain '#'"

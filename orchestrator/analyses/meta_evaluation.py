@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
-from orchestrator.clusters import CLUSTER
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
@@ -217,10 +217,9 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     for joined in scores:
         known = joined.points.drop_nulls(["value", "gold"]).cast({"value": float, "gold": float})
         prompts = known.group_by("item", "turn", maintain_order=True).agg(
-            "value", "gold", pl.col(CLUSTER).first()
+            "value", "gold", pl.col(OVER).first()
         )
         several = replace(joined, points=prompts.filter(pl.col("gold").list.n_unique() > 1))
-        # A score that gives all answers the same value tells none of them apart: tau is 0.
         within = [
             association(np.array(value), np.array(gold), "kendall") if len(set(value)) > 1 else 0.0
             for value, gold in several.points.select("value", "gold").rows()
@@ -233,7 +232,8 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
             every.column("value"), every.column("gold"), every.prompts,
             kind="spearman", confidence_level=level,
         )  # fmt: skip
-        rows.append([joined.name, measured(mean), len(within), _cell(across), len(prompts)])
+        counts = n_prompts(several.points), n_prompts(prompts)
+        rows.append([joined.name, measured(mean), counts[0], _cell(across), counts[1]])
     if rows:
         yield make_table(
             "meta_evaluation.prompts",
