@@ -3,6 +3,7 @@
 A new number is queued before whatever uses it, so it is committed with it or before.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -202,8 +203,10 @@ class Vocabulary:
 
         A server is given the key, and may draw it as tokens.
         """
-        found = (one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET)
-        self._secrets |= {way.encode() for one in found for way in (one, quote(one, safe=""))}
+        for one in secret.split("\n"):
+            if len(one) >= failures.LONG_SECRET:
+                ways = (one, json.dumps(one)[1:-1], quote(one, safe=""))
+                self._secrets |= {way.encode() for way in ways}
 
     def _may_keep(self, text: bytes) -> bool:
         if len(text) > MOST_BYTES:

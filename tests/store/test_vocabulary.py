@@ -1,9 +1,11 @@
 """Texts of tokens: each is written down once, survives damage, and is never given to another."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -149,6 +151,17 @@ def test_texts_that_hold_a_key_or_a_long_part_of_it_are_not_kept(run, shown):
         kept = b"".join(blob for (blob,) in connection.execute("SELECT texts FROM token"))
     assert b"abcdef" in kept
     assert key[4:12].encode() not in kept
+
+
+@pytest.mark.parametrize(
+    "shown", [str, lambda key: json.dumps(key)[1:-1], lambda key: quote(key, safe="")]
+)
+def test_a_key_is_not_kept_as_texts_and_addresses_spell_it(run, shown):
+    key = 'sk-01234"6789/\\abcdef'
+    with opened(run) as store:
+        store.keep_out(f"another-secret-value\n{key}")
+        store.put_tokens(1, {5: shown(key).encode(), 6: b"x another-secret-value", 7: b"abcdef"})
+        assert store.known_tokens(1) == {7}
 
 
 @pytest.mark.parametrize("repaired", [False, True])
