@@ -255,7 +255,7 @@ def trust(ca_file: str) -> "ssl.SSLContext | None":
 
 
 def words_of(error: BaseException, secret: str) -> str:
-    """What a client's error says, without secrets, and what to do where no trust was the cause."""
+    """Return the words of a client's error without secrets, with a remedy for lack of trust."""
     said = re.sub(r"://[^/\s]*@", "://", str(error))  # the address of a proxy has its password
     said = failures.clean(said or type(error).__name__, secret)
     if "CERTIFICATE_VERIFY_FAILED" not in said:

@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_279,
+    "private functions used once": 1_278,
     "functions with `Any` in the signature": 254,
-    "lines": 111_392,
+    "lines": 111_292,
     "files": 497,
     "distinct names": 4_392,
     "value classes": 657,

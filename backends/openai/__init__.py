@@ -19,13 +19,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import (
-    NO_LOGPROBS,
-    ChatConfig,
-    Decode,
-    Extra,
-    OpenaiCompatible,
-)
+from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
 from backends._transport import Transport
 from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk

@@ -18,13 +18,7 @@ from backends._transport import Transport
 from backends.sglang import wire
 from backends.sglang.tokenizer import GENERATE, SglangTokenizer, rendered
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import (
-    Backend,
-    BackendKind,
-    Capabilities,
-    Endpoint,
-    Provenance,
-)
+from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
 from orchestrator.prompts.files import TemplateText
 from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
 from orchestrator.wire import replies

@@ -13,24 +13,13 @@ import numpy as np
 from pydantic import Field
 
 from backends._direct_transport import lean_transport
-from backends._openai_compatible import (
-    CONTROL_TIMEOUT_S,
-    ChatConfig,
-    Extra,
-    OpenaiCompatible,
-)
+from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, Extra, OpenaiCompatible
 from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import Transport
 from backends.tgi import wire
 from backends.tgi.wire import Ids, Listed, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
-from orchestrator.backend import (
-    Backend,
-    BackendKind,
-    Capabilities,
-    Endpoint,
-    Provenance,
-)
+from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.requests import Dialect

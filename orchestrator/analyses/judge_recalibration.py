@@ -12,14 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.plugin import (
-    Analysis,
-    Cell,
-    Context,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Analysis, Cell, Context, Table, make_table, table_columns
 from orchestrator.ranking.calibration import (
     CITES,
     KEY,

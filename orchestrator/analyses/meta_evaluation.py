@@ -211,7 +211,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
 
 
 def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
-    """Whether a score tells answers to a prompt apart, and whether it tells prompts apart."""
+    """Tabulate how well each score tells answers to one prompt apart, and prompts apart."""
     rows: list[list[Cell]] = []
     level = context.confidence_level
     for joined in scores:

@@ -143,7 +143,7 @@ def _unpack(path: Path, to: Path, shown: str) -> None:
 
 
 def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:
-    """What is packed in a file, behind `n` bytes, as long as that is not far too much."""
+    """Yield what is packed in a file; with `n` bytes before it, it must not be far too much."""
     most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
     while chunk := packed.read(1 << 20):
         n += len(chunk)

@@ -31,7 +31,7 @@ class HttpReply(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> Failure | None:
-        """What is wrong; None where something was answered that is no error."""
+        """The failure in the reply; None where something was answered that is no error."""
         if self.status == 200:
             return None if self.table() else Failure("unparseable", self.words, status=200)
         if self.status == 0:

@@ -21,13 +21,7 @@ from orchestrator.statistics.agreement import (
     raw_agreement,
 )
 from orchestrator.statistics.results import Estimate
-from orchestrator.tables import (
-    Cell,
-    Table,
-    make_table,
-    measured,
-    table_columns,
-)
+from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
 PAIR: Final = ("item", "turn", "model_a", "model_b")
 

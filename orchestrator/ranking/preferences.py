@@ -21,13 +21,7 @@ from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.tables import (
-    Cell,
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

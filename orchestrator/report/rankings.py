@@ -14,14 +14,7 @@ from orchestrator.report.words import neighbour_amount, rank_words, subject
 from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
-from orchestrator.tables import (
-    Cell,
-    Column,
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Cell, Column, Measured, Table, make_table, table_columns
 
 _RATING: Final = Column("rating", "rating")
 WIN: Final = Column("wins", "probability")

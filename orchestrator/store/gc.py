@@ -30,7 +30,7 @@ _WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, ar
     FROM outcome WHERE id=?"""
 _FAILED: Final = """SELECT o.id FROM outcome o JOIN name cause ON cause.id=o.cause
     WHERE cause.text=?1 OR (?1='all' AND cause.text<>'')"""
-_OPEN_AGAIN: Final = "DELETE FROM place; DELETE FROM unit; UPDATE plan SET stamp=stamp+1"
+_OPEN_AGAIN: Final = ("DELETE FROM place", "DELETE FROM unit", "UPDATE plan SET stamp=stamp+1")
 _PLANS: Final = "SELECT id, hash, current FROM plan"
 # The numbers of the plans that are kept come as one JSON list.
 _STALE_UNITS: Final = """unit WHERE id NOT IN
@@ -125,7 +125,7 @@ def drop_failures(path: Path, cause: str) -> int:
             rows = [row for (row,) in connection.execute(_FAILED, (cause,))]
             drop_outcomes(connection, rows)
             if rows:
-                for statement in _OPEN_AGAIN.split("; "):
+                for statement in _OPEN_AGAIN:
                     connection.execute(statement)
         return len(rows)
 

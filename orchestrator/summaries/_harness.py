@@ -7,15 +7,7 @@ import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
 from orchestrator.judgment.harness.mt_bench import win_rates
-from orchestrator.plugin import (
-    Cell,
-    Column,
-    Context,
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table, table_columns
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, n_prompts, share_of, without_n
 
 VERDICT_COLUMNS: Final = (

@@ -11,14 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, PROMPT
-from orchestrator.plugin import (
-    Cell,
-    Context,
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share

@@ -4,14 +4,7 @@ import polars as pl
 
 from orchestrator.clusters import prompt_words
 from orchestrator.methods.confidence import Confidence, Config
-from orchestrator.plugin import (
-    Cell,
-    Context,
-    Summary,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import METHODS, mean_of
 
 _MEASURES = table_columns(

@@ -7,14 +7,7 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
-from orchestrator.plugin import (
-    Cell,
-    Context,
-    Summary,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 

@@ -12,15 +12,7 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
-from orchestrator.plugin import (
-    Cell,
-    Context,
-    Measured,
-    Summary,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Context, Measured, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 from orchestrator.statistics.correlation import correlate

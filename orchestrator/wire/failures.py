@@ -181,7 +181,7 @@ def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str =
 
 
 def redirected(location: str) -> str:
-    """What is said of a redirect, which no request follows: the key would go along."""
+    """Describe a redirect, which no request follows: the key would go along."""
     return f"the address redirects to {location}; correct base_url"
 
 

@@ -145,7 +145,7 @@ class _Pieces(list[object]):
 
 
 def _parsed(body: bytes) -> object:
-    """What a reply says, also one that came as a stream.
+    """Return the JSON of a reply, put together where it came as a stream.
 
     Raises:
         ValueError: If it is no JSON, or no whole stream.

@@ -53,8 +53,11 @@ def latex(table: Table, *, name: str, about: str = "") -> str:
     head = " & ".join(
         _heading(column, parts) for column, parts in zip(table.columns, columns, strict=True)
     )
+    aligned = "".join(
+        "l" if fields == ("text",) else "r" + r"@{\ }l" * (len(fields) - 1) for fields in columns
+    )
     lines = [
-        rf"\begin{{tabular}}{{{''.join(map(_alignment, columns))}}}",
+        rf"\begin{{tabular}}{{{aligned}}}",
         r"  \toprule",
         rf"  {head} \\",
         r"  \midrule",
@@ -91,10 +94,6 @@ def _columns(table: Table) -> list[tuple[str, ...]]:
         more = [field for field in ("interval", "n") if any(getattr(c, field) for c in cells)]
         found.append(("text",) if column.form == "text" else ("value", *more))
     return found
-
-
-def _alignment(fields: tuple[str, ...]) -> str:
-    return "l" if fields == ("text",) else "r" + r"@{\ }l" * (len(fields) - 1)
 
 
 def _heading(column: Column, fields: tuple[str, ...]) -> str:

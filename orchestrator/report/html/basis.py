@@ -11,12 +11,7 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
 from orchestrator.report.html.figures import Figure, Material, Picture, key, name
-from orchestrator.tables import (
-    Table,
-    counted_words,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Table, counted_words, make_table, table_columns
 
 _OK: Final = "ok"
 _HASH: Final = 12

@@ -17,11 +17,7 @@ from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.tables import (
-    Column,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Column, make_table, table_columns
 
 Floats = NDArray[np.float64]
 

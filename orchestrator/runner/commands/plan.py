@@ -80,7 +80,7 @@ def job_of(options: argparse.Namespace) -> Job:
     command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
     run = run.resolve()
     cluster = loaded.settings.cluster
-    room = room_of_job(prepared) if cluster.nodes else ["--ntasks=1"]
+    room = room_of_job(prepared) if cluster.nodes else []
     script = slurm_chain.script(cluster, run, Path.cwd(), command, room)
     return Job(run, script, slurm_chain.overrides_of(cluster))
 

@@ -11,7 +11,6 @@ from typing import Final, Literal, get_args
 from rich.console import RenderableType
 
 from orchestrator import numbers
-from orchestrator.columns import ITEMS
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.extras import need
@@ -28,7 +27,6 @@ from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
 from orchestrator.runner.interface.labelling import READ, Draw, draw_sheet, write_sheet
 
-_NEEDED: Final = ("starlette", "uvicorn")
 # Lines of a terminal that say, below the results, that it was interrupted or that units failed.
 _LINES_BELOW: Final = 2
 
@@ -146,14 +144,15 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
                     _wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_about(folder / "export.json", about)
-            if form == "csv" and set(result.frames) - {"answers", ITEMS} and not wanted:
-                Said().note("to read judgments beside their texts: --frame side_by_side")
+            if form == "csv" and exporting.is_judged(result) and not wanted:
+                name = exporting.SIDE_BY_SIDE
+                Said().note(f"to read judgments beside their texts: --frame {name}")
 
 
 def _list(result: api.Result, *, as_json: bool) -> None:
     tables = exporting.report_tables(result)
     frames = {name: result.frames.names(name) for name in result.frames}
-    if set(frames) - {"answers", ITEMS}:
+    if exporting.is_judged(result):
         frames[exporting.SIDE_BY_SIDE] = list(READ)
     if as_json:
         listed = {
@@ -289,7 +288,7 @@ def view(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If the extra `[view]` is not installed, there are no runs, or the port is taken.
     """
-    need("the viewer", "view", _NEEDED)
+    need("the viewer", "view", ("starlette", "uvicorn"))
     # Who labels must not see the models: no runs but those that are named.
     usual = [] if options.labels else [str(api.RUNS)]
     paths = [run_path(name) for name in options.runs or usual]

@@ -27,12 +27,7 @@ from orchestrator.ranking.trust import thresholds_of
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.statistics.ranking import Pair
-from orchestrator.tables import (
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Measured, Table, make_table, table_columns
 
 # Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
 _ANSWERING: Final = ("system", "template", "thinking", "answers")

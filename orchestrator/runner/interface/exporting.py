@@ -221,6 +221,11 @@ def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, 
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
+def is_judged(result: Result) -> bool:
+    """Return True if a run has rows beside answers and items, which `SIDE_BY_SIDE` shows."""
+    return bool(set(result.frames) - {"answers", ITEMS})
+
+
 def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return what reads each frame that is asked for, tables as frames too; or all frames.
 

@@ -215,7 +215,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
 
 
 def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], list[str]]]:
-    """What judges wrote before their verdicts, by method, item and judge, and by models."""
+    """Return the texts of judges before their verdicts: by method, item and judge, by models."""
     found: dict[tuple[str, str, str], dict[frozenset[str], list[str]]] = defaultdict(dict)
     try:
         replay = Replay(result.path, result.frames, allow_code=result.allow_code)

@@ -57,7 +57,7 @@ def backend_config(
 
 
 def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
-    """Where a model that runs elsewhere is asked, with what its environment holds for that.
+    """Return the endpoint of a model that runs elsewhere, with what the environment holds for it.
 
     Raises:
         UsageError: If a variable that is to hold a key or another value is not set.

@@ -64,12 +64,12 @@ def script(
     run: Path,
     folder: Path,
     command: Sequence[str],
-    room: Sequence[str] = ("--ntasks=1",),
+    room: Sequence[str] = (),
 ) -> str:
     """Return the text of the job that runs a client.
 
-    The run directory is absolute; the command is run in `folder`, and `room` says what the job asks
-    for on each of its nodes.
+    The run directory is absolute; the command is run in `folder`, and `room` says what a job with
+    nodes asks for on each of them.
 
     Raises:
         UsageError: If the job would end before it could hand on.
@@ -88,8 +88,7 @@ def script(
         *options_of(cluster),
         # With nodes its servers are steps of it; without, it is small and they are jobs.
         # Not --no-kill: after the loss of its first node a job would stay without its script.
-        *([f"--nodes={cluster.nodes}"] if cluster.nodes else []),
-        *room,
+        *([f"--nodes={cluster.nodes}", *room] if cluster.nodes else ["--ntasks=1"]),
     ]
     return _SCRIPT.format(
         name=name,
