@@ -154,7 +154,9 @@ def test_texts_that_hold_a_key_or_a_long_part_of_it_are_not_kept(run, shown):
 
 
 @pytest.mark.parametrize(
-    "shown", [str, lambda key: json.dumps(key)[1:-1], lambda key: quote(key, safe="")]
+    "shown",
+    [str, lambda key: json.dumps(key)[1:-1], lambda key: quote(key, safe="")],
+    ids=["plain", "json", "address"],
 )
 def test_a_key_is_not_kept_as_texts_and_addresses_spell_it(run, shown):
     key = 'sk-01234"6789/\\abcdef'
