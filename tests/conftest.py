@@ -100,7 +100,7 @@ def lacks(module: str) -> Callable[[], bool]:
 
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
-    AllowedSkip(r"chromium is absent", lacks_browser, 60),
+    AllowedSkip(r"chromium is absent", lacks_browser, 150),
     # Whether npm can fetch it is only known after trying.
     AllowedSkip(r"axe-core is absent", lambda: True, 12),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),
@@ -183,9 +183,9 @@ class LeakAccount:
         if self.leaks and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_unconfigure(self) -> None:
         for leak in self.leaks:
-            terminalreporter.write_line(f"LEFT OPEN: {leak}", red=True)
+            sys.stderr.write(f"LEFT OPEN: {leak}\n")
 
 
 class SkipAccount:
@@ -227,5 +227,9 @@ class SkipAccount:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for reason, count in sorted(self.counts.items()):
             terminalreporter.write_line(f"skipped {count}: {reason}")
+
+    def pytest_unconfigure(self) -> None:
+        # Behind all else: who sees only the end of a log sees why a session without a failed test
+        # has failed.
         for fault in self.faults():
-            terminalreporter.write_line(f"UNEXPECTED SKIP: {fault}", red=True)
+            sys.stderr.write(f"UNEXPECTED SKIP: {fault}\n")
