@@ -16,10 +16,11 @@ from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
+from pydantic import Field
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk, SimilarityAsk
 from orchestrator.errors import OrchestratorError
-from orchestrator.plugins.base import ConfigT, Plugin
+from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
 from orchestrator.secrets import is_secret_parameter
 from orchestrator.wire.metrics import ServerLoad as ServerLoad
@@ -27,6 +28,8 @@ from orchestrator.wire.metrics import ServerLoad as ServerLoad
 T = TypeVar("T")
 LOCAL: Final = "local"
 """Stands for the address of a back-end that needs no server."""
+PLAIN: Final = "openai"
+"""Kind of back-end for a server that is only known to be compatible with OpenAI's."""
 ROUTES_MISSING: Final = frozenset({404, 405, 501})
 """Statuses of a server that lacks the route, or the method of the request."""
 
@@ -163,6 +166,22 @@ def is_private(base_url: str) -> bool:
     return address.is_private or is_shared
 
 
+class Batch(Settings):
+    """Requests in files of many, which an endpoint answers within a day at a lower price."""
+
+    most: int = Field(10_000, ge=1, le=50_000)
+    """Most requests of a file, and of the model at a time."""
+    wait_s: float = Field(10.0, gt=0)
+    """Time without a further request after which a file is sent, in seconds."""
+    poll_s: float = Field(60.0, gt=0)
+    """Time between two looks at a batch, in seconds."""
+    price: float = Field(0.5, ge=0, le=1)
+    """Price of a request in a batch, as a share of the model's `price`."""
+    folder: str | None = Field(None, min_length=1)
+    """Folder (relative to the recipe) to write files of requests NAME.jsonl to and to read
+    NAME.replies.jsonl from, as `vllm run-batch` writes them; with `base_url: local`."""
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The address of one served model, with limits and credentials.
 
@@ -175,6 +194,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         hidden: The secrets among the values of both, one a line.
         ca_file: Certificates (PEM) that are trusted beside the system's; empty for none.
         extra_body: Fields added to every request that draws a text or holds a conversation.
+        batch: Settings of batches; None where each request is sent by itself.
+        kept_in: Folder for what must outlive a call, such as where batches are; may not be there.
         timeout_s: Total deadline of one attempt.
         max_in_flight: How many connections may be open.
         plain: Whether the model is a base model, asked by plain text without a chat template.
@@ -189,6 +210,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     hidden: str = ""
     ca_file: str = ""
     extra_body: Mapping[str, Any] = {}
+    batch: Batch | None = None
+    kept_in: str = ""
     timeout_s: float = 600.0
     max_in_flight: int = 64
     plain: bool = False
@@ -288,6 +311,21 @@ class SharesOut(Protocol):
 
     def for_request(self, request: Request) -> Asked:
         """Return the client for this request: its group and what servers have said to it count."""
+        ...
+
+
+@runtime_checkable
+class Defers(Protocol):
+    """An optional ability of a back-end whose answers come hours later: a run can stop meanwhile.
+
+    Attributes:
+        defers: True; what is in flight when a run stops is asked for again by its next call.
+    """
+
+    defers: bool
+
+    async def withdraw(self) -> None:
+        """Have nothing more answered; return when what was answered until then has come."""
         ...
 
 

@@ -221,9 +221,15 @@ class OpenaiKind(BackendKind[Config]):
             extra=config.extra_body,
             system_role=config.system_role,
         )
-        return Openai(
+        kind, transport = Openai, None
+        if endpoint.batch is not None:
+            # Most runs send no batch.
+            from backends.openai.batch import Batched, batch_transport  # noqa: PLC0415
+
+            kind, transport = Batched, batch_transport(endpoint)
+        return kind(
             endpoint,
-            _transport(endpoint, config),
+            transport or _transport(endpoint, config),
             dialect,
             prefill=config.continue_final_message,
             raw=config.raw_logprobs,

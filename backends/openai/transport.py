@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import parse_qsl
 from urllib.request import getproxies
 
 import openai
@@ -82,16 +83,7 @@ class OpenaiTransport:
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `backends._transport.Transport`."""
-        client = self._client or self._open()
-        reply = await self._send(
-            lambda: client.post(
-                path + self._query,
-                cast_to=openai.AsyncAPIResponse[bytes],
-                content=body,
-                options=self._options(),
-            ),
-            timeout_s,
-        )
+        reply = await self._post(path, body, timeout_s, is_sent_again=True)
         if isinstance(reply, Failure):
             return reply
         if self._repeats.is_repeat(body, reply.body):
@@ -99,6 +91,25 @@ class OpenaiTransport:
             await self.close()
             return REPEATED
         return read(reply)
+
+    async def post_once(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
+        """Post what must not be obeyed twice: it is not sent again where its reply is lost."""
+        return await self._post(path, body, timeout_s, is_sent_again=False)
+
+    async def _post(
+        self, path: str, body: bytes, timeout_s: float, *, is_sent_again: bool
+    ) -> Reply | Failure:
+        client = self._client or self._open()
+        return await self._send(
+            lambda: client.post(
+                path + self._query,
+                cast_to=openai.AsyncAPIResponse[bytes],
+                content=body,
+                options=self._options(),
+            ),
+            timeout_s,
+            is_sent_again=is_sent_again,
+        )
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `backends._transport.Transport`."""
@@ -119,30 +130,57 @@ class OpenaiTransport:
             await client.close()
 
     async def _send(
-        self, send: Callable[[], Awaitable[openai.AsyncAPIResponse[Any]]], timeout_s: float
+        self,
+        send: Callable[[], Awaitable[openai.AsyncAPIResponse[Any]]],
+        timeout_s: float,
+        *,
+        is_sent_again: bool = True,
     ) -> Reply | Failure:
         try:
             async with asyncio.timeout(timeout_s):
                 try:
                     response = await send()
                 except openai.APIConnectionError as error:
-                    if not str(error.__cause__).startswith(_DISCONNECTED):
+                    said = str(error.__cause__)
+                    if not (is_sent_again and said.startswith(_DISCONNECTED)):
                         raise
                     response = await send()
                 try:
                     return await self._whole(response.http_response)
                 finally:
                     await response.close()
-        except (openai.OpenAIError, TimeoutError) as error:
-            for cause in _causes(error):
-                if isinstance(cause, _RefusedError):
-                    return cause.reply
-            return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
-        except Exception as error:
-            # The package wraps no error that its HTTP library raises while a body is read.
-            if not type(error).__module__.startswith(("httpx", "httpcore")):
-                raise
-            return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
+        except Exception as error:  # noqa: BLE001 (what is not of the network is raised)
+            return self._told(error, timeout_s)
+
+    async def ask(
+        self, root: str, call: Callable[[openai.AsyncOpenAI], Awaitable[T]], timeout_s: float
+    ) -> T | Reply | Failure:
+        """Return what a call of the package gives under the base URL and `root`.
+
+        A refusal is a reply.
+        """
+        client = self._client or self._open()
+        under = client.copy(
+            base_url=self._base_url + root,
+            default_headers={"Authorization": openai.Omit(), **self._key_headers},  # type: ignore[dict-item]
+            default_query=dict(parse_qsl(self._query.removeprefix("?"), keep_blank_values=True)),
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await call(under)
+        except Exception as error:  # noqa: BLE001 (what is not of the network is raised)
+            return self._told(error, timeout_s)
+
+    def _told(self, error: Exception, timeout_s: float) -> Reply | Failure:
+        """The reply or the failure that an error of the package or its HTTP library stands for."""
+        for cause in _causes(error):
+            if isinstance(cause, _RefusedError):
+                return cause.reply
+        # The package wraps no error that its HTTP library raises while a body is read.
+        is_library = type(error).__module__.startswith(("httpx", "httpcore"))
+        if not (is_library or isinstance(error, openai.OpenAIError | TimeoutError)):
+            raise error
+        return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
 
     async def _whole(self, response: _Streamed) -> Reply | Failure:
         encoding = response.headers.get("Content-Encoding") or ""

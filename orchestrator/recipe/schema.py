@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from orchestrator.backend import is_private
+from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugins.base import Settings
@@ -78,6 +78,10 @@ class Price(Settings):
         """Return the price of tokens."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
+    def times(self, share: float) -> "Price":
+        """Return a share of this price."""
+        return Price(input=share * self.input, output=share * self.output)
+
 
 class Thinking(Settings):
     """The text format of a reasoning model: first its thinking, then the answer."""
@@ -135,6 +139,9 @@ class ModelEntry(Settings):
     """Overrides of the recipe's `limits` for this model."""
     price: Price | None = None
     """Price for estimates and `budget.money`. Default: unknown."""
+    batch: Batch | None = None
+    """Ask in batches, at a lower price: true, or a mapping. For endpoints with OpenAI's Batch API,
+    and for programs such as `vllm run-batch`; answers take up to a day."""
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -144,6 +151,11 @@ class ModelEntry(Settings):
         if isinstance(value, str):
             return [value]
         raise ValueError("must be an address, or a list of several")
+
+    @field_validator("batch", mode="before")
+    @classmethod
+    def _true_means_the_defaults(cls, value: object) -> object:
+        return ({} if value else None) if isinstance(value, bool) else value
 
     @field_validator("answers", mode="before")
     @classmethod
@@ -384,7 +396,7 @@ class ModelSpec:
     def is_adaptive(self) -> bool:
         """True if its limit is found while the run goes on."""
         asked = self.limits.max_in_flight
-        if asked is not None or self.answers is not None:
+        if asked is not None or self.answers is not None or self.entry.batch is not None:
             return asked == "auto"
         urls = self.base_urls or (self.base_url or "",)
         return self.server is not None or all(map(is_private, urls))
@@ -393,7 +405,15 @@ class ModelSpec:
     def max_in_flight(self) -> int:
         """Requests that each of its servers may have at a time, at first where that changes."""
         asked = self.limits.max_in_flight
-        return asked if isinstance(asked, int) else DEFAULT_IN_FLIGHT
+        if isinstance(asked, int):
+            return asked
+        return DEFAULT_IN_FLIGHT if self.entry.batch is None else self.entry.batch.most
+
+    @property
+    def paid(self) -> Price | None:
+        """The price that is paid: a share of `price` where it is asked in batches."""
+        batch = self.entry.batch
+        return self.price if self.price is None or batch is None else self.price.times(batch.price)
 
     def resolved(self) -> dict[str, Any]:
         """The entry of a recipe file that leads to this model."""
@@ -420,6 +440,7 @@ class ModelSpec:
             "thinking": entry.thinking and entry.thinking.model_dump(),
             "limits": self.limits.model_dump(mode="json"),
             "price": self.price and self.price.model_dump(mode="json"),
+            "batch": entry.batch and entry.batch.model_dump(mode="json", exclude_none=True),
         }
         return {key: value for key, value in data.items() if value is not None}
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import base_url_fault, server_address, with_query
+from orchestrator.backend import LOCAL, PLAIN, base_url_fault, server_address, with_query
 from orchestrator.contracts.method import Method, naming_models
 from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
@@ -22,6 +22,7 @@ from orchestrator.recipe.schema import (
     AnalysisRef,
     Limits,
     MethodRef,
+    ModelEntry,
     ModelSpec,
     PluginRef,
     Price,
@@ -250,9 +251,8 @@ def _kinds(family: str) -> tuple[str, ...]:
 
 
 BUNDLED_PREFIX: Final = "bundled:"
-DEFAULT_BACKEND: Final = "openai"
 _ASKED: Final = ("backend", "system", "template", "thinking", "extra_body")
-_SENT: Final = ("headers", "query", "ca_file")
+_SENT: Final = ("headers", "query", "ca_file", "batch")
 _WAYS: Final = {
     "server": ("weights", "replicas", "min_servers", *_ASKED),
     "base_url": ("model", "api_key_env", *_SENT, "min_servers", *_ASKED),
@@ -338,8 +338,13 @@ class ModelLoader:
                     trust(file or "")
                 except UsageError as error:
                     self._fault(name, "ca_file", str(error))
+                self._check_batch(name, own, backend)
                 secret = {key: one for key, one in own.query.items() if key not in shown}
-                update = {**_OF_SPECS, "query": secret, "ca_file": file}
+                batch = own.batch
+                if batch is not None and batch.folder is not None:
+                    folder = str(self._base / expanded(batch.folder))
+                    batch = batch.model_copy(update={"folder": folder})
+                update = {**_OF_SPECS, "query": secret, "ca_file": file, "batch": batch}
                 n_servers = len(urls) or own.replicas
                 if own.min_servers > n_servers:
                     said = (
@@ -359,7 +364,7 @@ class ModelLoader:
                     price=Price() if answers else own.price,
                     answers=answers,
                     base_urls=urls if len(urls) > 1 else (),
-                    finds_backend=bool(urls) and not _given(entry, "backend"),
+                    finds_backend=bool(urls) and own.batch is None and not _given(entry, "backend"),
                 )
         return found
 
@@ -391,7 +396,7 @@ class ModelLoader:
         server = None
         if _given(entry, "server"):
             server = self._plugs.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
-        speaks = self._plugs.backend_of(server) if server else DEFAULT_BACKEND
+        speaks = self._plugs.backend_of(server) if server else PLAIN
         if not _given(entry, "backend"):
             if not _given(entry, "base_url"):
                 return server, speaks, None
@@ -417,6 +422,8 @@ class ModelLoader:
         for url in several:
             if not isinstance(url, str):
                 continue
+            if url == LOCAL:
+                continue
             if fault := base_url_fault(url):
                 self._fault(name, "base_url", fault)
             elif both := sorted(
@@ -429,6 +436,25 @@ class ModelLoader:
                 self._fault(
                     name, "base_url", "must be one address or a list of different addresses"
                 )
+
+    def _check_batch(self, name: str, own: ModelEntry, backend: str) -> None:
+        """See that a model that is asked in batches can be, and that no other has no server."""
+        batch, urls = own.batch, own.base_url or []
+        has_folder = batch is not None and batch.folder is not None
+        if (LOCAL in urls) != has_folder and urls:
+            said = (
+                "'local' goes with batch.folder, for files that no server takes, and only with it"
+            )
+            self._fault(name, "base_url", said)
+        if batch is None:
+            return
+        sent = (*own.headers.values(), *own.query.values())
+        if len(urls) > 1 or backend != PLAIN or any(not isinstance(one, str) for one in sent):
+            said = (
+                "batches are sent to one address, by `backend: openai`, with no header or query "
+                "from the environment"
+            )
+            self._fault(name, "batch", said)
 
     def _weights(self, name: str, weights: object) -> str | None:
         """An absolute path where there is such a file or folder; hub ids as they are."""

@@ -44,7 +44,7 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
     elif not count.is_known:
         yield page.words("Money: unknown because a method does not say what it requests", FAINT)
     elif count.money is not None:
-        yield page.words(f"Money: at most {numbers.money(count.money)}")
+        yield page.words(f"Money: {count.money_words}")
     else:
         yield page.words("Money: unknown because a queried model has no price", FAINT)
     if count.duration is not None and count.left:

@@ -95,6 +95,8 @@ class Plan(msgspec.Struct, frozen=True):
         stages: Requests, tokens and money by stage and model.
         money: Upper bound of what is left to pay; None if a model has no price, or it is not known
             how many requests are left.
+        one_by_one: The same where no model is asked in batches.
+        in_batches: The same where each model is that may have them.
         notes: What limits these numbers, in words.
         servers: Where servers run, and in which waves, a line each; empty if all run at once.
         at_least: Requests that are left however soon a stopping rule settles every order; None
@@ -119,6 +121,20 @@ class Plan(msgspec.Struct, frozen=True):
     is_estimate: bool = False
     duration: Duration | None = None
     fault: str = ""
+    one_by_one: float | None = None
+    in_batches: float | None = None
+
+    @property
+    def money_words(self) -> str:
+        """What is left to pay, and what it would be in the other way."""
+        said = f"at most {numbers.money(self.money or 0.0)}"
+        for words, other in (
+            ("one by one", self.one_by_one),
+            ("with `batch: true`, where the endpoint has batches,", self.in_batches),
+        ):
+            if other is not None and other != self.money:
+                said += f" ({words} {numbers.money(other)})"
+        return said
 
     @property
     def left(self) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
-from orchestrator.backend import Asked, Backend, ComparesTexts, SharesOut, answered, reward
+from orchestrator.backend import Asked, Backend, ComparesTexts, Defers, SharesOut, answered, reward
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.core import Core, ModelState, Settled
@@ -32,6 +32,7 @@ class Link(msgspec.Struct, eq=False):
     pacing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     backend: Backend | None = None
     shares: SharesOut | None = None
+    defers: bool = False
     failure: Failure | None = None
     n_refused: int = 0
     n_workers: int = 0
@@ -43,6 +44,7 @@ class Link(msgspec.Struct, eq=False):
         """Send requests over this connection from now on."""
         self.backend = backend
         self.shares = backend if isinstance(backend, SharesOut) else None
+        self.defers = isinstance(backend, Defers)
 
 
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
@@ -353,14 +355,10 @@ class Scheduler:
             return
         else:
             started = self._loop.time()
-            asked = link.backend if link.shares is None else link.shares.for_request(request)
-            try:
-                outcome = await send(asked, request)
-            finally:
-                self._ends.attempted(request)
+            outcome = await self._attempt(link, link.backend, request)
             now = self._loop.time()
             latency_s = now - started
-            if self._is_given_up(self._core.models[link.model]):
+            if outcome is None or self._is_given_up(self._core.models[link.model]):
                 self._core.put_back(request, now)
                 return
             ends = self._core.done(request, outcome, now)
@@ -375,6 +373,18 @@ class Scheduler:
             self._core.is_full = False
             for other in self._links.values():
                 self._fill(other)
+
+    async def _attempt(
+        self, link: Link, backend: Backend, request: Request
+    ) -> Outcome | Failure | None:
+        """Ask once; None where the answer comes so late that a run which stops does not wait."""
+        asked = backend if link.shares is None else link.shares.for_request(request)
+        try:
+            if link.defers:
+                return await self._until_stop(lambda: send(asked, request))
+            return await send(asked, request)
+        finally:
+            self._ends.attempted(request)
 
     def _is_admitted(self, request: Request) -> bool:
         admission = Admission.STOP if self._stopping else self._ends.may_send(request)

@@ -9,9 +9,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from orchestrator.backend import PLAIN, Batch, is_private
 from orchestrator.disk.paths import STORE_NAME, is_foreign
 from orchestrator.errors import OrchestratorError
-from orchestrator.recipe.schema import Price
+from orchestrator.recipe.schema import ModelSpec, Price
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import planned
 from orchestrator.report.planned import Duration, StageCount
@@ -145,10 +146,16 @@ def count_prepared(
         prepared.plan,
         _lookup(prepared, store),
         systems_of(prepared),
-        {spec.name: spec.price for spec in specs if spec.price is not None},
+        {spec.name: paid for spec in specs if (paid := spec.paid) is not None},
         blocks,
         None if exact else Sample(_ended(prepared, store), prepared.recipe.settings.seed),
         advance,
+    )
+    stages, plan = list(counted.stages), prepared.plan
+    counted = msgspec.structs.replace(
+        counted,
+        one_by_one=_money(stages, plan, _prices(specs, lambda _: 1.0)),
+        in_batches=_money(stages, plan, _prices(specs, _share_in_batches)),
     )
     adaptive = None if blocks is None else blocks.rule.adaptive
     # Once results are known, models that are invented would say less than they do.
@@ -283,6 +290,19 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
         for (kind, model), n in sorted(missing.items())
         if (kind, model) not in planned
     ]
+
+
+def _prices(specs: Iterable[ModelSpec], share: Callable[[ModelSpec], float]) -> dict[str, Price]:
+    """A share of each price that is known."""
+    return {spec.name: spec.price.times(share(spec)) for spec in specs if spec.price is not None}
+
+
+def _share_in_batches(spec: ModelSpec) -> float:
+    """The share of its price that a model costs in batches, 1 where it can have none."""
+    if spec.entry.batch is not None:
+        return spec.entry.batch.price
+    is_hosted = spec.base_url is not None and spec.backend == PLAIN and not spec.base_urls
+    return Batch().price if is_hosted and not is_private(spec.base_url or "") else 1.0
 
 
 def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) -> float | None:

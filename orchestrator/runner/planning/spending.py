@@ -54,7 +54,7 @@ def money_spent(prepared: Prepared, store: Store) -> float | None:
 
 def _prices(prepared: Prepared) -> dict[str, schema.Price]:
     models = prepared.models
-    return {name: spec.price for name, spec in models.items() if spec.price is not None}
+    return {name: paid for name, spec in models.items() if (paid := spec.paid) is not None}
 
 
 def _spent(store: Store) -> Spent:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import Backend, Endpoint
+from orchestrator.backend import PLAIN, Backend, Endpoint
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
@@ -140,9 +140,6 @@ def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
 # therefore keeps the kind that it began with, also one that an earlier version of this program
 # began.
 
-
-PLAIN: Final = "openai"
-"""Kind of back-end for a server that is only known to be compatible with OpenAI's."""
 
 _MODELS: Final = "/v1/models"
 _NOT_IMPLEMENTED: Final = 501

@@ -449,6 +449,8 @@ class Fleet:
         endpoint = msgspec.structs.replace(
             endpoint,
             extra_body=spec.entry.extra_body,
+            batch=spec.entry.batch,
+            kept_in=str(self._store.path.with_name("batches")),
             timeout_s=spec.limits.timeout_s,
             # The scheduler bounds what is in flight; who raises its limit needs no new pool.
             max_in_flight=max(spec.max_in_flight, _CONNECTIONS),

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from orchestrator.backend import Endpoint, Provenance
+from orchestrator.backend import PLAIN, Endpoint, Provenance
 from orchestrator.errors import UsageError
 from orchestrator.recipe.load import load
 from orchestrator.records import Failure
 from orchestrator.runner import api
 from orchestrator.runner.models.identity import identity_key, model_identity, server_label
-from orchestrator.runner.servers.connections import PLAIN, Kinds
+from orchestrator.runner.servers.connections import Kinds
 from orchestrator.store import Store
 from tests.e2e.runs import MODELS, write_recipe
 from tests.inside import fake_server, run
