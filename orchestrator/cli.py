@@ -18,6 +18,7 @@ from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
 from orchestrator.runner.commands.options import (
     allow_code_option,
     allow_options,
+    cancel_option,
     charts_option,
     cite_options,
     compare_options,
@@ -344,7 +345,7 @@ _COMMANDS: Mapping[str, Sequence[_Command]] = {
         ("resume", "status", "resume a paused run", _run_argument),
         ("limit", "status", "change a model's limit of concurrent requests",
          _run_argument, limit_options),
-        ("stop", "status", "stop a run, as Ctrl-C does", _run_argument),
+        ("stop", "status", "stop a run, as Ctrl-C does", _run_argument, cancel_option),
     ),
     "runs, servers and plug-ins": (
         ("runs", "", "list, merge, repair, clean up or delete runs"),

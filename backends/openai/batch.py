@@ -181,7 +181,7 @@ class BatchTransport:
         if self._open:
             n = len(self._open)
             _log.warning(
-                "%s: %d %s where requests are answered; the same command reads the replies",
+                "%s: %d %s; the same command reads the replies",
                 self._model,
                 n,
                 "batch goes on" if n == 1 else "batches go on",

@@ -107,6 +107,10 @@ class Ends(Protocol):
         """Asked before each attempt."""
         ...
 
+    def left(self, request: Request) -> None:
+        """A run that stops has left a request where it is; its next call asks for the answer."""
+        ...
+
     def attempted(self, request: Request) -> None:
         """An attempt that might be sent has ended, in whatever way."""
         ...
@@ -240,6 +244,17 @@ class Scheduler:
         if not on:
             self._fill(self._links[model])
 
+    def withdraw(self, then: Callable[[], None]) -> None:
+        """Have nothing more answered that comes hours later; call `then` when the rest has come."""
+        if self._group is not None:
+            self._group.create_task(self._withdraw(then))
+
+    async def _withdraw(self, then: Callable[[], None]) -> None:
+        for link in self._links.values():
+            if link.defers and isinstance(link.backend, Defers):
+                await link.backend.withdraw()
+        self._guarded(then)
+
     def set_limit(self, model: str, n: int) -> int:
         """Change how many requests a model may have at a time; how many it was before."""
         before = self._core.set_limit(model, n)
@@ -358,6 +373,8 @@ class Scheduler:
             outcome = await self._attempt(link, link.backend, request)
             now = self._loop.time()
             latency_s = now - started
+            if outcome is None:
+                self._ends.left(request)
             if outcome is None or self._is_given_up(self._core.models[link.model]):
                 self._core.put_back(request, now)
                 return

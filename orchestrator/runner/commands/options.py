@@ -297,6 +297,15 @@ def stop_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--all", action="store_true", help="stop all servers")
 
 
+def cancel_option(command: argparse.ArgumentParser) -> None:
+    """`--cancel`, of `orchestrator stop`."""
+    command.add_argument(
+        "--cancel",
+        action="store_true",
+        help="cancel batches too, when what they had answered is read; else they go on",
+    )
+
+
 def limit_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator limit`, after the run."""
     command.add_argument("model", metavar="MODEL", help="name of the model in the recipe")

@@ -66,8 +66,8 @@ def limit(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """Stop as Ctrl-C does."""
-    return _tell(options.run, control.Command("stop"))
+    """Stop as Ctrl-C does, or when batches are cancelled."""
+    return _tell(options.run, control.Command("cancel" if options.cancel else "stop"))
 
 
 def _tell(run: str, command: control.Command) -> int:

@@ -29,7 +29,7 @@ from orchestrator.store import RunDirectory
 if TYPE_CHECKING:
     from orchestrator.runner.session.session import Session
 
-Action = Literal["pause", "resume", "limit", "stop"]
+Action = Literal["pause", "resume", "limit", "stop", "cancel"]
 
 # How long requests in flight may go on after a first interrupt, seconds.
 _GRACE_S: Final = 15.0
@@ -46,7 +46,8 @@ class Command(msgspec.Struct, frozen=True):
     """A command to a run.
 
     Attributes:
-        action: "pause" (send nothing more until "resume"), "resume", "limit" or "stop" (as Ctrl-C).
+        action: "pause" (send nothing more until "resume"), "resume", "limit", "stop" (as Ctrl-C) or
+            "cancel" (batches, then stop).
         model: Whose limit.
         n: Requests that the model's servers may have at a time.
     """
@@ -250,3 +251,6 @@ def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> 
         case "stop":
             interrupts.once("stopped by a command")
             return Answer("stopping; resume with the same command")
+        case "cancel":
+            session.withdraw(lambda: interrupts.once("batches cancelled by a command"))
+            return Answer("cancelling batches; the run stops when what they had answered is read")

@@ -7,7 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -192,6 +192,11 @@ class Session(Listener):
         """Go on after `pause`."""
         self._scheduler.resume()
 
+    def withdraw(self, then: Callable[[], None]) -> None:
+        """Send nothing more, cancel batches, and call `then` when what they answered is here."""
+        self.pause()
+        self._scheduler.withdraw(then)
+
     def limit(self, model: str, n: int) -> int:
         """Fix how many requests a model may have at a time; how many it was before."""
         return self.adaptive.by_hand(model, n)
@@ -234,6 +239,11 @@ class Session(Listener):
         """Count a request that was sent to another server because one lost or failed it."""
         self._n_sent += 1
         self._budget.spent.requests += 1
+
+    def left(self, request: Request) -> None:  # noqa: ARG002 (all are counted alike)
+        """Count a request as not sent: the call that reads its reply counts it."""
+        self._n_sent -= 1
+        self._budget.spent.requests -= 1
 
     def attempted(self, request: Request) -> None:
         """End what was reserved for an attempt."""
