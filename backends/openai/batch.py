@@ -47,7 +47,7 @@ _MOST_BYTES: Final = 100 << 20
 _FULL: Final = "token_limit_exceeded"
 _GONE: Final = frozenset({404, 410})
 # Asked again in another batch.
-_LOST: Final = Failure("timeout", "the endpoint does not have this request's batch any more")
+_LOST: Final = Failure("timeout", "the batch of an earlier attempt has no reply to this request")
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +108,7 @@ class _Sent:
         self.number = number
         self.numbers = numbers
         self.lines = lines
+        self.is_earlier = not lines
         self.is_followed = bool(lines)
         self.replies: Replies | None = None
 
@@ -163,7 +164,7 @@ class BatchTransport:
         if sent is None:
             self._gather(number, path, body)
         elif sent.replies is not None:
-            reply.set_result(sent.replies.get(number, self._secret))
+            reply.set_result(self._reply(sent, sent.replies, number))
         elif not sent.is_followed:
             sent.is_followed = True
             self._begin(sent, self._follow(sent))
@@ -359,11 +360,16 @@ class BatchTransport:
         self._say(sent, "read")
         for number in sent.numbers:
             if number in self._waiting:
-                reply = replies.get(number, self._secret)
+                reply = self._reply(sent, replies, number)
                 # Of a run that withdraws, what has no answer is left undone.
                 if not (self._is_withdrawn and isinstance(reply, Failure)):
                     self._settle(number, reply)
         return None
+
+    def _reply(self, sent: _Sent, replies: Replies, number: str) -> Reply | Failure:
+        """The reply to a request; where an earlier call's batch has none, it is asked anew."""
+        reply = replies.get(number, self._secret)
+        return _LOST if sent.is_earlier and isinstance(reply, Failure) else reply
 
     def _refused(self, sent: _Sent, problems: tuple[Problem, ...]) -> None:
         """Send once more those lines of a refused file that are not to blame."""
