@@ -23,6 +23,7 @@ _SECTIONS: Final = {
     "Price": "`models.NAME.price`",
     "GivenAnswers": "`models.NAME.answers`",
     "Thinking": "`models.NAME.thinking`",
+    "Batch": "`models.NAME.batch`",
     "StatisticsSettings": "`statistics`",
     "StopWhen": "`statistics.stop_when`",
     "AdaptivePairs": "`statistics.adaptive_pairs`",
