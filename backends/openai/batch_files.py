@@ -51,10 +51,6 @@ class Problem(msgspec.Struct, frozen=True):
     line: int | None = None
 
 
-class _Problems(msgspec.Struct, frozen=True):
-    data: tuple[Problem, ...] | None = None
-
-
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A batch, as its endpoint describes it."""
 
@@ -65,7 +61,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     error_file_id: str | None = None
     request_counts: dict[str, int] | None = None
     metadata: dict[str, str] | None = None
-    errors: _Problems | None = None
+    errors: dict[str, tuple[Problem, ...] | str | None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -83,8 +79,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         """Reasons why nothing of it was begun; empty where it was."""
         if self.status != "failed":
             return ()
-        said = self.errors.data if self.errors is not None else None
-        return said or (Problem("failed", "the endpoint refused the batch and does not say why"),)
+        said = (self.errors or {}).get("data")
+        if isinstance(said, tuple) and said:
+            return said
+        return (Problem("failed", "the endpoint refused the batch and does not say why"),)
 
     @property
     def sources(self) -> tuple[str, ...]:
