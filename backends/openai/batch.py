@@ -377,7 +377,7 @@ class BatchTransport:
         wrong = {problem.line: problem for problem in problems if problem.line}
         is_full = first.code == _FULL and len(lines) > 1
         if not lines or not (wrong or is_full):
-            said = f"the batch was refused: {first.message or first.code}"
+            said = f"the batch was refused: {first.words(self._secret)}"
             self._lose(sent, Failure("bad_request", said, scope=SERVER) if lines else _LOST)
             return
         self._ledger.drop(sent.name)
@@ -386,7 +386,7 @@ class BatchTransport:
             self._is_alone, self._most = True, max(1, len(lines) // 2)
         for place, (number, line) in enumerate(lines.items(), 1):
             if place in wrong:
-                said = f"the batch was refused: {wrong[place].message or wrong[place].code}"
+                said = f"the batch was refused: {wrong[place].words(self._secret)}"
                 self._settle(number, Failure("bad_request", said, permanent=True))
             elif number in self._waiting:
                 self._gather(number, *line)

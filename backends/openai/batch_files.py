@@ -48,7 +48,13 @@ class Problem(msgspec.Struct, frozen=True):
 
     code: str | None = None
     message: str | None = None
+    param: str | None = None
     line: int | None = None
+
+    def words(self, secret: str) -> str:
+        """Return what the endpoint says, cleaned."""
+        said = self.message or self.code or "no reason is given"
+        return failures.clean(f"{said} ({self.param})" if self.param else said, secret)
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,7 +348,7 @@ class Replies:
             said = line.error or Problem()
             if known := _BY_CODE.get(said.code or ""):
                 return known
-            words = failures.clean(said.message or said.code or "without a reason", secret)
+            words = said.words(secret)
             return Failure("server_error", f"the batch has no reply to this request: {words}")
         if found.status_code in _OF_SERVERS:
             words = failures.classify(found.status_code, bytes(found.body), {}, secret).message
