@@ -195,7 +195,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         ca_file: Certificates (PEM) that are trusted beside the system's; empty for none.
         extra_body: Fields added to every request that draws a text or holds a conversation.
         batch: Settings of batches; None where each request is sent by itself.
-        kept_in: Folder for what must outlive a call, such as where batches are; may not be there.
+        kept_in: Folder of this model for what outlives a call, such as where batches are.
         timeout_s: Total deadline of one attempt.
         max_in_flight: How many connections may be open.
         plain: Whether the model is a base model, asked by plain text without a chat template.

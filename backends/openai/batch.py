@@ -128,9 +128,7 @@ class BatchTransport:
         self._model, self._secret = endpoint.model, endpoint.secret
         self._settings = endpoint.batch or Batch()
         self._exchange, self._direct = exchange, direct
-        # Several models of a run may be asked in batches.
-        place = f"{endpoint.base_url} {endpoint.model}".encode()
-        self._ledger = Ledger(Path(endpoint.kept_in) / blake2b(place, digest_size=6).hexdigest())
+        self._ledger = Ledger(Path(endpoint.kept_in))
         self._most = self._settings.most
         self._waiting: dict[str, asyncio.Future[Reply | Failure]] = {}
         self._asked: dict[str, tuple[str, bytes]] = {}
@@ -267,6 +265,8 @@ class BatchTransport:
             if isinstance(error, OSError):
                 error = RunDirectoryError(f"a batch of {self._model!r} can't be kept: {error}")
             for number in sent.numbers:
+                if self._held.get(number) is sent:
+                    del self._held[number]
                 waiting = self._waiting.get(number)
                 if waiting is not None and not waiting.done():
                     waiting.set_exception(error)
@@ -336,6 +336,8 @@ class BatchTransport:
                 failure: Failure | None = work
             elif work.is_open:
                 failure = None
+                if work.status != "validating":
+                    sent.lines = {}  # it can't be refused any more
                 if work.n_ended != n_ended:
                     n_ended = work.n_ended
                     self._say(sent, f"at work, {n_ended:,} ended")

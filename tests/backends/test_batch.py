@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backends import openai
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.backend import LOCAL, Batch, Endpoint, SharesOut
+from orchestrator.errors import RunDirectoryError
 from orchestrator.records import SERVER, Choice, Failure, Generation, Message, Sampling, labels
 from tests.backends.kinds import kind_in
 from tests.fake.batches import WINDOW_S, serving_batches
@@ -345,3 +346,14 @@ async def test_files_are_answered_by_somebody_else_in_a_folder(tmp_path, is_kill
         assert not isinstance(await backend.provenance(), Failure)
         assert list(map(told, found)) == await one_by_one(url, tmp_path, asked)
     assert len(list(folder.glob("*.replies.jsonl"))) == 1
+
+
+async def test_a_disk_that_takes_no_entry_ends_all_that_wait(endpoint, tmp_path):
+    url, server = endpoint
+    (tmp_path / "file").write_text("in the way")
+    async with connected(url, tmp_path / "file") as backend:
+        found = await asyncio.gather(  # noqa: TID251 (all of them fail)
+            *(answer(backend, i, ask) for i, ask in enumerate(asks(3))), return_exceptions=True
+        )
+    assert all(isinstance(one, RunDirectoryError) for one in found)
+    assert not server.batches

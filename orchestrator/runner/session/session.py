@@ -125,7 +125,7 @@ class Session(Listener):
         per_minute = {
             name: spec.limits.requests_per_minute
             for name, spec in specs.items()
-            if spec.limits.requests_per_minute is not None
+            if spec.limits.requests_per_minute is not None and spec.entry.batch is None
         }
         self._scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
         self.texts = TokenTexts(store, fleet.server_ids, self._scheduler.backend)
