@@ -44,8 +44,8 @@ _OFFICIAL: Final = {
     for benchmark in BY_BENCHMARK
 }
 """Answers to benchmarks that recommend settings of their own: both versions draw them by these."""
-_GENERATION: Final = frozenset({"wmt19", "cnn_dailymail", "xsum"})
-"""Datasets of translation and summaries, for which version 1 has another main threshold."""
+_GENERATION: Final = frozenset({"probdiff_texts"})
+"""Datasets of translation and summaries, with longer answers and in version 1 another threshold."""
 
 
 def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
@@ -56,8 +56,12 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
     found = dict(PRESETS.get(name, {}))
     if found and dataset in _OFFICIAL:
         found["answer"] = _OFFICIAL[dataset]
-    if name == "submission" and dataset in _GENERATION:
-        found["deltas"] = (-0.02, -0.05, 0.0, -0.1)
+    if found and dataset in _GENERATION:
+        # As the released code has it.
+        for part in ("answer", "revision"):
+            found[part] = {**found[part], "max_tokens": 2048}
+        if name == "submission":
+            found["deltas"] = (-0.02, -0.05, 0.0, -0.1)
     return found
 
 

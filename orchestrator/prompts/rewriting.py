@@ -42,9 +42,11 @@ _KEEP: Final = (
     "If you think the response is already great enough, you can keep it unchanged.",
     "You should try your best not to change the length of the response.",
 )
+# Lines of the code end with a blank here and there.
+_ROLE_OF_CODE: Final = (*_ROLE[:-1], f"{_ROLE[-1]} ")
 _TRANSLATION: Final = (
     "Your rewriting cannot omit the non-text parts such as the table and the code in #Given "
-    "Prompt# and #Given Response#.",
+    "Prompt# and #Given Response#. ",
     "Also, please do not omit the input in #Given Prompt#.",
     "You Should enhance the quality of the response using the following method:",
     "Please make the Response more relevant to #Given Prompt#.",
@@ -82,7 +84,7 @@ PROMPTS: Final = {
         f"{' '.join(_ROLE)}\n\n{' '.join(_KEEP)}\n\n{_BANNED}\n\n{_SHOWN}", _MARKERS
     ),
     "refinement_code": RewritePrompt(
-        "\n".join((*_ROLE, *_KEEP, _BANNED_BY_CODE, _SHOWN)), _MARKERS_OF_CODE
+        "\n".join((*_ROLE_OF_CODE, *_KEEP, _BANNED_BY_CODE, _SHOWN)), _MARKERS_OF_CODE
     ),
     "translation_code": RewritePrompt(
         "\n".join((*_GOAL, *_TRANSLATION, _BANNED_BY_CODE, _SHOWN)), _MARKERS_OF_CODE

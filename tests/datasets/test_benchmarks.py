@@ -23,7 +23,7 @@ BENCHMARKS = [
 
 
 def settings_of(kind: str) -> dict[str, str]:
-    return {"pair": "cs-en"} if kind == "wmt19" else {}
+    return {"part": "cs-en"} if kind == "probdiff_texts" else {}
 
 
 def about(kind: str) -> About:
@@ -69,7 +69,7 @@ def test_the_listing_says_of_each_what_it_is_its_licence_its_size_and_whether_it
         "licence: Apache-2.0; references are text of GPT-4",
         "size: 49 kB, references 51 kB; here",
     ]
-    assert below["xsum"][1].endswith("fetched at first use")
+    assert below["nectar"][1].endswith("fetched at first use")
 
 
 def test_a_licence_is_not_cut_at_80_columns():
@@ -80,44 +80,47 @@ def test_a_licence_is_not_cut_at_80_columns():
 # -- where files are found ---------------------------------------------------------------------
 
 
-def xsum(n=6):
-    texts = [f"text {number}" for number in range(n)]
-    summaries = [f"summary {number}" for number in range(n)]
-    ids = [str(100 + number) for number in range(n)]
-    return pl.DataFrame({"document": texts, "summary": summaries, "id": ids})
+def prompts(n=5):
+    row = {"chosen": ["Done."], "rejected": ["a", "b", "c"]}
+    subsets = ("Factuality", "Precise IF", "Math", "Safety", "Focus")
+    return pl.DataFrame(
+        [{"id": str(i), "prompt": f"Do {i}.", "subset": subsets[i % 5], **row} for i in range(n)]
+    )
 
 
-def served_xsum(web, frame):
-    module = plugins.load(DATASETS, "xsum")
+def served(web, frame):
+    module = plugins.load(DATASETS, "reward_bench_2")
     path = "/" + module.FILE.path
     web.files[path] = parquet(frame)
     return path
 
 
 def test_a_benchmark_is_fetched_from_the_hub_once(web, monkeypatch):
-    path = served_xsum(web, xsum())
-    first = opened("xsum", n=None)
+    path = served(web, prompts())
+    first = opened("reward_bench_2")
     monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
-    assert opened("xsum", n=None).fingerprint == first.fingerprint
+    assert opened("reward_bench_2").fingerprint == first.fingerprint
     assert web.counts[path] == 1
 
 
 def test_the_key_of_the_hub_is_sent_to_it(web, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_no-key")
-    served_xsum(web, xsum())
-    opened("xsum", n=None)
+    served(web, prompts())
+    opened("reward_bench_2")
     assert web.requests[0][1]["Authorization"] == "Bearer hf_no-key"
 
 
 def test_a_failed_download_says_where_to_put_the_file(web):
-    with pytest.raises(DatasetError, match=r"404.*\$ORCHESTRATOR_DATA/xsum/test.parquet"):
-        opened("xsum")
+    with pytest.raises(
+        DatasetError, match=r"404.*\$ORCHESTRATOR_DATA/reward_bench_2/test-00000-of-00001.parquet"
+    ):
+        opened("reward_bench_2")
 
 
 def test_the_users_folder_comes_first(web, data):
-    served_xsum(web, xsum(3))
-    data("xsum/test.parquet", xsum(5))
-    assert len(opened("xsum", n=None)) == 5
+    served(web, prompts(6))
+    data("reward_bench_2/test-00000-of-00001.parquet", prompts(5))
+    assert len(opened("reward_bench_2")) == 5
     assert web.requests == []
 
 
@@ -309,6 +312,9 @@ def test_nectar_has_its_answers_by_rank_and_prompts_without_marks(data):
     data("nectar/train-0.parquet", pl.DataFrame(rows))
     found = items(opened("nectar", n=4))
     assert len({item.prompt for item in found}) == 4
+    assert opened("nectar", n=4, seed=0).fingerprint != opened("nectar", n=4, seed=1).fingerprint
+    with pytest.raises(DatasetError, match="10 requested, only 9 available"):
+        opened("nectar", n=10)
     for item in found:
         number = item.prompt.removeprefix("Say ").removesuffix(".")
         assert [item.fields[f"rank_{rank}"] for rank in (1, 7)] == [f"{number}-1", f"{number}-7"]
@@ -346,71 +352,52 @@ def test_help_steer_2_pairs_the_answers_of_a_prompt_that_are_not_rated_alike(dat
     assert found[0].fields["chosen_helpfulness"] == 4
 
 
-def wmt(n=20):
-    pairs = [{"cs": f"věta {number}", "en": f"sentence {number}"} for number in range(n)]
-    return pl.DataFrame({"translation": pairs})
+def probdiff_lines(n, **columns):
+    return "".join(
+        json.dumps({k: v.format(i) for k, v in columns.items()}) + "\n" for i in range(n)
+    )
 
 
-def test_wmt19_translates_half_of_the_items_each_way_with_probdiffs_prompt(data):
-    data("wmt19/cs-en.parquet", wmt())
-    found = items(opened("wmt19", pair="cs-en", n=10))
-    assert [item.category for item in found] == ["cs-en"] * 5 + ["en-cs"] * 5
-    into, back = found[0], found[-1]
-    number = into.key.rpartition("-")[2]
-    assert into.prompt == f"Translate the sentence into English:\nvěta {number}"
-    assert into.reference == f"sentence {number}"
-    assert back.prompt.startswith("Translate the sentence into Czech:\nsentence ")
+def test_probdiffs_sentences_are_translated_half_each_way_in_its_words(data):
+    data("probdiff_texts/cs-en/test.json", probdiff_lines(1000, cs="věta {}", en="sentence {}"))
+    found = items(opened("probdiff_texts", part="cs-en"))
+    assert [item.category for item in found] == ["cs-en"] * 500 + ["en-cs"] * 500
+    assert found[7].prompt == "Translate the sentence into English:\nvěta 7"
+    assert found[7].reference == "sentence 7"
+    assert found[700].prompt == "Translate the sentence into Czech:\nsentence 700"
+    assert found[700].reference == "věta 700"
+    assert len({item.key for item in found}) == 1000
 
 
-def test_wmt19_translates_no_sentence_both_ways(data):
-    data("wmt19/cs-en.parquet", wmt())
-    found = items(opened("wmt19", pair="cs-en", n=20))
-    assert len({item.key.rpartition("-")[2] for item in found}) == 20
-
-
-def test_wmt19_holds_the_two_ways_of_a_sentence_together(data):
-    data("wmt19/cs-en.parquet", wmt())
-    whole = opened("wmt19", pair="cs-en", n=None)
-    assert whole.clusters.codes.tolist() == [*range(20), *range(20)]
-    assert opened("wmt19", pair="cs-en", n=10).clusters is None
-
-
-def test_wmt19_may_be_had_whole_and_one_way(data):
-    data("wmt19/cs-en.parquet", wmt())
-    assert len(opened("wmt19", pair="cs-en", n=None)) == 40
-    one_way = items(opened("wmt19", pair="cs-en", n=7, direction="from_english"))
-    assert {item.category for item in one_way} == {"en-cs"}
-    assert len(one_way) == 7
-
-
-def test_another_seed_draws_other_sentences(data):
-    data("wmt19/cs-en.parquet", wmt())
-    prints = {seed: opened("wmt19", pair="cs-en", n=6, seed=seed).fingerprint for seed in (0, 1)}
-    assert prints[0] != prints[1]
-    assert opened("wmt19", pair="cs-en", n=6, seed=0).fingerprint == prints[0]
-
-
-def test_more_than_there_are_is_an_error(data):
-    data("xsum/test.parquet", xsum(3))
-    with pytest.raises(DatasetError, match="4 requested, only 3 available"):
-        opened("xsum", n=4)
-
-
-def test_xsum_asks_for_a_summary_in_probdiffs_words(data):
-    data("xsum/test.parquet", xsum())
-    item = items(opened("xsum", n=6))[0]
+@pytest.mark.parametrize(
+    ("part", "text", "reference"),
+    [("xsum", "document", "summary"), ("cnn", "article", "highlights")],
+)
+def test_probdiffs_articles_are_summarised_in_its_words(data, part, text, reference):
+    lines = probdiff_lines(2, **{text: "{{content}} {{0}} {}", reference: "short {}"})
+    data(f"probdiff_texts/{part}/test.json", lines)
+    item = items(opened("probdiff_texts", part=part))[1]
     assert item.prompt.startswith("I want you to act as a Summarization Writer.\n")
-    assert item.prompt.endswith("Here is the content:\ntext 0\nYour answer: ")
-    assert (item.key, item.reference) == ("100", "summary 0")
+    # Braces in an article are text.
+    assert item.prompt.endswith("Here is the content:\n{content} {0} 1\nYour answer: ")
+    assert item.reference == "short 1"
 
 
-def test_braces_in_a_document_are_text(data):
-    data("xsum/test.parquet", xsum(1).with_columns(document=pl.lit("{content} {0}")))
-    assert "Here is the content:\n{content} {0}\n" in items(opened("xsum", n=1))[0].prompt
+def test_a_clone_is_read_where_it_is(tmp_path):
+    place = tmp_path / "clone" / "redbook" / "test.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(probdiff_lines(2, user="写 {}", assistant="好 {}"))
+    folder = str(tmp_path / "clone")
+    found = items(opened("probdiff_texts", part="redbook", folder=folder))
+    assert [(item.prompt, item.reference) for item in found] == [("写 0", "好 0"), ("写 1", "好 1")]
+    with pytest.raises(DatasetError, match=r"xsum/test\.json: there is no such file"):
+        opened("probdiff_texts", part="xsum", folder=folder)
 
 
-def test_cnn_dailymail_takes_highlights_as_references(data):
-    frame = pl.DataFrame({"article": ["a"], "highlights": ["h"], "id": ["x"]})
-    data("cnn_dailymail/test.parquet", frame)
-    item = items(opened("cnn_dailymail", n=1))[0]
-    assert (item.reference, "content:\na\n" in item.prompt) == ("h", True)
+@needs_shared
+@pytest.mark.parametrize("part", ["cs-en", "de-en", "ru-en", "zh-en", "xsum", "redbook"])
+def test_what_the_authors_published_is_read_whole(part):
+    folder = str(SHARED / "data" / "published" / "probdiff")
+    found = items(opened("probdiff_texts", part=part, folder=folder))
+    assert len(found) == (100 if part == "redbook" else 1000)
+    assert all(item.prompt and item.reference for item in found)

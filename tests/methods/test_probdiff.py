@@ -1,9 +1,12 @@
+import hashlib
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, GenerateAsk
 from orchestrator.methods.probdiff import Config, ProbDiff, leaks
+from orchestrator.prompts.rewriting import PROMPTS
 from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
@@ -173,16 +176,16 @@ def test_a_benchmark_with_settings_of_its_own_is_answered_by_these(preset, bench
 @pytest.mark.parametrize(
     ("preset", "dataset", "main"),
     [
-        ("submission", "wmt19", -0.02),
-        ("submission", "xsum", -0.02),
-        ("submission", "cnn_dailymail", -0.02),
+        ("submission", "probdiff_texts", -0.02),
         ("submission", "alpaca_eval", -0.05),
-        ("acl_findings", "wmt19", -0.05),
+        ("acl_findings", "probdiff_texts", -0.05),
     ],
 )
 def test_the_main_threshold_is_the_one_of_the_task(preset, dataset, main):
     config = filled_in(dataset, preset=preset)
     assert config.deltas[0] == main
+    most = 2048 if dataset == "probdiff_texts" else 1024
+    assert (config.answer.max_tokens, config.revision.max_tokens) == (most, most)
     assert set(config.deltas) == {0.0, -0.02, -0.05, -0.1}
 
 
@@ -208,7 +211,7 @@ def test_settings_that_were_filled_in_load_to_themselves():
     config = Config.model_validate({"preset": "submission", "answer": {"temperature": 0}})
     assert Config.model_validate(config.model_dump(mode="json")) == config
     config = filled_in("mt_bench", preset="submission")
-    for dataset in (None, "mt_bench", "xsum"):
+    for dataset in (None, "mt_bench", "probdiff_texts"):
         assert filled_in(dataset, **config.model_dump(mode="json")) == config
 
 
@@ -232,6 +235,20 @@ def test_without_any_setting_it_is_that_of_the_acl_findings():
 def test_wrong_settings_are_refused(settings, said):
     with pytest.raises(ValidationError, match=said):
         Config.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "sha256"),
+    [
+        ("refinement_code", "dd1c3f4f8f39431db93beb333ac539ce914c2e734fc62ee7542bc2caccba70f4"),
+        ("translation_code", "1dd9830fad5dc4c642053f70dd8f16f971c46d32ab64f6702b82fdf761cea550"),
+    ],
+)
+def test_the_prompts_of_the_released_code_are_its_own_byte_for_byte(name, sha256):
+    """Digests of the texts in xiatingyu/ProbDiff at 79bb264, generation_task/vllm_modify*.py."""
+    template = PROMPTS[name].template
+    theirs = template.replace("{{ prompt }}", "{instruction}").replace("{{ answer }}", "{response}")
+    assert hashlib.sha256(theirs.encode()).hexdigest() == sha256
 
 
 @pytest.mark.parametrize(
