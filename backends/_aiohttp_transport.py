@@ -1,12 +1,13 @@
-"""The transport for all that needs TLS, a proxy or compression, by aiohttp.
+"""The transport of all back-ends, by aiohttp.
 
-It stands alone because importing aiohttp takes a tenth of a second, and most servers are reached
-without.
+It stands alone because importing aiohttp takes a tenth of a second, which a check of a recipe needs
+not; `backends._transport.http_transport` imports it.
 """
 
 import asyncio
 import contextlib
 import errno
+import io
 import logging
 import socket
 from functools import lru_cache
@@ -14,7 +15,8 @@ from typing import Final, TypeVar
 
 import aiohttp
 
-from backends import _silence
+from backends._connector import ATTEMPT, Attempt, Connector
+from backends._silence import SILENT_S
 from backends._transport import (
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
@@ -35,9 +37,22 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 T = TypeVar("T")
 _READ_BUFFER_BYTES: Final = 2**18
-_OPTIONS: Final = _silence.all_options()
+_MAX_PART_BYTES: Final = 2**20
+_MAX_HEADER_BYTES: Final = 2**16
+# A server that closes an idle connection just as it is used again does so within a round trip, and
+# the request is sent anew. What is closed later was being answered, and that is to be known: it may
+# be another server that would answer next.
+_RACE_S: Final = 0.02
+# How often connections that wait for a reply are looked at.
+_LOOK_S: Final = 5.0
 _OK: Final = 200
+_KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
+_SHUT: Final = Failure("connection", "the connection was closed")
+_SILENT: Final = Failure(
+    "unreachable",
+    f"the server's machine has acknowledged nothing for {SILENT_S:g} s, not even TCP probes",
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +64,9 @@ class AiohttpTransport:
         endpoint: Where and with which key.
         keepalive_s: How long an idle connection is kept; below what the server keeps it.
         max_body_bytes: Larger replies are failures.
+
+    Raises:
+        UsageError: If the URL or the key can't be used.
     """
 
     def __init__(
@@ -58,15 +76,17 @@ class AiohttpTransport:
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self._base_url, self._query = check_base_url(endpoint)
-        # With each request: a session sends its own headers to proxies too.
         self._key_headers = check_key(endpoint)
         self._secret = endpoint.secret
         self._trusted = trust(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight
         self._keepalive_s = keepalive_s
         self._max_body_bytes = max_body_bytes
-        self._repeats = Repeats()
+        self._repeats = {"POST": Repeats(), "GET": Repeats()}
         self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._busy: set[Attempt] = set()
+        self._looking: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `Transport`."""
@@ -79,57 +99,103 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         """See `Transport`."""
+        self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+        for attempt in self._busy:
+            attempt.abort()
         sessions, self._sessions = self._sessions, {}
         # Cancelled while one is closed, it closes the other too.
         async with contextlib.AsyncExitStack() as stack:
             for session in sessions.values():
                 stack.push_async_callback(session.close)
+        # Connections are closed by the loop's next turn; a loop that ends now would not do it.
+        await asyncio.sleep(0)
 
     async def _send(
         self, method: str, path: str, body: bytes | None, timeout_s: float
     ) -> Reply | Failure:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        try:
+        is_again = False
+        while not self._is_closed:
+            attempt = Attempt()
+            left_s = deadline - loop.time() if is_again else timeout_s
             try:
-                return await self._exchange(method, path, body, timeout_s)
-            except aiohttp.ClientError as error:
-                if not _closed_before_reply(error):
-                    raise
-                log.debug("%s closed the connection before replying; sent again", self._base_url)
-                return await self._exchange(method, path, body, deadline - loop.time())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
+                return await self._exchange(attempt, method, path, body, left_s)
+            except (aiohttp.ClientError, TimeoutError, OSError, UnicodeError) as error:
+                if self._is_closed:
+                    break
+                if attempt.is_silent:
+                    return _SILENT
+                is_race = loop.time() - attempt.sent_at <= _RACE_S
+                if is_again or not is_race or not _closed_before_reply(error):
+                    connect_s = connect_timeout_s(self._base_url)
+                    return _failure(error, timeout_s, connect_s, self._secret)
+            log.debug("%s closed the connection before replying; sent again", self._base_url)
+            is_again = True
+        return _SHUT
 
     async def _exchange(
-        self, method: str, path: str, body: bytes | None, timeout_s: float
+        self, attempt: Attempt, method: str, path: str, body: bytes | None, timeout_s: float
     ) -> Reply | Failure:
         session = self._sessions.get(method) or self._open(method)
-        timeout = _client_timeout(timeout_s, connect_timeout_s(self._base_url))
-        async with session.request(
-            method,
-            self._base_url + path + self._query,
-            data=body,
-            headers=self._key_headers,
-            timeout=timeout,
-            allow_redirects=False,
-        ) as response:
-            kept = {name: value for name in KEPT_HEADERS if (value := response.headers.get(name))}
-            most_bytes = self._max_body_bytes
-            if method == "GET":
-                most_bytes = min(most_bytes, CONTROL_BYTES)
-            announced = response.content_length or 0
-            if announced > most_bytes:
-                read: bytes | Failure = too_large(announced, most_bytes)
-            else:
-                encoding = response.headers.get("Content-Encoding", "")
-                chunks = response.content.iter_any()
-                read = await collect(chunks, self, encoding, most_bytes)
-            if response.status == _OK and not isinstance(read, Failure):
-                read = REPEATED if self._repeats.is_repeat(body or b"", read) else read
-            if isinstance(read, Failure):
-                response.close()
-        return read if isinstance(read, Failure) else Reply(response.status, kept, read)
+        ATTEMPT.set(attempt)
+        self._busy.add(attempt)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        is_done = False
+        try:
+            async with session.request(
+                method,
+                self._base_url + path + self._query,
+                # What is long is written in parts.
+                data=body if body is None or len(body) <= _MAX_PART_BYTES else io.BytesIO(body),
+                headers=self._key_headers,
+                timeout=_client_timeout(timeout_s, connect_timeout_s(self._base_url)),
+                allow_redirects=False,
+            ) as response:
+                try:
+                    came = await self._read(method, body or b"", response)
+                finally:
+                    # Another request may have its connection once the whole reply has come.
+                    is_done = response.content.is_eof()
+                is_done = is_done and came is not REPEATED
+                return came
+        finally:
+            self._busy.discard(attempt)
+            if not is_done:
+                attempt.abort()
+
+    async def _read(
+        self, method: str, body: bytes, response: aiohttp.ClientResponse
+    ) -> Reply | Failure:
+        most_bytes = self._max_body_bytes
+        if method == "GET":
+            most_bytes = min(most_bytes, CONTROL_BYTES)
+        announced = response.content_length or 0
+        if announced > most_bytes:
+            return too_large(announced, most_bytes)
+        encoding = response.headers.get("Content-Encoding", "")
+        read: bytes | Failure
+        if announced and response.content.is_eof() and not encoding:
+            # It came with its head, as most do: 8 us less.
+            read = response.content.read_nowait()
+        else:
+            read = await collect(response.content.iter_any(), self, encoding, most_bytes)
+        if isinstance(read, Failure):
+            return read
+        if response.status == _OK and self._repeats[method].is_repeat(body, read):
+            return REPEATED
+        found = {name.lower(): value for name, value in response.raw_headers}
+        kept = {name: found[raw].decode("latin-1") for raw, name in _KEPT.items() if raw in found}
+        return Reply(response.status, kept, read)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        for attempt in list(self._busy):
+            attempt.look(loop.time())
+        self._looking = loop.call_later(_LOOK_S, self._look) if self._busy else None
 
     def _open(self, method: str) -> aiohttp.ClientSession:
         # Questions about health and load have connections of their own: they must be answered
@@ -139,30 +205,19 @@ class AiohttpTransport:
         # A network that is near is faster than compression.
         headers["Accept-Encoding"] = "identity" if is_private(self._base_url) else "gzip"
         self._sessions[method] = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limit,
-                keepalive_timeout=self._keepalive_s,
-                socket_factory=_socket,
-                ssl=self._trusted or True,
-            ),
+            connector=Connector(limit, self._keepalive_s, self._trusted),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=proxy_of(self._base_url),
             read_bufsize=_READ_BUFFER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
             # Inflated where the bytes are counted.
             auto_decompress=False,
         )
         return self._sessions[method]
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    _silence.set_options(made, _OPTIONS)
-    return made
-
-
-def _closed_before_reply(error: aiohttp.ClientError) -> bool:
+def _closed_before_reply(error: Exception) -> bool:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         # A message that is not text is the head of a reply that had begun.
         return isinstance(error.message, str)
@@ -186,7 +241,7 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
     match error:
         case aiohttp.ConnectionTimeoutError():
             cause, said = "unreachable", f"no connection within {connect_s:g} s: {said}"
-        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+        case aiohttp.ClientConnectorError(os_error=socket.gaierror()) | UnicodeError():
             cause, said = "unreachable", f"the host name can't be resolved: {said}"
         case OSError(errno=number) if number is not None:
             cause = cause_of(getattr(error, "os_error", error))

@@ -6,7 +6,7 @@ has arrived, retransmissions where it has not. A machine that is gone answers ne
 
 Linux can end a connection whose data stays unacknowledged (TCP_USER_TIMEOUT), but ends it too where
 the other side acknowledges and has no room: llama.cpp leaves the requests that wait for a slot
-unread. So connections of our own client are looked at with TCP_INFO, which tells the two apart.
+unread. So connections of aiohttp are looked at with TCP_INFO, which tells the two apart.
 
 That packets come is no sign either: a machine that our packets do not reach sends its last reply
 again and again, as it hears no acknowledgement.

@@ -1,8 +1,7 @@
 """The seam to the network: bytes out, bytes in, one reply a request, failures as values.
 
-Endpoints we launch or that live on this network are reached by `backends._direct_transport`, those
-that need TLS by `backends._aiohttp_transport`, hosted ones by `backends.openai.transport`.
-Backends know none of them.
+Endpoints are reached by `backends._aiohttp_transport`, hosted ones by `backends.openai.transport`.
+Backends know neither.
 """
 
 import re
@@ -122,6 +121,22 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close connections; what is in flight fails."""
         ...
+
+
+def http_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Transport:
+    """Connect to a server by aiohttp.
+
+    Args:
+        endpoint: Where and with which key.
+        keepalive_s: How long an idle connection is kept; below what the server keeps it.
+
+    Raises:
+        UsageError: If the URL or the key can't be used.
+    """
+    # aiohttp takes a tenth of a second to import, and who checks a recipe needs no server.
+    from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+
+    return AiohttpTransport(endpoint, keepalive_s)
 
 
 def cause_of(error: OSError) -> str:

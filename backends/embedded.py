@@ -6,9 +6,9 @@ Its routes are described in `docs/embedded-server.md`.
 from collections.abc import Mapping, Sequence
 
 from backends._by_ids import Separated, TokenizerRoutes
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import Native, NativeKind, native_dialect
 from backends._tokens import as_outcome
+from backends._transport import http_transport
 from orchestrator.backend import Backend, Endpoint
 
 
@@ -31,5 +31,5 @@ class EmbeddedKind(NativeKind):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        transport = lean_transport(endpoint, self.config.keepalive_s)
+        transport = http_transport(endpoint, self.config.keepalive_s)
         return _Embedded(endpoint, transport, native_dialect(self.config), raw=True)

@@ -3,8 +3,8 @@
 It is described in `docs/fake-server.md`.
 """
 
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import Native, NativeKind, native_dialect
+from backends._transport import http_transport
 from orchestrator.backend import Backend, Endpoint
 
 
@@ -17,5 +17,5 @@ class FakeKind(NativeKind):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        transport = lean_transport(endpoint, self.config.keepalive_s)
+        transport = http_transport(endpoint, self.config.keepalive_s)
         return _Fake(endpoint, transport, native_dialect(self.config), raw=True)

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import psutil
 
 import orchestrator
-from backends._direct_transport import DirectTransport
-from backends._transport import Read, Reply, whole
+from backends._aiohttp_transport import AiohttpTransport
+from backends._transport import Read, Reply, Transport, whole
 from launch import vllm as launch_kind
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
@@ -170,10 +170,10 @@ async def run(recipe: Path, run_dir: Path, *overrides: str) -> tuple[float, dict
 def recorded() -> Iterator[list[Sent]]:
     """Record the requests sent for units inside this block, in the order of their answers."""
     sent: list[Sent] = []
-    post = DirectTransport.post
+    post = AiohttpTransport.post
 
     async def recording(
-        self: DirectTransport, path: str, body: bytes, timeout_s: float, read: Read[T]
+        self: AiohttpTransport, path: str, body: bytes, timeout_s: float, read: Read[T]
     ) -> T | Failure:
         def look_at(reply: Reply) -> T | Failure:
             # What is refused on purpose, to learn the server's bounds, computes nothing.
@@ -183,11 +183,11 @@ def recorded() -> Iterator[list[Sent]]:
 
         return await post(self, path, body, timeout_s, look_at)
 
-    DirectTransport.post = recording  # type: ignore[method-assign]
+    AiohttpTransport.post = recording  # type: ignore[method-assign]
     try:
         yield sent
     finally:
-        DirectTransport.post = post  # type: ignore[method-assign]
+        AiohttpTransport.post = post  # type: ignore[method-assign]
 
 
 async def send_again(server: RunningServer, sent: list[Sent], n: int, salt: str) -> float:
@@ -246,7 +246,9 @@ async def token_ids(server: RunningServer, sent: list[Sent]) -> list[tuple[int, 
     return found
 
 
-async def _tokenized(transport: DirectTransport, body: dict[str, Any], prompt: object) -> list[int]:
+async def _tokenized(
+    transport: AiohttpTransport, body: dict[str, Any], prompt: object
+) -> list[int]:
     what = {"messages": body["messages"]} if "messages" in body else {"prompt": prompt}
     asked = json.dumps({"model": body["model"], **what}).encode()
     reply = await transport.post("/tokenize", asked, 30.0, whole)
@@ -256,8 +258,8 @@ async def _tokenized(transport: DirectTransport, body: dict[str, Any], prompt: o
     return tokens
 
 
-def _transport(server: RunningServer, n: int) -> DirectTransport:
-    return DirectTransport(
+def _transport(server: RunningServer, n: int) -> Transport:
+    return AiohttpTransport(
         Endpoint(base_url=server.base_url, model="judge", api_key=server.api_key, max_in_flight=n)
     )
 

@@ -31,6 +31,7 @@ methods:
 """
 _ITEMS: Final = '{"prompt": "one?"}\n{"prompt": "two?"}\n'
 _WHEEL: Final = ("orchestrator", "backends", "launch")
+_CLIENT: Final = f"{os.sep}aiohttp{os.sep}"
 _VERBS: Final = (b"GET ", b"POST ")
 
 
@@ -90,11 +91,12 @@ class Watch:
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Look at a call."""
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(self._own):
+        if event != "call":
             return
-        if code.co_name != "<module>":
+        if code.co_filename.startswith(self._own) and code.co_name != "<module>":
             self.entered.add(code.co_filename)
-        if not self._is_seen:
+        # The request's bytes are the client library's.
+        if not self._is_seen and _CLIENT in code.co_filename:
             self._look_for_request(frame)
 
     def _look_for_request(self, frame: FrameType) -> None:

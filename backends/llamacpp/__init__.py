@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import (
     CONTROL_TIMEOUT_S,
     OpenaiCompatible,
@@ -27,7 +26,7 @@ from backends._openai_compatible import (
     ChatConfig as ChatConfig,
 )
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
-from backends._transport import Transport
+from backends._transport import Transport, http_transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.forcing import COMPLETION, Forcer, LlamacppTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
@@ -291,4 +290,4 @@ class LlamacppKind(BackendKind[Config]):
             _check(dict(endpoint.extra_body))
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
-        return Llamacpp(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)
+        return Llamacpp(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)

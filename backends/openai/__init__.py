@@ -18,9 +18,8 @@ import msgspec
 import numpy as np
 from pydantic import Field, field_validator
 
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
-from backends._transport import Transport
+from backends._transport import Transport, http_transport
 from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
@@ -46,9 +45,9 @@ class Config(ChatConfig):
     transport: Literal["auto", "openai", "aiohttp"] = Field(
         "auto",
         description="Client library: the openai package, or aiohttp (eight times cheaper). auto: "
-        "a client of our own for plain http on this network (again half of that), aiohttp for "
-        "other servers on this network and plain http, openai otherwise. A model with headers or "
-        "a query from the environment is never asked by the openai package, which logs them.",
+        "aiohttp for servers on this network and plain http, openai otherwise. A model with "
+        "headers or a query from the environment is never asked by the openai package, which "
+        "logs them.",
     )
     logprobs: bool = Field(True, description="If true, request log-probabilities.")  # noqa: FBT003
     top_logprobs: int = Field(
@@ -304,14 +303,11 @@ def _advised(failure: Failure) -> Failure:
 
 
 def _transport(endpoint: Endpoint, config: Config) -> Transport:
-    # The openai package and its HTTP library log headers and whole addresses.
-    if config.transport == "aiohttp" or endpoint.hidden:
-        from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415 (slow, as below)
-
-        return AiohttpTransport(endpoint, config.keepalive_s)
     near = is_private(endpoint.base_url) or endpoint.base_url.startswith("http://")
-    if config.transport == "auto" and near:
-        return lean_transport(endpoint, config.keepalive_s)
+    by_aiohttp = config.transport == "aiohttp" or (config.transport == "auto" and near)
+    # The openai package and its HTTP library log headers and whole addresses.
+    if by_aiohttp or endpoint.hidden:
+        return http_transport(endpoint, config.keepalive_s)
     # Imported here: the openai package takes most of a second, and most runs never need it.
     from backends.openai.transport import OpenaiTransport  # noqa: PLC0415
 

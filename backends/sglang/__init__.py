@@ -10,11 +10,10 @@ from typing import Final
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, unratable, without_route
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, as_outcome, known
-from backends._transport import Transport
+from backends._transport import Transport, http_transport
 from backends.sglang import wire
 from backends.sglang.tokenizer import GENERATE, SglangTokenizer, rendered
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
@@ -192,4 +191,4 @@ class SglangKind(BackendKind[Config]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        return Sglang(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)
+        return Sglang(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)

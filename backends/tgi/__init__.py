@@ -12,10 +12,9 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, Extra, OpenaiCompatible
 from backends._tokens import Cache, Failed, as_outcome
-from backends._transport import Transport
+from backends._transport import Transport, http_transport
 from backends.tgi import wire
 from backends.tgi.wire import Ids, Listed, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
@@ -293,4 +292,4 @@ class TgiKind(BackendKind[Config]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        return Tgi(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)
+        return Tgi(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)

@@ -15,11 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import TRIED, Extra, RatedBy, rated
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import Transport
+from backends._transport import Transport, http_transport
 from backends.vllm import wire
 from backends.vllm.gate import Gate, gate_of
 from backends.vllm.tokenizer import COMPLETIONS, VllmTokenizer
@@ -337,4 +336,4 @@ class VllmKind(BackendKind[Config]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        return Vllm(endpoint, lean_transport(endpoint, self.config.keepalive_s), self.config)
+        return Vllm(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)

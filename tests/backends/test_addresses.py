@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import Reply, whole
 from backends.openai import Config, OpenaiKind
 from backends.openai.transport import OpenaiTransport
@@ -18,7 +17,7 @@ from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.probing.asking import Http, scan
 
-TRANSPORTS = (DirectTransport, AiohttpTransport, OpenaiTransport)
+TRANSPORTS = (AiohttpTransport, OpenaiTransport)
 KEY = "sk-0123456789abcdef"
 PLACES = ("", "/v1", "/inference", "/v1beta/openai", "/api/paas/v4", "/api/v3", "/proxy/a/v1")
 TOKEN = {"token": "5", "logprob": -0.5, "bytes": [53], "top_logprobs": []}

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from backends import openai
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
@@ -188,13 +187,13 @@ async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():
 @pytest.mark.parametrize(
     ("url", "kind"),
     [
-        ("http://127.0.0.1:8000", DirectTransport),
+        ("http://127.0.0.1:8000", AiohttpTransport),
         ("https://192.168.0.2/v1", AiohttpTransport),
         ("http://gpu.example.com:8000", AiohttpTransport),
         ("https://api.example.com/v1", OpenaiTransport),
     ],
 )
-def test_auto_takes_the_lean_transport_on_this_network(url, kind):
+def test_auto_takes_the_cheaper_transport_on_this_network(url, kind):
     backend = openai.OpenaiKind(openai.Config()).connect(
         Endpoint(base_url=url, model="m", api_key="sk-1")
     )

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from backends import embedded, fake, llamacpp, openai, sglang, tgi, vllm
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._openai_compatible import TRIED
 from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
@@ -246,7 +245,7 @@ async def test_a_proxy_that_refuses_is_told_without_its_password(kind, monkeypat
     "name",
     ["Host", "content-length", "Transfer-Encoding", "Connection", "a b", "X:Y", "", "X\r\nY"],
 )
-@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
 def test_a_header_that_is_not_the_users_to_set_is_refused(kind, name):
     with pytest.raises(ValueError, match="header"):
         check_header(name)
@@ -255,7 +254,7 @@ def test_a_header_that_is_not_the_users_to_set_is_refused(kind, name):
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-B: c", "a\nb", "é", " xyz9", "", "\x00"])
-@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
 def test_a_value_that_would_break_a_head_is_refused_and_not_shown(kind, value):
     with pytest.raises(UsageError) as caught:
         kind(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={"X-A": value}))
@@ -263,7 +262,7 @@ def test_a_value_that_would_break_a_head_is_refused_and_not_shown(kind, value):
 
 
 @pytest.mark.parametrize("spelled", ["Authorization", "authorization", "AUTHORIZATION"])
-@pytest.mark.parametrize("kind", [DirectTransport, AiohttpTransport, OpenaiTransport])
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
 async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(kind, spelled):
     async with serving([], models=["m"]) as (url, server):
         server.seen = []

@@ -14,7 +14,6 @@ import pytest
 
 from backends import _silence
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
@@ -22,7 +21,7 @@ from orchestrator.records import Failure
 from tests.nodes import Node, nodes
 
 CHAT = "/v1/chat/completions"
-KINDS = (DirectTransport, AiohttpTransport, OpenaiTransport)
+KINDS = (AiohttpTransport, OpenaiTransport)
 # The issue's bound is 30 s, from the last packet until somebody else may be asked.
 NOTICED_S = 25.0
 
@@ -114,7 +113,7 @@ def stopped_server():
 async def test_a_server_that_reads_nothing_for_long_is_not_taken_for_a_silent_one(stopped_server):
     """It has more of the request than fits its kernel's buffers, and its kernel acknowledges."""
     url = f"http://127.0.0.1:{stopped_server}"
-    transport = DirectTransport(Endpoint(base_url=url, model="m"))
+    transport = AiohttpTransport(Endpoint(base_url=url, model="m"))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(ended(transport, body(words="x" * 2**22)))
         await asyncio.wait([task], timeout=_silence.SILENT_S + 10)

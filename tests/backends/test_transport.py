@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import Reply, check_base_url, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint, is_private
@@ -17,7 +16,7 @@ from tests.fake.main import serving
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4}'
 CHAT = "/v1/chat/completions"
-KINDS = (DirectTransport, AiohttpTransport, OpenaiTransport)
+KINDS = (AiohttpTransport, OpenaiTransport)
 
 
 @asynccontextmanager

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "design" / "a_judgment_file_by_file.md"
 STEPS = re.findall(r"^\d+\. `(\S+)`, `(\S+)`: ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 MAX_FILES = 25
-MAX_FRAMES, MAX_FILES_OF_FRAMES = 14, 7
+# A request is written where it is asked for: below the back-end, the scheduler and the fleet.
+MAX_FRAMES, MAX_FILES_OF_FRAMES = 21, 10
 RECIPE = {
     "name": "judged",
     "models": {
@@ -40,7 +41,7 @@ def note(frame, event, _):
         return
     name = code.co_filename[len(root) + 1 :]
     entered.setdefault((name, code.co_qualname))
-    if name == "backends/_connection.py" and code.co_qualname == "Connection.write" and not sending:
+    if code.co_qualname == "AiohttpTransport._exchange" and not sending:
         while frame is not None:
             if is_own(frame):
                 sending.append(frame.f_code.co_filename)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
@@ -21,8 +20,7 @@ NETRC = """machine models.example login me password from-netrc
 machine 127.0.0.1 login me password from-netrc
 default login me password from-netrc
 """
-THROUGH_PROXIES = (AiohttpTransport, OpenaiTransport)
-KINDS = (DirectTransport, *THROUGH_PROXIES)
+KINDS = (AiohttpTransport, OpenaiTransport)
 
 
 class Listener(socketserver.ThreadingTCPServer):
@@ -94,7 +92,7 @@ async def post(kind, url: str, key: str = "") -> object:
         await transport.close()
 
 
-@pytest.mark.parametrize("kind", THROUGH_PROXIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_public_server_is_reached_through_the_proxy_and_gets_nothing_of_netrc(
     kind, netrc, proxy
 ) -> None:
@@ -105,7 +103,7 @@ async def test_a_public_server_is_reached_through_the_proxy_and_gets_nothing_of_
     assert "authorization" not in head.lower()
 
 
-@pytest.mark.parametrize("kind", THROUGH_PROXIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_the_key_is_the_endpoints_own(kind, netrc, proxy) -> None:
     await post(kind, PUBLIC, "sk-of-this-endpoint")
     (head,) = proxy.heads
@@ -113,7 +111,7 @@ async def test_the_key_is_the_endpoints_own(kind, netrc, proxy) -> None:
     assert "Bearer sk-of-this-endpoint\r\n" in head
 
 
-@pytest.mark.parametrize("kind", THROUGH_PROXIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_proxys_own_password_is_sent_to_the_proxy(kind, netrc, proxy, monkeypatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:of-proxy@{proxy.address}")
     monkeypatch.setenv("HTTP_PROXY", f"http://me:of-proxy@{proxy.address}")
@@ -123,7 +121,7 @@ async def test_a_proxys_own_password_is_sent_to_the_proxy(kind, netrc, proxy, mo
     assert "Bearer sk-of-this-endpoint\r\n" in head
 
 
-@pytest.mark.parametrize("kind", THROUGH_PROXIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_proxy_before_tls_is_not_sent_the_key(kind, netrc, proxy, monkeypatch) -> None:
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, f"http://{proxy.address}")
@@ -150,7 +148,7 @@ async def test_a_probe_of_a_public_server_sends_nothing_of_netrc(netrc, proxy) -
 @pytest.mark.parametrize("content", ["machine", "\x00\xff", NETRC + "machine models.example what"])
 async def test_a_netrc_file_that_is_damaged_is_not_read(netrc, proxy, content) -> None:
     netrc.write_text(content)
-    for kind in THROUGH_PROXIES:
+    for kind in KINDS:
         assert isinstance(await post(kind, PUBLIC), Reply)
     async with Http(Endpoint(base_url=PUBLIC, model="m")) as http:
         assert (await http.get("/v1/models")).status == 200

@@ -8,7 +8,6 @@ from typing import TypeVar
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._direct_transport import DirectTransport
 from backends._transport import Reply, Transport, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator import network
@@ -20,7 +19,7 @@ from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
 from tests.network.watched import Watched
 
 T = TypeVar("T")
-KINDS = (DirectTransport, AiohttpTransport, OpenaiTransport)
+KINDS = (AiohttpTransport, OpenaiTransport)
 MIB = 1 << 20
 LIMIT = MIB
 # The server is in this process too, with a megabyte of each connection before it is sent.
@@ -64,7 +63,6 @@ async def test_long_replies_that_come_together_are_not_all_held(kind, monkeypatc
     n, body = 12, bytes(4 * FREE_BYTES)
     watched = Watched(2 * len(body))
     monkeypatch.setattr(network, "ledger", lambda: watched)
-    monkeypatch.setattr("backends._connection.ledger", lambda: watched)
 
     def reply():
         yield HEAD + b"Content-Length: %d\r\n\r\n" % len(body)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from backends import llamacpp, vllm
-from backends._direct_transport import lean_transport
 from backends._openai_compatible import OpenaiCompatible
+from backends._transport import http_transport
 from orchestrator.ask import ChooseAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Generation, Messages, Scored
@@ -42,7 +42,7 @@ async def _record(run: Running, truth: Reference) -> Recording:
     endpoint = Endpoint(
         base_url=run.server.base_url, model=MODEL, api_key=run.server.api_key, max_in_flight=1
     )
-    transport = Recorder(lean_transport(endpoint, 3.0), kept)
+    transport = Recorder(http_transport(endpoint, 3.0), kept)
 
     def connected() -> OpenaiCompatible:
         """A back-end that knows nothing yet, so that every ask can be played by itself."""

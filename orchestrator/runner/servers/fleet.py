@@ -324,7 +324,7 @@ class Fleet:
                 )
         except OrchestratorError:
             if several is not None:
-                several.refuse(number)
+                await several.refuse(number)
             raise
         if not isinstance(found, Failure):
             await found.close()

@@ -234,12 +234,15 @@ class Replicas(Client):
         self._copies.all[number].is_held = on
         self._asking.change()
 
-    def refuse(self, number: int) -> None:
+    async def refuse(self, number: int) -> None:
         """Take no answer of a server any more: it is another one than before."""
+        backend = self._backends[number]
         self._asking.refused.add(number)
         self._backends[number] = None
         self._copies.go(self._copies.all[number])
         self._asking.change()
+        if backend is not None:
+            await backend.close()
 
     async def lose(self, number: int, failure: Failure) -> None:
         """Leave a server out until it answers again, for a reason."""

@@ -429,7 +429,7 @@ async def test_no_answer_is_taken_from_a_server_that_was_replaced():
         task = group.create_task(both.generate(ASK, 0))
         await asyncio.sleep(0)
         both.hold(0, on=True)
-        both.refuse(0)
+        await both.refuse(0)
         gate.set()
     assert isinstance(task.result(), Failure)
     assert (await both.generate(ASK, 0)).text == "b"
