@@ -41,6 +41,7 @@ from orchestrator.runner.commands.options import (
     probe_options,
     quiet_option,
     rm_options,
+    shards_option,
     stop_options,
     submit_option,
     subset_option,
@@ -238,6 +239,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     place_option(run)
     submit_option(run)
+    shards_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )
@@ -257,6 +259,7 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     _recipe_options(plan)
     place_option(plan)
     submit_option(plan, "print the batch script that `run --submit` would send")
+    shards_option(plan)
     json_option(plan)
     plan.add_argument(
         "--exact", action="store_true", help="count every unit instead of estimating large plans"

@@ -445,6 +445,11 @@ class ModelSpec:
         return {key: value for key, value in data.items() if value is not None}
 
 
+def shard_name(run: str, part: object, n: int) -> str:
+    """Return the name of a shard's run directory: that of the whole run, and which part it is."""
+    return f"{run}.shard-{part}-of-{n}"
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A loaded recipe: everything validated and filled in.
@@ -479,9 +484,7 @@ class Recipe:
     @property
     def run_name(self) -> str:
         """Name of the run directory in runs/: the recipe's, and of a shard which one it is."""
-        return (
-            self.name if self.shard is None else "{}.shard-{}-of-{}".format(self.name, *self.shard)
-        )
+        return self.name if self.shard is None else shard_name(self.name, *self.shard)
 
     def candidates(self, method: Method[MethodSettings]) -> tuple[str, ...]:
         """The models that a method evaluates: those it names, else all that nowhere judge."""

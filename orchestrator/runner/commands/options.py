@@ -60,6 +60,26 @@ def subset_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def shards_option(command: argparse.ArgumentParser) -> None:
+    """Add `--shards`, of the commands that run and plan."""
+    command.add_argument(
+        "--shards",
+        metavar="N[%K]",
+        type=_shards,
+        default=(),
+        help="run N shards as jobs of the cluster, at most K at a time, and put their runs "
+        "together; without --on slurm or --on ray, put those together that have run",
+    )
+
+
+def _shards(text: str) -> tuple[int, int]:
+    """Return the number of shards, and how many may run at a time."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})(?:%([1-9][0-9]{0,5}))?", text)
+    if found:
+        return int(found[1]), min(int(found[1]), int(found[2] or found[1]))
+    raise argparse.ArgumentTypeError(f"expected N or N%K, such as 32 or 32%8, not {text!r}")
+
+
 def _part(text: str) -> str:
     # As the recipe's `subset`, whose pattern only commands that read recipes import.
     share = r"(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%"

@@ -1,15 +1,19 @@
-"""`orchestrator plan`, and `orchestrator run --submit`: the client as a job of the cluster."""
+"""`orchestrator plan`, and `orchestrator run` with `--submit` or `--shards`: clients as jobs."""
 
 import argparse
+import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.recipe import schema
+from orchestrator.recipe.schema import shard_name
 from orchestrator.report import tables
 from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
@@ -17,8 +21,12 @@ from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.recipe import Recipe
+from orchestrator.runner.planning.spending import shares
+from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.slurm import check, room_of_job, see_that_all_fit
+from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.store import RunDirectory, newest
 
 # Options of `run` that a job can't have, and of `plan` that `run` does not have.
@@ -27,82 +35,219 @@ _OF_PLAN = ("--exact",)
 
 
 class Job(NamedTuple):
-    """A client as a job.
+    """A client as a job, or the shards of a run as the elements of an array and a job after them.
 
     Attributes:
         run: Run directory, absolute.
-        script: Text of the batch script.
-        overrides: Settings that the job adds to the recipe.
+        scripts: Texts of batch scripts by their files, in the order in which they are submitted.
+        overrides: Settings that the first adds to the recipe, beside those of a shard.
     """
 
     run: Path
-    script: str
+    scripts: Mapping[Path, str]
     overrides: tuple[str, ...]
 
-    def submission(self) -> str:
-        """Return the command that submits the script."""
-        return f"sbatch --parsable {shlex.quote(str(slurm_chain.file_of(self.run)))}"
+    def shown(self) -> str:
+        """Return the commands that submit the scripts, and the scripts."""
+        return "".join(
+            f"\nsbatch --parsable {shlex.quote(str(file))}:\n\n{script}"
+            for file, script in self.scripts.items()
+        )
+
+
+class Shards:
+    """The shards of a recipe, as a command asks for them. Nothing is sent or written.
+
+    Attributes:
+        run: Run directory of all items, absolute.
+        paths: Those of the shards.
+        prepared: The first shard.
+        overrides: Settings that each adds to the recipe, but for its number.
+        first: Those of the first shard.
+        left: Shards that have not ended and why, by number.
+
+    Raises:
+        UsageError: If the recipe can't be run in shards, or not in so many.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        _refuse(options, "shards")
+        self.n, self.n_at_once = options.shards
+        self._options = options
+        self._accepts_change = getattr(options, "accept_server_change", False)  # not of `plan`
+        loaded = _loaded(options)[0]
+        if loaded.settings.subset is not None:
+            raise UsageError(
+                f"subset: {loaded.settings.subset} can't be used with --shards, which has parts of "
+                "its own; use `limit` for fewer items"
+            )
+        self.run = newest(directory_of(options.run_dir, loaded.run_name)).resolve()
+        names = (shard_name(self.run.name, part, self.n) for part in range(1, self.n + 1))
+        self.paths = [self.run.with_name(name) for name in names]
+        # They are about the whole run.
+        after = {"on_end": "null", "log_to": "[]", "gates": "[]"}
+        self.overrides = [
+            *options.overrides,
+            *shares(loaded, self.n, self.n_at_once),
+            *(f"{name}={none}" for name, none in after.items() if getattr(loaded.settings, name)),
+        ]
+        self.first = [*self.overrides, f"subset=1/{self.n}"]
+        loaded, base, given = _loaded(options, *self.first[len(options.overrides) :])
+        self.prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
+        self.left = unfinished(self.prepared, self.paths)
+
+    def said(self) -> str:
+        """Return what `plan` says of the shards, which stand behind the requests of the first."""
+        added = self.overrides[len(self._options.overrides) :]
+        return (
+            f"These are the requests of shard 1 of {self.n}, of which {len(self.left)} have not "
+            f"ended and {self.n_at_once} run at a time; to the recipe each adds: "
+            f"{', '.join(added) or 'nothing'}"
+        )
+
+    def words(self, part: object) -> list[str]:
+        """Return the command that runs a shard."""
+        options = self._options
+        run = self.run.with_name(shard_name(self.run.name, part, self.n))
+        return [
+            *(sys.executable, "-m", "orchestrator", "run", options.recipe),
+            *(f"--set={one}" for one in self.overrides),
+            *(f"--shard={part}/{self.n}", f"--run-dir={run}", "--display=plain"),
+            *([f"--limit={options.limit}"] if options.limit else []),
+            *(["--allow-code"] if options.allow_code else []),
+            *(["--accept-server-change"] if self._accepts_change else []),
+        ]
+
+    def job(self) -> Job:
+        """Return the array of the shards that have not ended, and the job that comes after it."""
+        check(self.prepared)
+        see_that_all_fit(self.prepared)
+        cluster = self.prepared.recipe.settings.cluster
+        # The servers of each shard are steps of its job; the last job is small and asks little.
+        large = cluster.model_copy(update={"nodes": cluster.nodes or 1})
+        others = {name: value for name, value in cluster.options.items() if "gpu" not in name}
+        small = cluster.model_copy(update={"nodes": None, "options": others})
+        array = f"{','.join(map(str, self.left or range(1, self.n + 1)))}%{self.n_at_once}"
+        make = partial(slurm_chain.script, run=self.run, folder=Path.cwd())
+        element = [*self.words(slurm_chain.SHARD), "--on=slurm"]
+        room = room_of_job(self.prepared)
+        scripts = {
+            slurm_chain.file_of(self.run, is_array=True): make(
+                large, command=element, room=room, array=array
+            ),
+            slurm_chain.file_of(self.run): make(small, command=_words(self._options.words)),
+        }
+        return Job(self.run, scripts, slurm_chain.overrides_of(large))
+
+    def merged(self) -> Path:
+        """Put the runs of the shards together; return where the recipe then finds them.
+
+        Raises:
+            UsageError: If one has not ended.
+        """
+        if self.left:
+            lines = [f"shard {part} of {self.n}: {why}" for part, why in self.left.items()]
+            raise UsageError(
+                "\n".join([
+                    f"not all shards have ended, so nothing was put together: {len(self.left)} of "
+                    f"{self.n} have not", *lines,
+                    "`orchestrator run` with `--shards` and `--on slurm` or `--on ray` runs those "
+                    f"alone, as `--shard I/{self.n}` does on this machine",
+                ])
+            )  # fmt: skip
+        api.merge(*self.paths, into=self.run, accept_server_change=self._accepts_change)
+        return self.run
 
 
 def submit(options: argparse.Namespace, said: Said) -> int:
-    """Write the job of a run into its folder, and submit it."""
+    """Write the jobs of a run into its folder, and submit them."""
     planned = job_of(options)
-    run = planned.run
-    file = slurm_chain.file_of(run)
+    run, number = planned.run, ""
     # Makes the run where there is none, and refuses one that another client writes.
     with RunDirectory.lock(run):
-        file.write_text(planned.script, encoding="utf-8")
-    job = slurm_chain.submit(file)
+        if options.shards and (there := slurm_chain.waiting(run)):
+            said.note(f"nothing was submitted: the run has jobs ({'; '.join(there)})")
+            return EXIT_COMPLETE
+        for file, script in planned.scripts.items():
+            file.write_text(script, encoding="utf-8")
+            after = [f"--dependency=afterany:{number},singleton"] if number else []
+            number = slurm_chain.submit(file, *after)
     shown = paths.shown(run)
     said.note(
-        f"submitted job {job} ({slurm_chain.name_of(run)}); its output: {shown}/slurm-{job}.log; "
-        f"progress: orchestrator status {shown}"
+        f"submitted job {number} ({slurm_chain.name_of(run)}); its output: {shown}/slurm-"
+        f"{number}.log; progress: orchestrator status {shown}"
     )
     return EXIT_COMPLETE
 
 
+def begin(options: argparse.Namespace, said: Said) -> bool:
+    """Run the shards of a recipe that have not ended, on a cluster.
+
+    Returns:
+        True if jobs that were submitted do the rest, False if the caller puts the shards together.
+    """
+    if options.on == "slurm" and HANDS_ON not in os.environ and Shards(options).left:
+        submit(options, said)
+        return True
+    return False
+
+
 def job_of(options: argparse.Namespace) -> Job:
-    """Return the job that `run --submit` sends; nothing is sent or written."""
+    """Return the jobs that `run --submit` or `--shards` sends; nothing is sent or written."""
+    if options.shards:
+        return Shards(options).job()
     if options.on != "slurm":
         raise UsageError("--submit makes the client a job of Slurm: add --on slurm")
-    for name in _REFUSED:
-        if getattr(options, name, False):
-            option = name.replace("_", "-")
-            hint = "; name a folder by --run-dir" if name == "fresh" else ""
-            raise UsageError(f"--{option} can't be used with --submit{hint}")
-    loaded, base, given = loaded_recipe(
-        options.recipe, options.overrides, options.limit, allow_code=options.allow_code
-    )
+    _refuse(options, "submit")
+    loaded, base, given = _loaded(options)
     prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
     check(prepared)
     see_that_all_fit(prepared)
-    run = newest(directory_of(options.run_dir, loaded.run_name))
-    command = [sys.executable, "-m", "orchestrator", *_words(options.words)]
-    run = run.resolve()
+    run = newest(directory_of(options.run_dir, loaded.run_name)).resolve()
     cluster = loaded.settings.cluster
     room = room_of_job(prepared) if cluster.nodes else []
-    script = slurm_chain.script(cluster, run, Path.cwd(), command, room)
-    return Job(run, script, slurm_chain.overrides_of(cluster))
+    script = slurm_chain.script(cluster, run, Path.cwd(), _words(options.words), room)
+    return Job(run, {slurm_chain.file_of(run): script}, slurm_chain.overrides_of(cluster))
 
 
-def _words(words: Sequence[str]) -> Iterator[str]:
+def _refuse(options: argparse.Namespace, command: str) -> None:
+    for name in (*_REFUSED, *(["submit"] if command == "shards" else [])):
+        if getattr(options, name, False):
+            option = name.replace("_", "-")
+            hint = "; name a folder by --run-dir" if name == "fresh" else ""
+            raise UsageError(f"--{option} can't be used with --{command}{hint}")
+
+
+def _loaded(options: argparse.Namespace, *more: str) -> tuple[schema.Recipe, Path, Recipe | None]:
+    return loaded_recipe(
+        options.recipe, [*options.overrides, *more], options.limit, allow_code=options.allow_code
+    )
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    """Return the command of a job: the one that submits it, but for what does that."""
     gone = ("--submit", *(_OF_PLAN if words[0] == "plan" else ()))
-    yield "run"
-    for word in words[1:]:
-        # Options may be abbreviated; a job with `--submi` would submit itself for ever.
-        if not (len(word) > len("--") and any(option.startswith(word) for option in gone)):
-            yield word
+    # Options may be abbreviated; a job with `--submi` would submit itself for ever.
+    kept = [
+        word
+        for word in words[1:]
+        if not (len(word) > len("--") and any(option.startswith(word) for option in gone))
+    ]
+    return [sys.executable, "-m", "orchestrator", "run", *kept]
 
 
 def plan(options: argparse.Namespace) -> int:
     """Count what would be sent; send nothing."""
-    job = job_of(options) if options.submit else None
+    is_sent = options.submit or (options.shards and options.on == "slurm")
+    job = job_of(options) if is_sent else None
+    shards = Shards(options) if options.shards else None
+    overrides = options.overrides if shards is None else shards.first
     shown = progress("counting items", None) if options.exact else nullcontext(_unseen)
     with shown as advance:
         counted = api.plan(
             options.recipe,
-            run_dir=options.run_dir,
-            overrides=[*options.overrides, *([] if job is None else job.overrides)],
+            run_dir=options.run_dir if shards is None else shards.paths[0],
+            overrides=[*overrides, *([] if job is None else job.overrides)],
             limit=options.limit,
             on=options.on,
             allow_code=options.allow_code,
@@ -114,8 +259,10 @@ def plan(options: argparse.Namespace) -> int:
         write_to(sys.stdout, counted.to_json() + "\n")
     else:
         print_to(sys.stdout, tables.plan_table(counted))
+    if shards is not None:
+        write_to(sys.stdout, shards.said() + "\n")
     if job is not None:
-        write_to(sys.stdout, f"\n{job.submission()}:\n\n{job.script}")
+        write_to(sys.stdout, job.shown())
     return EXIT_COMPLETE
 
 

@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 import time
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import numbers
@@ -33,10 +34,10 @@ def run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
     if options.submit:
-        code: int = importlib.import_module("orchestrator.runner.commands.plan").submit(
-            options, said
-        )
+        code: int = _commands_of_plan().submit(options, said)
         return code
+    if options.shards and _commands_of_plan().begin(options, said):
+        return EXIT_COMPLETE
     with deferred_interrupts() as late:
         try:
             result = _result(options, said)
@@ -57,6 +58,11 @@ def run(options: argparse.Namespace) -> int:
             return EXIT_INTERRUPTED
 
 
+def _commands_of_plan() -> ModuleType:
+    # Of jobs, which few runs are.
+    return importlib.import_module("orchestrator.runner.commands.plan")
+
+
 def _result(options: argparse.Namespace, said: Said) -> "Result":
     """Run the recipe; a job of Slurm does so once no other process writes the run.
 
@@ -67,6 +73,8 @@ def _result(options: argparse.Namespace, said: Said) -> "Result":
     waits = False
     while True:
         try:
+            if options.shards:
+                settings["run_dir"] = _commands_of_plan().Shards(options).merged()
             return run_recipe(options.recipe, **settings)
         except RunInUseError as error:
             if HANDS_ON not in os.environ:

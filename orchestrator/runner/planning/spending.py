@@ -47,6 +47,28 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
     return Budget(bounds, _spent(store), _prices(prepared), keep)
 
 
+def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
+    """Return the settings that give each of N shards its part of a recipe's bounds.
+
+    Each has the Nth part of the `budget`, for all spend from it, and of requests per minute what
+    those that run at a time leave to one. Whole numbers are rounded down.
+
+    Raises:
+        UsageError: If less than one request or token is left for a shard.
+    """
+    found = []
+    for name, bound in recipe.settings.budget.model_dump(exclude_none=True).items():
+        part = bound // n if isinstance(bound, int) else bound / n
+        if not part and bound:
+            raise UsageError(f"budget.{name}: {bound} leaves nothing for each of {n} shards")
+        found.append(f"budget.{name}={part}")
+    for model in recipe.models.values():
+        rate = model.limits.requests_per_minute
+        if rate is not None:
+            found.append(f"models.{model.name}.limits.requests_per_minute={rate / n_at_once}")
+    return found
+
+
 def money_spent(prepared: Prepared, store: Store) -> float | None:
     """Return what all calls have spent; None where no model has a price."""
     return Budget(schema.Budget(), _spent(store), _prices(prepared)).money

@@ -1,14 +1,18 @@
 """The last status of a run, and the runs of a folder."""
 
+import glob
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.runner.planning.prepare import Prepared, describe_change
+from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.store import RunDirectory, RunStatus, newest, opened
 from orchestrator.store.entries import wall_ms
 
@@ -34,6 +38,40 @@ def status(run_dir: str | Path) -> dict[str, object]:
 def list_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs kept in a folder, as `describe` tells of each."""
     return [describe(store.parent) for store in sorted(folder.glob("*/store.sqlite"))]
+
+
+def shards_of(run: Path) -> list[Path]:
+    """Return the runs of a run's shards that have begun, in order."""
+    found = []
+    for path in run.parent.glob(f"{glob.escape(run.name)}.shard-*-of-*"):
+        part, _, n = path.name.removeprefix(f"{run.name}.shard-").partition("-of-")
+        if part.isdecimal() and n.isdecimal() and (path / STORE_NAME).exists():
+            found.append((int(n), int(part), path))
+    return [path for _, _, path in sorted(found)]
+
+
+def unfinished(prepared: Prepared, paths: Sequence[Path]) -> dict[int, str]:
+    """Return the shards that have not ended, by number, and how far each is, in words.
+
+    Args:
+        prepared: One of the shards. Those that ended with another recipe have not ended with this.
+        paths: Runs of all shards, in order.
+    """
+    found = {}
+    for part, path in enumerate(paths, 1):
+        row = describe(path) if (path / STORE_NAME).exists() else {"state": "not begun"}
+        if row["state"] == "complete":
+            settings = {"subset": f"{part}/{len(paths)}"}
+            recipe = prepared.recipe
+            recipe = replace(recipe, settings=recipe.settings.model_copy(update=settings))
+            before = revision_of(RunDirectory.open(path), recipe.name)
+            if changes := describe_change(before, prepared.identities, recipe):
+                found[part] = f"ended before the recipe changed ({', '.join(changes)})"
+        elif row.get("units_total"):
+            found[part] = f"{row['state']}, {row['units_done']} of {row['units_total']} units"
+        else:
+            found[part] = row["state"]
+    return found
 
 
 def describe(run: Path) -> dict[str, Any]:

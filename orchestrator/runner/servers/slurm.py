@@ -323,7 +323,9 @@ def places_on(prepared: Prepared, on: On) -> Placed:
     job = os.environ.get("SLURM_JOB_ID")
     nodes: tuple[Node, ...] = ()
     if on == "slurm" and job and not has_jobs(cluster):
-        nodes = nodes_of_job(job)
+        # Of the element that has the number of its array, Slurm tells of all elements.
+        array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+        nodes = nodes_of_job(f"{array}_{task}" if array and task else job)
     elif on == "slurm":
         see_that_all_fit(prepared)
     elif on == "ray" and not cluster.autoscaling:

@@ -7,6 +7,10 @@ Slurm looks for a job to start as soon as a node reports that it has cleaned up 
 node that has no step to end and no Epilog to run reports nothing (`_rpc_terminate_job` of slurmd
 22.05), and the successor then waits for the next look, `batch_sched_delay`: about 2 s more. So a
 job that hands on has a step on each node which Slurm must end.
+
+Shards are the elements of an array, and the job that puts them together waits for its end. So an
+element keeps its number and does wait for the two minutes: near its limit it stops in order and is
+put back into the queue.
 """
 
 import hashlib
@@ -21,18 +25,18 @@ from orchestrator.runner.servers.slurm import answer, options_of
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
 """Variable that tells a client that, if it is interrupted, a successor shows the results."""
+SHARD: Final = "$SLURM_ARRAY_TASK_ID"
+"""The number of an array's element, which bash writes in place of this into its command."""
 
 _SCRIPT: Final = """\
 #!/bin/bash
-# Written by `orchestrator run --submit`. To end the run: scancel --me --name={name}
+# Written by `orchestrator run`. To end the run: scancel --me --name={name}
 {head}
 say() {{ echo "$(date +%s.%N) job $SLURM_JOB_ID: $*"; }}
 hand_on() {{
-  say "near the time limit: handing on to job $(sbatch --parsable {file})"
+  say "near the time limit: {near}"
   kill -USR1 "$client"
-  # Steps that Slurm ends with the job; then it starts the next one at once.
-  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --overlap \\
-    --mpi=none --job-name=hand-on sleep infinity &>/dev/null &
+{hand_on}
 }}
 early=
 trap early=USR1 USR1
@@ -43,14 +47,27 @@ say begins
 {command} &
 client=$!
 trap hand_on USR1
-trap 'kill -TERM "$client"' TERM
+trap 'early=TERM; kill -TERM "$client"' TERM
 # A signal that came before there was a client.
 case "$early" in USR1) hand_on;; TERM) kill -TERM "$client";; esac
 # Each signal interrupts the wait.
 while wait "$client"; code=$?; kill -0 "$client" 2>/dev/null; do :; done
 wait "$client"; code=$?
 say "ends with exit code $code"
-exit "$code"
+{end}exit "$code"
+"""
+_SUCCESSOR: Final = """\
+  # Steps that Slurm ends with the job; then it starts the next one at once.
+  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --overlap \\
+    --mpi=none --job-name=hand-on sleep infinity &>/dev/null &"""
+# A client that was killed (137: for its memory, say) may end well elsewhere, but not for ever.
+_AGAIN: Final = """\
+if [ "$early$code" = USR1130 ] ||
+    { [ -z "$early" ] && [ "$code" -gt 130 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ]; }; then
+  say "goes back into the queue"
+  # The number of the first element alone is that of the array.
+  scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+fi
 """
 
 
@@ -65,11 +82,14 @@ def script(
     folder: Path,
     command: Sequence[str],
     room: Sequence[str] = (),
+    *,
+    array: str = "",
 ) -> str:
     """Return the text of the job that runs a client.
 
     The run directory is absolute; the command is run in `folder`, and `room` says what a job with
-    nodes asks for on each of them.
+    nodes asks for on each of them. `array` has the numbers of an array's elements, such as 1-8%2;
+    `SHARD` stands for it in the command.
 
     Raises:
         UsageError: If the job would end before it could hand on.
@@ -80,24 +100,33 @@ def script(
         raise UsageError(f"cluster.time: {cluster.time} must be longer than drain, {cluster.drain}")
     options = [
         f"--job-name={name}",
-        "--dependency=singleton",
+        f"--array={array}" if array else "--dependency=singleton",
         f"--signal=B:USR1@{60 * drain}",
         "--requeue",
         "--open-mode=append",
-        f"--output={run}/slurm-%j.log",
+        f"--output={run}/slurm-{'%A_%a' if array else '%j'}.log",
         *options_of(cluster),
         # With nodes its servers are steps of it; without, it is small and they are jobs.
         # Not --no-kill: after the loss of its first node a job would stay without its script.
         *([f"--nodes={cluster.nodes}", *room] if cluster.nodes else ["--ntasks=1"]),
     ]
+    words = [*command, *(f"--set={one}" for one in overrides_of(cluster))]
+    file = shlex.quote(str(file_of(run)))
+    successor = f"handing on to job $(sbatch --parsable {file})"
     return _SCRIPT.format(
         name=name,
         hands_on=HANDS_ON,
         head="\n".join(f"#SBATCH {shlex.quote(option)}" for option in options),
-        file=shlex.quote(str(file_of(run))),
+        near="stops, and goes on after the queue" if array else successor,
+        hand_on="  early=USR1" if array else _SUCCESSOR,
+        end=_AGAIN if array else "",
         folder=shlex.quote(str(folder)),
-        command=shlex.join([*command, *(f"--set={one}" for one in overrides_of(cluster))]),
+        command=" ".join(map(_quoted, words)),
     )
+
+
+def _quoted(word: str) -> str:
+    return f'"{SHARD}"'.join(map(shlex.quote, word.split(SHARD)))
 
 
 def overrides_of(cluster: Cluster) -> tuple[str, ...]:
@@ -105,18 +134,30 @@ def overrides_of(cluster: Cluster) -> tuple[str, ...]:
     return (f"cluster.jobs={str(cluster.nodes is None).lower()}",)
 
 
-def file_of(run: Path) -> Path:
-    """Return the file of the job, which successors are submitted from."""
-    return run / "slurm.sh"
+def file_of(run: Path, *, is_array: bool = False) -> Path:
+    """Return the file of the job, which successors are submitted from, or of an array of shards."""
+    return run / ("slurm-shards.sh" if is_array else "slurm.sh")
 
 
-def submit(file: Path) -> str:
+def submit(file: Path, *options: str) -> str:
     """Submit a job; return its number.
 
     Raises:
         UsageError: If Slurm refuses it.
     """
-    said = answer("sbatch", "--parsable", str(file))
+    said = answer("sbatch", "--parsable", *options, str(file))
     if isinstance(said, str):
         return said.strip().partition(";")[0]
     raise UsageError(f"sbatch {file}: {said.why}")
+
+
+def waiting(run: Path) -> list[str]:
+    """Return the jobs of a run that wait or run, a line each: number, state and reason.
+
+    Raises:
+        UsageError: If Slurm does not tell.
+    """
+    said = answer("squeue", "--me", "--noheader", f"--name={name_of(run)}", "--format=%i %T %r")
+    if isinstance(said, str):
+        return said.splitlines()
+    raise UsageError(f"squeue does not say which jobs the run has: {said.why}")
