@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
+from orchestrator.placement import Size
 from orchestrator.recipe import schema
 from orchestrator.recipe.schema import shard_name
 from orchestrator.report import tables
@@ -21,17 +22,29 @@ from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.merging import merge_into
 from orchestrator.runner.interface.recipe import Recipe
+from orchestrator.runner.planning.prepare import describe_change
+from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.spending import shares
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
-from orchestrator.runner.servers.slurm import check, room_of_job, see_that_all_fit
+from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
+from orchestrator.runner.servers.slurm import (
+    MIB,
+    check,
+    room_of_all,
+    room_of_job,
+    see_that_all_fit,
+)
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
-from orchestrator.store import RunDirectory, newest
+from orchestrator.runner.session.opening import open_plan
+from orchestrator.store import RunDirectory, Store, newest
 
 # Options of `run` that a job can't have, and of `plan` that `run` does not have.
 _REFUSED = ("fresh", "keep_servers", "json", "retry")
 _OF_PLAN = ("--exact",)
+_PROGRAM = (sys.executable, "-m", "orchestrator")
 
 
 class Job(NamedTuple):
@@ -105,12 +118,19 @@ class Shards:
             f"{', '.join(added) or 'nothing'}"
         )
 
+    def size_on_ray(self) -> Size:
+        """Return what the task of a shard takes of its node: the servers run there too."""
+        cluster = self.prepared.recipe.settings.cluster
+        nodes = () if cluster.autoscaling else nodes_of(address_of(cluster))
+        room = room_of_all(self.prepared, [node.size for node in nodes])
+        return Size(max(1, room["cpus"]), room["gpus"], room["memory"] * MIB or None)
+
     def words(self, part: object) -> list[str]:
-        """Return the command that runs a shard."""
+        """Return the words of the command that runs a shard, behind `orchestrator`."""
         options = self._options
         run = self.run.with_name(shard_name(self.run.name, part, self.n))
         return [
-            *(sys.executable, "-m", "orchestrator", "run", options.recipe),
+            *("run", options.recipe),
             *(f"--set={one}" for one in self.overrides),
             *(f"--shard={part}/{self.n}", f"--run-dir={run}", "--display=plain"),
             *([f"--limit={options.limit}"] if options.limit else []),
@@ -129,7 +149,7 @@ class Shards:
         small = cluster.model_copy(update={"nodes": None, "options": others})
         array = f"{','.join(map(str, self.left or range(1, self.n + 1)))}%{self.n_at_once}"
         make = partial(slurm_chain.script, run=self.run, folder=Path.cwd())
-        element = [*self.words(slurm_chain.SHARD), "--on=slurm"]
+        element = [*_PROGRAM, *self.words(slurm_chain.SHARD), "--on=slurm"]
         room = room_of_job(self.prepared)
         scripts = {
             slurm_chain.file_of(self.run, is_array=True): make(
@@ -155,8 +175,20 @@ class Shards:
                     f"alone, as `--shard I/{self.n}` does on this machine",
                 ])
             )  # fmt: skip
-        api.merge(*self.paths, into=self.run, accept_server_change=self._accepts_change)
+        with RunDirectory.lock(self.run) as held:
+            before = revision_of(held, self.prepared.recipe.name)
+            if before is not None:
+                self._begin_anew(held, before)
+            merge_into(held, self.paths, accept_change=self._accepts_change)
         return self.run
+
+    def _begin_anew(self, held: RunDirectory, before: Mapping[str, Any]) -> None:
+        """Let the run of all items have this recipe, as those of its shards, if it had another."""
+        loaded, base, given = _loaded(self._options)
+        whole = prepared_recipe(loaded, base, given, allow_code=self._options.allow_code)
+        if describe_change(before, whole.identities, loaded):
+            with Store.open(held.store_path, check_owned=held.check_owned) as store:
+                open_plan(whole, held, store)
 
 
 def submit(options: argparse.Namespace, said: Said) -> int:
@@ -186,9 +218,25 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
     Returns:
         True if jobs that were submitted do the rest, False if the caller puts the shards together.
     """
-    if options.on == "slurm" and HANDS_ON not in os.environ and Shards(options).left:
+    if options.on == "local" or HANDS_ON in os.environ:
+        return False
+    shards = Shards(options)
+    if not shards.left:
+        return False
+    if options.on == "slurm":
         submit(options, said)
         return True
+    check(shards.prepared, "ray")
+    shown = paths.shown(shards.run)
+    said.note(f"{len(shards.left)} shards run on Ray; progress: orchestrator status {shown}")
+    # No other call may begin them too.
+    with RunDirectory.lock(shards.run):
+        run_tasks(
+            shards.prepared.recipe.settings.cluster,
+            [shards.words(part) for part in shards.left],
+            shards.size_on_ray(),
+            shards.n_at_once,
+        )
     return False
 
 
@@ -233,7 +281,7 @@ def _words(words: Sequence[str]) -> list[str]:
         for word in words[1:]
         if not (len(word) > len("--") and any(option.startswith(word) for option in gone))
     ]
-    return [sys.executable, "-m", "orchestrator", "run", *kept]
+    return [*_PROGRAM, "run", *kept]
 
 
 def plan(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Commands on runs under way: status, runs, pause, resume, limit and stop."""
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -13,19 +14,26 @@ from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, write_to
 from orchestrator.runner.commands.messages import run_path
-from orchestrator.runner.results.runs import list_runs
+from orchestrator.runner.results.runs import describe, list_runs, shards_of
 from orchestrator.runner.results.runs import status as last_status
+from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest
 
 
 def status(options: argparse.Namespace) -> int:
-    """Look at a running or ended run."""
-    path = run_path(options.run)
-    said = last_status(path)
+    """Look at a running or ended run, and at the runs of its shards."""
+    path = newest(run_path(options.run))
+    parts = [describe(one) for one in shards_of(path)]
+    # Of the whole there is nothing to say before its shards are put together.
+    is_begun = (
+        not (parts or is_in_shards(path)) or RunDirectory.open(path).read_status() is not None
+    )
+    said = last_status(path) if is_begun else {}
     if options.json:
-        write_to(sys.stdout, json.dumps(said) + "\n")
-    else:
+        write_to(sys.stdout, json.dumps(said | ({"shards": parts} if parts else {})) + "\n")
+        return EXIT_COMPLETE
+    if is_begun:
         try:
             # A run may have been moved since it wrote its status.
             print_to(sys.stdout, tables.status({**said, "run_dir": paths.shown(path)}))
@@ -34,7 +42,18 @@ def status(options: argparse.Namespace) -> int:
                 f"status.json is damaged: {error}; `orchestrator run` with the same recipe "
                 "rewrites it"
             ) from error
+    if parts:
+        print_to(sys.stdout, tables.runs(parts))
+    # Slurm may be elsewhere.
+    with contextlib.suppress(UsageError):
+        for line in slurm_chain.waiting(path.resolve()) if is_in_shards(path) else ():
+            write_to(sys.stdout, f"job {line}\n")
     return EXIT_COMPLETE
+
+
+def is_in_shards(run: Path) -> bool:
+    """Return True if the shards of a run were submitted to Slurm."""
+    return slurm_chain.file_of(run, is_array=True).exists()
 
 
 def runs(options: argparse.Namespace) -> int:
@@ -66,8 +85,23 @@ def limit(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """Stop as Ctrl-C does, or when batches are cancelled."""
-    return _tell(options.run, control.Command("cancel" if options.cancel else "stop"))
+    """Stop as Ctrl-C does, or when batches are cancelled.
+
+    Of a run in shards, end its jobs that wait and stop those that run.
+    """
+    command = control.Command("cancel" if options.cancel else "stop")
+    path = newest(run_path(options.run))
+    parts = shards_of(path)
+    if not parts or RunDirectory(path).holder() is not None:
+        return _tell(options.run, command)
+    if is_in_shards(path):
+        slurm_chain.cancel_waiting(path.resolve())
+    running = [one for one in parts if RunDirectory(one).holder() is not None]
+    if not running:
+        confirm(f"{path}: no shard is running")
+    for one in running:
+        _tell(str(one), command)
+    return EXIT_COMPLETE
 
 
 def _tell(run: str, command: control.Command) -> int:

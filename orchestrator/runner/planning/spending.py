@@ -64,7 +64,7 @@ def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
         found.append(f"budget.{name}={part}")
     for model in recipe.models.values():
         rate = model.limits.requests_per_minute
-        if rate is not None:
+        if rate is not None and n_at_once > 1:
             found.append(f"models.{model.name}.limits.requests_per_minute={rate / n_at_once}")
     return found
 

@@ -4,6 +4,7 @@ Ray finds the node and the GPUs of each server. See docs/design/0023-servers-on-
 """
 
 import importlib.util
+import json
 import logging
 import os
 import re
@@ -11,12 +12,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from orchestrator import extras
-from orchestrator.errors import UsageError
+from orchestrator.errors import EXIT_INTERRUPTED, UsageError
 from orchestrator.placement import Node, Size
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.servers.launched import CarrierOf
@@ -70,19 +72,85 @@ def sized(nodes: list[dict[str, Any]]) -> tuple[Node, ...]:
     return tuple(sorted(found, key=lambda node: node.name))
 
 
-def main(address: str) -> None:
-    """Write the nodes as a line of JSON."""
+def main(address: str, *limits: str) -> None:
+    """Write the nodes as a line of JSON, or with `limits` run the commands on stdin."""
     import ray  # noqa: PLC0415 (an optional dependency)
 
     # Ray writes to stdout too.
     output = os.dup(1)
     os.dup2(2, 1)
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    os.write(output, msgspec.json.encode(sized(ray.nodes())) + b"\n")
+    if limits:
+        cpus, gpus, n_bytes, n_at_once = map(int, limits)
+        _run(json.load(sys.stdin), Size(cpus, gpus, n_bytes or None), n_at_once)
+    else:
+        os.write(output, msgspec.json.encode(sized(ray.nodes())) + b"\n")
 
+
+def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
+    """Run commands of this program as tasks of Ray, some at a time, to their ends."""
+    import ray  # noqa: PLC0415 (an optional dependency)
+
+    # A process for each, which ends with its node's raylet.
+    task = ray.remote(
+        num_cpus=size.cpus, num_gpus=size.gpus, memory=size.n_bytes, max_calls=1, max_retries=_TIMES
+    )(_command_on_a_node)
+    here, running = str(Path.cwd()), dict[Any, list[str]]()
+    while commands or running:
+        while commands and len(running) < n_at_once:
+            words = commands.pop(0)
+            running[task.remote(here, words)] = words
+        (ended, *_), _ = ray.wait([*running])
+        try:
+            said = f"ended with exit code {(code := ray.get(ended))}"
+        except ray.exceptions.RayError as error:
+            code, said = None, f"was lost {_TIMES + 1} times: {error}"
+        sys.stderr.write(f"{' '.join(running.pop(ended))}: {said}\n")
+        if code == EXIT_INTERRUPTED:
+            commands.clear()
+
+
+def _command_on_a_node(folder: str, words: list[str]) -> int:
+    """Run a command in the process of a task; return its exit code."""
+    from orchestrator.cli import main as command  # noqa: PLC0415 (found by the node's Python)
+    from orchestrator.runner.servers.slurm_chain import HANDS_ON  # noqa: PLC0415 (the same)
+
+    os.chdir(folder)
+    # A client of the same run may live on at a node that Ray has lost: this one waits for it.
+    os.environ[HANDS_ON] = "1"
+    return command(words)
+
+
+# How often a task is begun again whose node or process is lost.
+_TIMES: Final = 3
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
+
+
+def run_tasks(
+    cluster: Cluster, commands: Sequence[Sequence[str]], size: Size, n_at_once: int
+) -> None:
+    """Run commands of this program on nodes of a Ray cluster, and wait for their ends.
+
+    A command whose node is lost is begun again on another. What each made of its run shows there.
+
+    Args:
+        cluster: Names the address.
+        commands: The words of each behind `orchestrator`.
+        size: What each takes of its node.
+        n_at_once: How many may run at a time.
+
+    Raises:
+        UsageError: If Ray is not installed, too old or not there, or the address is wrong.
+    """
+    ray_actors(cluster)
+    limits = (size.cpus, size.gpus, size.n_bytes or 0, n_at_once)
+    words = (sys.executable, "-P", "-m", _MODULE, address_of(cluster), *map(str, limits))
+    text = json.dumps([*map(list, commands)])
+    ended = subprocess.run(words, input=text, text=True, check=False)  # noqa: S603 (this program)
+    if ended.returncode:
+        raise UsageError(f"Ray at {address_of(cluster)} did not run the shards to their ends")
 
 
 OLDEST: Final = (2, 50)

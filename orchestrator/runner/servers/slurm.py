@@ -36,7 +36,7 @@ from orchestrator.serving import Carrier
 _log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 30.0
-_MIB: Final = 2**20
+MIB: Final = 2**20
 # Of `scontrol show job --details`: what the job has on some nodes.
 _OF_NODES: Final = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)")
 # With or without a type: gpu:2(IDX:0-1), gpu:a100:4.
@@ -106,7 +106,7 @@ def is_down(node: str) -> bool:
 def _size(cpus: int, gres: str, megabytes: int) -> Size:
     n_gpus = sum(map(int, _GPUS.findall(gres)))
     # 0 where Slurm does not share out memory.
-    return Size(cpus, n_gpus, megabytes * _MIB or None)
+    return Size(cpus, n_gpus, megabytes * MIB or None)
 
 
 def _count(ids: str) -> int:
@@ -349,21 +349,19 @@ def see_that_all_fit(prepared: Prepared) -> None:
     _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
 
 
-def room_of_job(prepared: Prepared) -> list[str]:
-    """Return the options by which each node of a client's job has room for its servers.
+def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
+    """Return the most that the servers of a run need on one node: `cpus`, `gpus` and `memory`.
 
-    They are planned on nodes of the partition's smallest size on which all run at once; where none
-    is so large, or no size is known, a node has room for any one of them. What `cluster.options`
-    say of GPUs and memory counts.
+    They are planned on nodes of the smallest of the sizes on which all run at once; where none is
+    so large, or none is known, a node has room for any one of them. Memory is in MiB, and absent
+    unless it is known of each.
 
     Raises:
         UsageError: If a server fits on no node.
         LaunchError: If its weights can't be read.
     """
     cluster, taken = prepared.recipe.settings.cluster, Counter[str]()
-    sizes = [one.size for one in nodes_of_partition(cluster)]
-    sizes.sort(key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0))
-    for size in sizes:
+    for size in sorted(sizes, key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0)):
         nodes = tuple(Node(str(n), size) for n in range(cluster.nodes or 1))
         placed = _placed(prepared, Inventory(nodes=nodes))
         if len(placed.waves) == 1 and not placed.without_room:
@@ -380,20 +378,32 @@ def room_of_job(prepared: Prepared) -> list[str]:
             cpus=sum(one.cpus for one in each),
             gpus=sum(one.gpus for one in each),
             # As Slurm counts each step.
-            memory=sum(-(-one.memory_bytes() // _MIB) for one in each),
+            memory=sum(-(-one.memory_bytes() // MIB) for one in each),
         )
+    if not all(one.memory for each in used.values() for one in each):
+        del taken["memory"]
+    return taken
+
+
+def room_of_job(prepared: Prepared) -> list[str]:
+    """Return the options by which each node of a client's job has room for its servers.
+
+    What `cluster.options` say of GPUs and memory counts.
+
+    Raises:
+        UsageError: If a server fits on no node.
+        LaunchError: If its weights can't be read.
+    """
+    cluster = prepared.recipe.settings.cluster
+    taken = room_of_all(prepared, [one.size for one in nodes_of_partition(cluster)])
     given = cluster.options.keys()
-    is_known = all(one.memory for each in used.values() for one in each)
-    is_known &= not given & {"mem-per-cpu", "mem-per-gpu"}
+    has_gpus = taken["gpus"] and "gpus-per-node" not in given
+    has_memory = taken["memory"] and not given & {"mem-per-cpu", "mem-per-gpu"}
     return [
         "--ntasks-per-node=1",
         f"--cpus-per-task={max(1, taken['cpus'])}",
-        *(
-            [f"--gres=gpu:{taken['gpus']}"]
-            if taken["gpus"] and "gpus-per-node" not in given
-            else []
-        ),
-        *([f"--mem={taken['memory']}M"] if is_known and used else []),
+        *([f"--gres=gpu:{taken['gpus']}"] if has_gpus else []),
+        *([f"--mem={taken['memory']}M"] if has_memory else []),
     ]
 
 

@@ -1,0 +1,67 @@
+"""The shards of a run as tasks of a real Ray, put together by the command that began them."""
+
+import json
+
+import pytest
+
+from tests.cluster.ray_rig import RayRig
+from tests.cluster.runs import Run, complete
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(300)]
+N = 3
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory):
+    with RayRig(tmp_path_factory.mktemp("rig")) as made:
+        yield made
+
+
+class Shards(Run):
+    """A run on the rig's Ray, in shards."""
+
+    def __init__(self, rig: RayRig, folder) -> None:
+        self.rig = rig
+        super().__init__(folder, "ray", env=rig.env, left=rig.servers)
+
+    def judged_by(self, part: int) -> int:
+        path = self.run_dir.with_name(f"run.shard-{part}-of-{N}") / "status.json"
+        if not path.exists():
+            return 0
+        values = json.loads(path.read_text())["values"]
+        return sum(one["done"] for one in values["models"] if one["name"] == "judge")
+
+
+@pytest.fixture
+def cluster(rig, tmp_path):
+    made = Shards(rig, tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def expected(rig, tmp_path_factory):
+    return Shards(rig, tmp_path_factory.mktemp("local")).here()
+
+
+def test_shards_end_as_one_run(cluster, expected):
+    complete(cluster.start(f"--shards={N}"))
+    assert set(cluster.asked().values()) == {1}
+    cluster.check(expected)
+
+
+def test_the_shard_of_a_node_that_dies_is_resumed_on_another(cluster, expected):
+    cluster.judge_in(1.0)
+    process = cluster.start(f"--shards={N}")
+    cluster.until(lambda: all(cluster.judged_by(part) >= 3 for part in range(1, N + 1)), process)
+    node = cluster.rig.nodes[0]
+    cluster.rig.kill_node(node)
+    try:
+        complete(process)
+    finally:
+        cluster.rig.replace(node)
+    again = [n - 1 for n in cluster.asked().values() if n > 1]
+    # Requests of one client that were in flight, at two servers.
+    assert len(again) <= 4
+    assert set(again) <= {1}
+    cluster.check(expected)
