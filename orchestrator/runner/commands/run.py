@@ -21,7 +21,7 @@ from orchestrator.errors import (
 from orchestrator.runner.commands.messages import Said, write_files
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.run import run as run_recipe
-from orchestrator.runner.servers.slurm_chain import HANDS_ON
+from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result
@@ -133,4 +133,6 @@ def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:
 
 def _is_handed_on(result: "Result") -> bool:
     """Return True if another job waits for the end of this call, and will show the results."""
+    if os.environ.get(HANDS_ON) == OF_A_SHARD:
+        return True
     return result.ended is not None and result.ended.interrupted and HANDS_ON in os.environ

@@ -113,11 +113,14 @@ def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
 def _command_on_a_node(folder: str, words: list[str]) -> int:
     """Run a command in the process of a task; return its exit code."""
     from orchestrator.cli import main as command  # noqa: PLC0415 (found by the node's Python)
-    from orchestrator.runner.servers.slurm_chain import HANDS_ON  # noqa: PLC0415 (the same)
+    from orchestrator.runner.servers.slurm_chain import (  # noqa: PLC0415 (the same)
+        HANDS_ON,
+        OF_A_SHARD,
+    )
 
     os.chdir(folder)
     # A client of the same run may live on at a node that Ray has lost: this one waits for it.
-    os.environ[HANDS_ON] = "1"
+    os.environ[HANDS_ON] = OF_A_SHARD
     return command(words)
 
 

@@ -25,6 +25,8 @@ from orchestrator.runner.servers.slurm import answer, options_of
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
 """Variable that tells a client that, if it is interrupted, a successor shows the results."""
+OF_A_SHARD: Final = "shard"
+"""Its value for the client of a shard, whose results are shown with those of the others."""
 SHARD: Final = "$SLURM_ARRAY_TASK_ID"
 """The number of an array's element, which bash writes in place of this into its command."""
 
@@ -42,7 +44,7 @@ early=
 trap early=USR1 USR1
 trap early=TERM TERM
 cd {folder} || exit 1
-export {hands_on}=1
+export {hands_on}
 say begins
 {command} &
 client=$!
@@ -115,7 +117,7 @@ def script(
     successor = f"handing on to job $(sbatch --parsable {file})"
     return _SCRIPT.format(
         name=name,
-        hands_on=HANDS_ON,
+        hands_on=f"{HANDS_ON}={OF_A_SHARD if array else 1}",
         head="\n".join(f"#SBATCH {shlex.quote(option)}" for option in options),
         near="stops, and goes on after the queue" if array else successor,
         hand_on="  early=USR1" if array else _SUCCESSOR,
