@@ -26,7 +26,6 @@ from orchestrator.runner.commands.options import (
     export_options,
     full_option,
     gate_options,
-    gc_options,
     get_recipe_options,
     get_weights_options,
     html_option,
@@ -41,7 +40,6 @@ from orchestrator.runner.commands.options import (
     probe_options,
     quiet_option,
     rm_options,
-    shards_option,
     stop_options,
     submit_option,
     subset_option,
@@ -239,7 +237,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     place_option(run)
     submit_option(run)
-    shards_option(run)
     run.add_argument(
         "--keep-servers", action="store_true", help="keep launched servers running for the next run"
     )
@@ -259,7 +256,6 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     _recipe_options(plan)
     place_option(plan)
     submit_option(plan, "print the batch script that `run --submit` would send")
-    shards_option(plan)
     json_option(plan)
     plan.add_argument(
         "--exact", action="store_true", help="count every unit instead of estimating large plans"
@@ -351,7 +347,7 @@ _COMMANDS: Mapping[str, Sequence[_Command]] = {
         ("stop", "status", "stop a run, as Ctrl-C does", _run_argument, cancel_option),
     ),
     "runs, servers and plug-ins": (
-        ("runs", "", "list, merge, repair, clean up or delete runs"),
+        ("runs", "", "list, merge, repair or delete runs"),
         ("servers", "", "list, stop, serve or probe servers"),
         ("list", "listing:kinds", "list methods, datasets, weights and what else a recipe names",
          list_options),
@@ -365,8 +361,6 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
         ("list", "status:runs", "list the runs in a folder (default)", _runs_options),
         ("merge", "stored", "put runs of one recipe together into one run", merge_options),
         ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
-        ("gc", "stored", "delete outcomes that no recipe of a run needs",
-         _run_argument, gc_options),
         ("rm", "stored", "delete runs, after a question", rm_options),
     ),
     "servers": (

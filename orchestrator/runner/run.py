@@ -32,7 +32,7 @@ from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.spending import budget_of, keep_spent
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.probing.records import Probes, needs_of
-from orchestrator.runner.results.stored import check_whole, keep_items, missing_notes
+from orchestrator.runner.results.stored import keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import Waves, find_places
@@ -154,7 +154,6 @@ def _in_directory(
         prepared = msgspec.structs.replace(prepared, lenders=stack.enter_context(lenders))
         late = stack.enter_context(deferred_interrupts())
         directory = stack.enter_context(RunDirectory.lock(where, fresh=fresh))
-        check_whole(directory)
         if given is not None:
             recipe = given.keep(prepared.recipe, directory)
             prepared = msgspec.structs.replace(prepared, recipe=recipe)

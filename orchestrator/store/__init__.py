@@ -1,6 +1,7 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
 from orchestrator.store.blobs import damaged
+from orchestrator.store.dropping import drop_failures
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -12,18 +13,17 @@ from orchestrator.store.entries import (
     StoredUnit,
 )
 from orchestrator.store.filesystem import is_network_fs
-from orchestrator.store.gc import Unplanned, drop, drop_failures, plan_hashes, unplanned
 from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
 from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
 from orchestrator.store.rundir import RunDirectory, RunStatus, check_usable, newest
-from orchestrator.store.salvage import Salvaged, damaged_files, salvage
+from orchestrator.store.salvage import Salvaged, salvage
 from orchestrator.store.store import Store
 
 __all__ = [
     "FRAMES", "ROLES", "EndedStore", "FailureCount", "FromRun", "Lender", "Lent", "OutcomeCount",
     "Owner", "RunDirectory", "RunStatus", "Salvaged", "ServerUse", "Sizes", "Store",
-    "StoredServer", "StoredUnit", "Unplanned", "check_ended", "check_usable", "damaged",
-    "damaged_files", "drop", "drop_failures", "is_network_fs", "merge", "newest", "opened",
-    "plan_hashes", "put_in_place", "salvage", "unplanned",
+    "StoredServer", "StoredUnit", "check_ended", "check_usable", "damaged",
+    "drop_failures", "is_network_fs", "merge", "newest", "opened",
+    "put_in_place", "salvage",
 ]  # fmt: skip

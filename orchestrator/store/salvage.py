@@ -5,7 +5,6 @@ sends nothing for that. An outcome is kept only if its checksums are right.
 """
 
 import contextlib
-import glob
 import shutil
 import sqlite3
 import struct
@@ -126,11 +125,6 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
         return Salvaged(dict(kept), {}, 0, None)
     aside = _put_in_place(path, target)
     return Salvaged(dict(kept), lost, n_lost, aside, values_lost)
-
-
-def damaged_files(path: Path) -> list[Path]:
-    """The files that `salvage` has put aside of a store."""
-    return sorted(path.parent.glob(f"{glob.escape(path.stem)}.damaged-*"))
 
 
 class _Source:

@@ -39,7 +39,7 @@ def _shard(text: str) -> str:
 
 
 def subset_option(command: argparse.ArgumentParser) -> None:
-    """Add `--subset` and `--shard`, which commands with `--limit` and `--set` have."""
+    """Add `--subset`, `--shard` and `--shards`, which commands with `--limit` have."""
     command.add_argument(
         "--subset",
         action=_Subset,
@@ -56,12 +56,8 @@ def subset_option(command: argparse.ArgumentParser) -> None:
         metavar="I/N",
         type=_shard,
         default=[],
-        help="use only the I-th of N parts of the items; put the runs together by runs merge",
+        help="use only the I-th of N parts of the items; put the runs together by --shards N",
     )
-
-
-def shards_option(command: argparse.ArgumentParser) -> None:
-    """Add `--shards`, of the commands that run and plan."""
     command.add_argument(
         "--shards",
         metavar="N[%K]",
@@ -345,18 +341,6 @@ def merge_options(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="merge even if different servers answered for a model",
     )
-
-
-def gc_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator runs gc`, after the run."""
-    command.add_argument(
-        "--keep", type=int, default=1, metavar="N",
-        help="keep what the last N recipes of the run need (default: 1)",
-    )  # fmt: skip
-    command.add_argument(
-        "--drop", action="store_true", help="delete the outcomes (default: only count them)"
-    )
-    allow_code_option(command)
 
 
 def rm_options(command: argparse.ArgumentParser) -> None:

@@ -16,13 +16,12 @@ from orchestrator.disk.paths import RUNS, STORE_NAME
 from orchestrator.runner.commands.options import LISTED
 
 # What earlier versions had, and what does its work.
-_PARTS = (
-    "run parts of the items, each with a `--run-dir` of its own, and put them together by "
-    "`orchestrator runs merge`"
-)
-_REMOVED = {"--clients": _PARTS, "--listen": _PARTS, "join": _PARTS}
+_REMOVED = {
+    "--clients": "use `--shards`",
+    "gc": "run the recipe with `--fresh` and the run in `reuse`, then delete that by `runs rm`",
+}
 _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
-    "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
+    "merge": "runs merge", "repair": "runs repair", "serve": "servers serve",
     "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",
     "completion": "--completion",
 }  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
@@ -30,14 +30,7 @@ from orchestrator.runner.planning.spending import shares
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
-from orchestrator.runner.servers.slurm import (
-    MIB,
-    check,
-    room_of_all,
-    room_of_job,
-    see_that_all_fit,
-)
-from orchestrator.runner.servers.slurm_chain import HANDS_ON
+from orchestrator.runner.servers.slurm import MIB, check, room_of_all, room_of_job, see_that_all_fit
 from orchestrator.runner.session.opening import open_plan
 from orchestrator.store import RunDirectory, Store, newest
 
@@ -99,11 +92,8 @@ class Shards:
         self.paths = [self.run.with_name(name) for name in names]
         # They are about the whole run.
         after = {"on_end": "null", "log_to": "[]", "gates": "[]"}
-        self.overrides = [
-            *options.overrides,
-            *shares(loaded, self.n, self.n_at_once),
-            *(f"{name}={none}" for name, none in after.items() if getattr(loaded.settings, name)),
-        ]
+        none = [f"{name}={none}" for name, none in after.items() if getattr(loaded.settings, name)]
+        self.overrides = [*options.overrides, *shares(loaded, self.n, self.n_at_once), *none]
         self.first = [*self.overrides, f"subset=1/{self.n}"]
         loaded, base, given = _loaded(options, *self.first[len(options.overrides) :])
         self.prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
@@ -148,16 +138,14 @@ class Shards:
         others = {name: value for name, value in cluster.options.items() if "gpu" not in name}
         small = cluster.model_copy(update={"nodes": None, "options": others})
         array = f"{','.join(map(str, self.left or range(1, self.n + 1)))}%{self.n_at_once}"
-        make = partial(slurm_chain.script, run=self.run, folder=Path.cwd())
+        script = partial(slurm_chain.script, run=self.run, folder=Path.cwd())
         element = [*_PROGRAM, *self.words(slurm_chain.SHARD), "--on=slurm"]
-        room = room_of_job(self.prepared)
-        scripts = {
-            slurm_chain.file_of(self.run, is_array=True): make(
-                large, command=element, room=room, array=array
-            ),
-            slurm_chain.file_of(self.run): make(small, command=_words(self._options.words)),
-        }
-        return Job(self.run, scripts, slurm_chain.overrides_of(large))
+        first = script(large, command=element, room=room_of_job(self.prepared), array=array)
+        last = script(small, command=_words(self._options.words))
+        files = (slurm_chain.file_of(self.run, is_array=is_array) for is_array in (True, False))
+        return Job(
+            self.run, dict(zip(files, (first, last), strict=True)), slurm_chain.overrides_of(large)
+        )
 
     def merged(self) -> Path:
         """Put the runs of the shards together; return where the recipe then finds them.
@@ -165,6 +153,7 @@ class Shards:
         Raises:
             UsageError: If one has not ended.
         """
+        options = self._options
         if self.left:
             lines = [f"shard {part} of {self.n}: {why}" for part, why in self.left.items()]
             raise UsageError(
@@ -178,17 +167,14 @@ class Shards:
         with RunDirectory.lock(self.run) as held:
             before = revision_of(held, self.prepared.recipe.name)
             if before is not None:
-                self._begin_anew(held, before)
+                # That of all items must have the recipe of the shards.
+                loaded, base, given = _loaded(options)
+                whole = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
+                if describe_change(before, whole.identities, loaded):
+                    with Store.open(held.store_path, check_owned=held.check_owned) as store:
+                        open_plan(whole, held, store)
             merge_into(held, self.paths, accept_change=self._accepts_change)
         return self.run
-
-    def _begin_anew(self, held: RunDirectory, before: Mapping[str, Any]) -> None:
-        """Let the run of all items have this recipe, as those of its shards, if it had another."""
-        loaded, base, given = _loaded(self._options)
-        whole = prepared_recipe(loaded, base, given, allow_code=self._options.allow_code)
-        if describe_change(before, whole.identities, loaded):
-            with Store.open(held.store_path, check_owned=held.check_owned) as store:
-                open_plan(whole, held, store)
 
 
 def submit(options: argparse.Namespace, said: Said) -> int:
@@ -218,7 +204,7 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
     Returns:
         True if jobs that were submitted do the rest, False if the caller puts the shards together.
     """
-    if options.on == "local" or HANDS_ON in os.environ:
+    if options.on == "local" or slurm_chain.HANDS_ON in os.environ:
         return False
     shards = Shards(options)
     if not shards.left:

@@ -26,9 +26,9 @@ def status(options: argparse.Namespace) -> int:
     path = newest(run_path(options.run))
     parts = [describe(one) for one in shards_of(path)]
     # Of the whole there is nothing to say before its shards are put together.
-    is_begun = (
-        not (parts or is_in_shards(path)) or RunDirectory.open(path).read_status() is not None
-    )
+    is_submitted = slurm_chain.file_of(path, is_array=True).exists()
+    has_status = RunDirectory.open(path).read_status() is not None
+    is_begun = has_status or not (parts or is_submitted)
     said = last_status(path) if is_begun else {}
     if options.json:
         write_to(sys.stdout, json.dumps(said | ({"shards": parts} if parts else {})) + "\n")
@@ -46,14 +46,9 @@ def status(options: argparse.Namespace) -> int:
         print_to(sys.stdout, tables.runs(parts))
     # Slurm may be elsewhere.
     with contextlib.suppress(UsageError):
-        for line in slurm_chain.waiting(path.resolve()) if is_in_shards(path) else ():
+        for line in slurm_chain.waiting(path.resolve()) if is_submitted else ():
             write_to(sys.stdout, f"job {line}\n")
     return EXIT_COMPLETE
-
-
-def is_in_shards(run: Path) -> bool:
-    """Return True if the shards of a run were submitted to Slurm."""
-    return slurm_chain.file_of(run, is_array=True).exists()
 
 
 def runs(options: argparse.Namespace) -> int:
@@ -94,7 +89,7 @@ def stop(options: argparse.Namespace) -> int:
     parts = shards_of(path)
     if not parts or RunDirectory(path).holder() is not None:
         return _tell(options.run, command)
-    if is_in_shards(path):
+    if slurm_chain.file_of(path, is_array=True).exists():
         slurm_chain.cancel_waiting(path.resolve())
     running = [one for one in parts if RunDirectory(one).holder() is not None]
     if not running:

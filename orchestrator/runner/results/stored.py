@@ -17,7 +17,7 @@ from orchestrator.columns import RowRoles, decoded, schema_fault
 from orchestrator.contracts.method import roles_of
 from orchestrator.dataset import Dataset
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import PluginError, RunDirectoryError
+from orchestrator.errors import PluginError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.models.identity import identity_key, provenance_words, server_label
@@ -122,7 +122,6 @@ def record_of(store: Store, run_dir: RunDirectory, status: RunStatus | None) -> 
     )
 
 
-_CLIENTS = "clients"
 UNITS = "units"
 """Key of the number of units of the plan in a store."""
 
@@ -210,32 +209,12 @@ def schemas_of(store: Store) -> dict[str, dict[str, str]]:
     return found
 
 
-def check_whole(run_dir: RunDirectory) -> None:
-    """See that no stores stand beside that of a run, as processes of earlier versions left them.
-
-    Raises:
-        RunDirectoryError: If some do.
-    """
-    if (run_dir.path / _CLIENTS).is_dir():
-        raise RunDirectoryError(_left_by_clients(run_dir.path))
-
-
-def _left_by_clients(path: Path) -> str:
-    return (
-        f"{path / _CLIENTS} holds what clients of an earlier version recorded and did not merge: "
-        f"`orchestrator runs merge {path} {path / _CLIENTS}/[0-9]* --into OTHER` puts it together "
-        "with this run"
-    )
-
-
 def missing_notes(store: Store, run_dir: RunDirectory, said: int) -> list[str]:
     """Return a line if the store lacks outcomes that the run said were recorded.
 
     `said` is the number of the last outcome, read before the store was opened: a run that goes on
     meanwhile is ahead of what it said before.
     """
-    if (run_dir.path / _CLIENTS).is_dir():
-        return [_left_by_clients(run_dir.path)]
     # Where a copy is read that is some minutes old, the run itself is ahead of it.
     if is_network_fs(run_dir.path):
         return []

@@ -91,15 +91,25 @@ def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
     """Run commands of this program as tasks of Ray, some at a time, to their ends."""
     import ray  # noqa: PLC0415 (an optional dependency)
 
+    def task(folder: str, words: list[str]) -> int:
+        # Found by the node's own Python.
+        from orchestrator.cli import main  # noqa: PLC0415
+        from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD  # noqa: PLC0415
+
+        os.chdir(folder)
+        # A client of the same run may live on at a node that Ray has lost: this one waits for it.
+        os.environ[HANDS_ON] = OF_A_SHARD
+        return main(words)
+
     # A process for each, which ends with its node's raylet.
-    task = ray.remote(
+    remote = ray.remote(
         num_cpus=size.cpus, num_gpus=size.gpus, memory=size.n_bytes, max_calls=1, max_retries=_TIMES
-    )(_command_on_a_node)
+    )(task)
     here, running = str(Path.cwd()), dict[Any, list[str]]()
     while commands or running:
         while commands and len(running) < n_at_once:
             words = commands.pop(0)
-            running[task.remote(here, words)] = words
+            running[remote.remote(here, words)] = words
         (ended, *_), _ = ray.wait([*running])
         try:
             said = f"ended with exit code {(code := ray.get(ended))}"
@@ -108,20 +118,6 @@ def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
         sys.stderr.write(f"{' '.join(running.pop(ended))}: {said}\n")
         if code == EXIT_INTERRUPTED:
             commands.clear()
-
-
-def _command_on_a_node(folder: str, words: list[str]) -> int:
-    """Run a command in the process of a task; return its exit code."""
-    from orchestrator.cli import main as command  # noqa: PLC0415 (found by the node's Python)
-    from orchestrator.runner.servers.slurm_chain import (  # noqa: PLC0415 (the same)
-        HANDS_ON,
-        OF_A_SHARD,
-    )
-
-    os.chdir(folder)
-    # A client of the same run may live on at a node that Ray has lost: this one waits for it.
-    os.environ[HANDS_ON] = OF_A_SHARD
-    return command(words)
 
 
 # How often a task is begun again whose node or process is lost.

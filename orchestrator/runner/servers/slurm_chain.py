@@ -123,12 +123,8 @@ def script(
         hand_on="  early=USR1" if array else _SUCCESSOR,
         end=_AGAIN if array else "",
         folder=shlex.quote(str(folder)),
-        command=" ".join(map(_quoted, words)),
+        command=" ".join(f'"{SHARD}"'.join(map(shlex.quote, word.split(SHARD))) for word in words),
     )
-
-
-def _quoted(word: str) -> str:
-    return f'"{SHARD}"'.join(map(shlex.quote, word.split(SHARD)))
 
 
 def overrides_of(cluster: Cluster) -> tuple[str, ...]:

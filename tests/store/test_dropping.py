@@ -1,4 +1,4 @@
-"""Outcomes that no kept plan asks for are dropped, and nothing else changes by a bit."""
+"""Outcomes that are taken out of a store are gone, and nothing else changes by a bit."""
 
 import sqlite3
 from contextlib import closing
@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import Store, drop, plan_hashes, unplanned
+from orchestrator.store import Store, schema
+from orchestrator.store.dropping import drop_outcomes
 from tests.store.helpers import choice, key, put
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -41,6 +42,16 @@ def fill(path: Path, numbers: range, *, plans: bool = True) -> None:
                         store.put_unit(key(at + shift), plan, at, 0, "judgments", [(at, "row")])
 
 
+def drop_others(path: Path) -> None:
+    """Take out what is not among `KEPT`."""
+    with (
+        closing(schema.connect_writer(path, exclusive=False)) as connection,
+        schema.transaction(connection),
+    ):
+        found = connection.execute("SELECT id, key FROM outcome").fetchall()
+        drop_outcomes(connection, [number for number, one in found if one not in KEPT])
+
+
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """All tables, in order."""
     names = ("outcome", "tally", "failure", "unit", "plan", "place")
@@ -54,7 +65,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def test_what_is_kept_stays_bit_for_bit(path: Path) -> None:
     fill(path, range(N))
     before = content(path)
-    drop(path, KEPT, set())
+    drop_others(path)
     after = content(path)
     assert after["outcome"] == [row for row in before["outcome"] if row[1] in KEPT]
     with Store.open(path) as store:
@@ -67,7 +78,7 @@ def test_what_is_kept_stays_bit_for_bit(path: Path) -> None:
 
 def test_sums_are_those_of_a_store_that_never_had_the_rest(path: Path, tmp_path: Path) -> None:
     fill(path, range(N))
-    drop(path, KEPT, set())
+    drop_others(path)
     other = tmp_path / "other.sqlite"
     fill(other, range(0, N, 2), plans=False)
     with Store.open(path) as store, Store.open(other) as expected:
@@ -77,47 +88,9 @@ def test_sums_are_those_of_a_store_that_never_had_the_rest(path: Path, tmp_path:
         ]
 
 
-def test_units_of_other_plans_go_and_those_of_the_current_one_stay(path: Path) -> None:
-    fill(path, range(N))
-    assert plan_hashes(path) == {OLD, NEW}
-    found = drop(path, KEPT, set())
-    assert (found.n_plans, found.n_units) == (1, N // 2)
-    assert plan_hashes(path) == {NEW}
-    with Store.open(path) as store:
-        plan = store.current_plan
-        assert plan is not None
-        assert len(list(store.iter_rows(plan, "judgments"))) == N
-
-
-def test_a_plan_that_is_named_stays(path: Path) -> None:
-    fill(path, range(N))
-    assert unplanned(path, KEPT, {OLD}).n_units == 0
-    drop(path, KEPT, {OLD})
-    assert plan_hashes(path) == {OLD, NEW}
-
-
-def test_counting_changes_nothing_and_says_what_is_dropped(path: Path) -> None:
-    fill(path, range(N))
-    before = path.read_bytes()
-    counted = unplanned(path, KEPT, set())
-    assert path.read_bytes() == before
-    assert sum(counted.outcomes.values()) == N // 2
-    assert counted.n_kept == N // 2
-    assert counted == drop(path, KEPT, set())
-    assert unplanned(path, KEPT, set()).is_empty
-
-
-def test_the_room_is_given_back(path: Path) -> None:
-    fill(path, range(10 * N))
-    before = path.stat().st_size
-    found = drop(path, set(), set())
-    assert found.n_kept == 0
-    assert path.stat().st_size < before / 2
-
-
 def test_more_can_be_put_afterwards(path: Path) -> None:
     fill(path, range(N))
-    drop(path, KEPT, set())
+    drop_others(path)
     with Store.open(path) as store:
         put(store, 1, outcome(1))
         put(store, N + 1, outcome(N + 1))
@@ -132,5 +105,5 @@ def test_where_something_is_damaged_nothing_is_dropped(path: Path) -> None:
         connection.execute("UPDATE outcome SET head=x'02' WHERE key=?", (key(7),))
     before = content(path)
     with pytest.raises(StoreError, match="repair"):
-        drop(path, KEPT, set())
+        drop_others(path)
     assert content(path) == before
