@@ -144,6 +144,7 @@ bench-cluster: setup ## figures of runs beyond one machine (root only; 20 minute
 	$(BIN)/python -m benchmarks.scale.hand_over $(ARGS)
 	$(BIN)/python -m benchmarks.scale.large --requests 100000 1000000 $(ARGS)
 	$(BIN)/python -m benchmarks.merging --outcomes 1000000 2000000 $(ARGS)
+	$(BIN)/python -m benchmarks.shards $(ARGS)
 	$(BIN)/python -m benchmarks.scale.store_growth $(ARGS)
 	$(BIN)/python -m benchmarks.scale.simulation $(ARGS)
 	$(BIN)/python -m benchmarks.scale $(ARGS)

@@ -110,10 +110,11 @@ class Cluster(ServerSize):
     """Time limit of these jobs, such as 4h; null: the partition's default."""
     nodes: Count | None = None
     """With `--submit`, nodes of the client's job, on which servers are steps. Default: the
-    client's job is small, and servers are jobs of their own."""
+    client's job is small, and servers are jobs of their own. With `--shards`, nodes of each
+    shard's job; default 1."""
     drain: Duration = "10m"
-    """With `--submit`, how long before the time limit the client stops and another job continues.
-    Slurm may begin up to a minute earlier."""
+    """With `--submit` or `--shards`, how long before the time limit the client stops, to continue
+    in another job. Slurm may begin up to a minute earlier."""
     options: dict[Option, str] = Field({})
     """Further options of srun and sbatch by their long names, such as `account`."""
     setup: Words = ()

@@ -62,7 +62,6 @@ def subset_option(command: argparse.ArgumentParser) -> None:
         "--shards",
         metavar="N[%K]",
         type=_shards,
-        default=(),
         help="run N shards as jobs of the cluster, at most K at a time, and put their runs "
         "together; without --on slurm or --on ray, put those together that have run",
     )
