@@ -102,10 +102,11 @@ class Shards:
     def said(self) -> str:
         """Return what `plan` says of the shards, which stand behind the requests of the first."""
         added = self.overrides[len(self._options.overrides) :]
+        size = str(self.size_on_ray()) if self._options.on == "ray" else ""
         return (
             f"These are the requests of shard 1 of {self.n}, of which {len(self.left)} have not "
             f"ended and {self.n_at_once} run at a time; to the recipe each adds: "
-            f"{', '.join(added) or 'nothing'}"
+            f"{', '.join(added) or 'nothing'}{f'; each takes {size}' if size else ''}"
         )
 
     def size_on_ray(self) -> Size:
@@ -155,15 +156,13 @@ class Shards:
         """
         options = self._options
         if self.left:
-            lines = [f"shard {part} of {self.n}: {why}" for part, why in self.left.items()]
-            raise UsageError(
-                "\n".join([
-                    f"not all shards have ended, so nothing was put together: {len(self.left)} of "
-                    f"{self.n} have not", *lines,
-                    "`orchestrator run` with `--shards` and `--on slurm` or `--on ray` runs those "
-                    f"alone, as `--shard I/{self.n}` does on this machine",
-                ])
-            )  # fmt: skip
+            said = [f"shard {part} of {self.n}: {why}" for part, why in self.left.items()]
+            hint = (
+                "run them with `--on slurm` or `--on ray` beside `--shards`, which runs no others, "
+                f"or here by `--shard I/{self.n}`"
+            )
+            why = "nothing was put together, for not all shards have ended:"
+            raise UsageError("\n".join([why, *said, hint]))
         with RunDirectory.lock(self.run) as held:
             before = revision_of(held, self.prepared.recipe.name)
             if before is not None:
@@ -283,7 +282,8 @@ def plan(options: argparse.Namespace) -> int:
             run_dir=options.run_dir if shards is None else shards.paths[0],
             overrides=[*overrides, *([] if job is None else job.overrides)],
             limit=options.limit,
-            on=options.on,
+            # Servers of a shard on Ray stand beside its client.
+            on="local" if options.on == "ray" and shards else options.on,
             allow_code=options.allow_code,
             exact=options.exact,
             advance=advance,

@@ -3,6 +3,7 @@
 Ray finds the node and the GPUs of each server. See docs/design/0023-servers-on-a-cluster.md.
 """
 
+import importlib
 import importlib.util
 import json
 import logging
@@ -92,14 +93,13 @@ def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
     import ray  # noqa: PLC0415 (an optional dependency)
 
     def task(folder: str, words: list[str]) -> int:
-        # Found by the node's own Python.
-        from orchestrator.cli import main  # noqa: PLC0415
-        from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD  # noqa: PLC0415
-
+        # As a process of its own would: this program is found by the node's own Python.
+        command = importlib.import_module("orchestrator.cli")
+        names = importlib.import_module("orchestrator.runner.servers.slurm_chain")
         os.chdir(folder)
         # A client of the same run may live on at a node that Ray has lost: this one waits for it.
-        os.environ[HANDS_ON] = OF_A_SHARD
-        return main(words)
+        os.environ[names.HANDS_ON] = names.OF_A_SHARD
+        return int(command.main(words))
 
     # A process for each, which ends with its node's raylet.
     remote = ray.remote(

@@ -4,17 +4,26 @@ import importlib.util
 import json
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
 from launch.fake import FakeLaunch
-from orchestrator.errors import UsageError
+from orchestrator.cli import main
+from orchestrator.errors import EXIT_INTERRUPTED, UsageError
 from orchestrator.placement import GIB, Node, Size
 from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, sized
+from orchestrator.runner.servers.ray import (
+    RayActor,
+    _run,
+    address_of,
+    nodes_of,
+    ray_actors,
+    sized,
+)
 from orchestrator.runner.servers.ray_driver import NODE_LOST, _none_of, _options
 from orchestrator.runner.servers.slurm import carriers, check, commands, places_on
 
@@ -215,3 +224,73 @@ def test_what_can_not_be_an_actor_is_refused(prepared, monkeypatch):
     monkeypatch.setattr(FakeLaunch, "carried", ())
     with pytest.raises(UsageError, match="servers of kind 'fake' can't be started with --on ray"):
         commands(prepared(), "ray")
+
+
+class FakeRay:
+    """A Ray whose tasks end in the order in which they begin; `ends` has each one's code or error.
+
+    Attributes:
+        most: The most tasks that ran at a time.
+        begun: Words of the tasks that began.
+    """
+
+    class exceptions:  # noqa: N801 (a module of Ray)
+        RayError = RuntimeError
+
+    def __init__(self, ends):
+        self.ends, self.begun, self.most, self.n_running, self.asked = ends, [], 0, 0, {}
+
+    def remote(self, **asked):
+        self.asked = asked
+        return lambda _task: SimpleNamespace(remote=self.begin)
+
+    def begin(self, _folder, words):
+        self.begun.append(words[0])
+        self.n_running += 1
+        self.most = max(self.most, self.n_running)
+        return words[0]
+
+    def wait(self, tasks):
+        return [tasks[0]], tasks[1:]
+
+    def get(self, task):
+        self.n_running -= 1
+        end = self.ends.get(task, 0)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+@pytest.mark.parametrize(
+    ("ends", "n_at_once", "begun"),
+    [
+        ({}, 4, "abcd"),
+        ({}, 1, "abcd"),
+        ({"a": 1, "b": RuntimeError("node lost")}, 2, "abcd"),
+        # Stopped by its user: what waits would begin for nothing.
+        ({"a": EXIT_INTERRUPTED}, 2, "ab"),
+    ],
+)
+def test_tasks_run_some_at_a_time_and_each_end_is_said(monkeypatch, capsys, ends, n_at_once, begun):
+    fake = FakeRay(ends)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    _run([[name] for name in "abcd"], Size(4, 1, GIB), n_at_once)
+    assert "".join(fake.begun) == begun
+    assert fake.most == n_at_once
+    wanted = {"num_cpus": 4, "num_gpus": 1, "memory": GIB, "max_retries": 3}
+    assert fake.asked.items() >= wanted.items()
+    lines = dict(line.split(": ", 1) for line in capsys.readouterr().err.splitlines())
+    assert lines.keys() == set(begun)
+    for name, end in ends.items():
+        said = "was lost 4 times: node lost" if isinstance(end, Exception) else f"exit code {end}"
+        assert lines[name].endswith(said)
+
+
+def test_a_plan_of_shards_says_what_each_takes_of_a_node(two_nodes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.json").write_text(json.dumps(RECIPE | {"cluster": {"cpus": 2, "gpus": 1}}))
+    assert main(["plan", "r.json", "--shards", "2", "--on", "ray"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "; each takes 2 CPUs, 1 GPU" in shown
+    assert "ray_driver" not in shown
+    assert not (tmp_path / "runs").exists()
