@@ -3,6 +3,7 @@
 import contextlib
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -174,4 +175,22 @@ def test_what_was_cancelled_or_killed_is_submitted_again_and_nothing_else(cluste
     assert "ends with exit code 137" in said(cluster)
     # Nothing is left to submit, so they are put together here.
     assert "submitted" not in submit(cluster)
+    check(cluster, expected)
+
+
+@pytest.mark.long
+def test_a_run_that_is_stopped_goes_on_by_the_same_command(cluster, expected):
+    cluster.judge_in(1.0)
+    submit(cluster)
+    until_all_judge(cluster)
+    shown = [sys.executable, "-m", "orchestrator", "status", str(cluster.run_dir)]
+    assert cluster.said(*shown).count("running") >= N
+    words = [sys.executable, "-m", "orchestrator", "stop", str(cluster.run_dir)]
+    assert cluster.said(*words).count("stopping; resume with the same command") == N
+    # Neither the job that waited for them is there any more, nor do they begin again.
+    until_no_jobs(cluster)
+    assert said(cluster).count("ends with exit code 130") == N
+    assert "back into the queue" not in said(cluster)
+    submit(cluster)
+    until_no_jobs(cluster)
     check(cluster, expected)
