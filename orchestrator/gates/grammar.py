@@ -88,6 +88,10 @@ MEASURES: Final[Mapping[str, Measure]] = {
     ),
     "agreement": Measure(("judge", "judge"), 2, _OF_JUDGES, "percent", "share of equal verdicts"),
     "kappa": Measure(("judge", "judge"), 2, _OF_JUDGES, "number", "Cohen's kappa"),
+    "risk": Measure(
+        ("judge",), 1, _OF_JUDGES, "percent",
+        "error rate of the verdicts that are kept, by the labels of the analysis selective",
+    ),
     "missing": Measure(("judge",), 1, _OF_JUDGES, "percent", "share of judgments without a result"),
     "failed": Measure((), 0, ("run",), "percent", "share of units that failed"),
 }  # fmt: skip
@@ -228,7 +232,7 @@ class _Reader:
         if left.measure != right.measure:
             message = f"{left.measure} and {right.measure} can't be compared with each other"
             raise UnreadableError(message, self._text, right.column)
-        if left.measure in ("kappa", "missing", "failed"):
+        if left.measure in ("kappa", "risk", "missing", "failed"):
             message = f"{left.measure} can only be compared with a number"
             raise UnreadableError(message, self._text, right.column)
         if (_names(left), left.run) == (_names(right), right.run):

@@ -1,8 +1,12 @@
-"""The rows that a judge scored, with the human labels that there are: input of `human_labels`."""
+"""The rows that a judge scored, with the human labels that there are.
+
+Input of the analyses `human_labels` and `selective`, and of the gates' measure `risk`.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -14,10 +18,11 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.human_labels import Label
-from orchestrator.ranking.preferences import SOFT, judged_rows, preferences
+from orchestrator.ranking.human_labels import Label, read_human_labels
+from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.statistics.prediction_powered import Labelled
+from orchestrator.statistics.selective import Kept, kept
 
 _SHAPE: Final = {
     "item": pl.String(), **dict.fromkeys(OVER, pl.String()), "of": pl.String(),
@@ -63,8 +68,8 @@ class LabelledRows:
     """The rows that were judged, with the labels that there are.
 
     Attributes:
-        frame: Columns of `_SHAPE`, and prompt (a number from 0 on); of pairs also first and second.
-            `of` is the model, or the pair.
+        frame: Columns of `_SHAPE`, and prompt (a number from 0 on); of pairs also turn, first,
+            second. `of` is the model, or the pair.
         is_pairs: Whether scores are preferences in [0, 1].
         source: Name of the method, with its column.
         notes: About labels that were left out.
@@ -136,9 +141,11 @@ def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> La
     return _joined(points, given, ("item", "turn", "model"), found.name, is_pairs=False)
 
 
-def _of_pairs(context: Context, config: Config, labels: Sequence[Label]) -> LabelledRows:
+def _of_pairs(
+    context: Context, config: Config, labels: Sequence[Label], judge: str | None = None
+) -> LabelledRows:
     source = _judging(context, config.method)
-    points = judged_pairs(context, source).with_columns(
+    points = judged_pairs(context, source, judge).with_columns(
         of=pl.format("{} against {}", "first", "second")
     )
     given = []
@@ -152,8 +159,8 @@ def _of_pairs(context: Context, config: Config, labels: Sequence[Label]) -> Labe
     return _joined(points, given, keys, source.name, is_pairs=True)
 
 
-def judged_pairs(context: Context, source: Source) -> pl.DataFrame:
-    """Return what a judging method says of each pair, the mean over its judges.
+def judged_pairs(context: Context, source: Source, judge: str | None = None) -> pl.DataFrame:
+    """Return what a judging method says of each pair: one judge, or the mean over its judges.
 
     Columns: item, cluster, turn, first and second (models in alphabetical order), score (P(first is
     better) + P(tie) / 2) and same_text.
@@ -162,8 +169,11 @@ def judged_pairs(context: Context, source: Source) -> pl.DataFrame:
         UsageError: If the method has no rows.
     """
     rows = judged_rows(context, source)
+    if judge is not None:
+        rows = rows.filter(pl.col("judge") == judge)
     if rows.is_empty():
-        raise UsageError(f"{context.name}: {source.name!r} has no rows")
+        of = "" if judge is None else f" by {judge!r}"
+        raise UsageError(f"{context.name}: {source.name!r} has no rows{of}")
     turned = pl.col("model_a") > pl.col("model_b")
     return (
         preferences(rows)
@@ -218,7 +228,62 @@ def _joined(
     used = joined["label"].is_not_null().sum()
     if unused := len(mean) - used:
         notes.append(f"{unused:,} labels are of answers that were not judged: left out")
-    sides = ("first", "second") if is_pairs else ()
+    sides = ("turn", "first", "second") if is_pairs else ()
     frame = joined.select(*_SHAPE, *sides).sort("of", maintain_order=True)
     frame = frame.with_columns(prompt=pl.Series(codes(frame[CLUSTER])))
     return LabelledRows(frame, is_pairs, source, tuple(notes))
+
+
+class Selective(Settings):
+    """Settings of `selective`."""
+
+    labels: GivenFile = Field(
+        description="File of labels of pairs, relative to the recipe, of a random choice of the "
+        "verdicts: a sheet of `orchestrator labels`, or columns item, model_a, model_b, label."
+    )
+    method: str | None = Field(
+        None, description="Method whose verdicts are kept or sent to people. Default: the first."
+    )
+    judge: str | None = Field(
+        None, description="One of its judges. Default: the mean preference of all."
+    )
+    risk: tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] = Field(
+        (0.05, 0.1, 0.2),
+        min_length=1,
+        description="Shares of the kept verdicts that may be wrong, each for itself.",
+    )
+    about: Literal["prompts", "run"] = Field(
+        "prompts",
+        description="Whether the guarantee is for new prompts as well, whose verdicts may depend "
+        "on each other, or for the verdicts of this run alone.",
+    )
+
+
+def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Kept]:
+    """Return the verdicts with their margins and labels, and what is kept at each threshold.
+
+    The margin |2 P(first is better) - 1|, over both orders, is how sure a verdict is. A verdict
+    that names the other answer than people is wrong, one with a tie on one side half wrong. The
+    rows have the columns margin and wrong besides.
+
+    Raises:
+        UsageError: If there are no labels of pairs, or they are no random choice.
+    """
+    labels = read_human_labels(Path(config.labels))
+    if not labels or len(labels[0].about.models) != 2:
+        what = "labels of single answers; selective judging needs" if labels else "no label yet of"
+        raise UsageError(f"{context.name}: {Path(config.labels).name} has {what} pairs")
+    if any(one.about.probability is not None for one in labels):
+        raise UsageError(
+            f"{context.name}: the rows of {Path(config.labels).name} were not chosen at random "
+            "alike, which the guarantee needs; draw a sheet with --by random"
+        )
+    asked = Config(labels=config.labels, method=config.method)
+    rows = _of_pairs(context, asked, labels, config.judge)
+    verdict, label = (decided(2.0 * rows.frame[of].to_numpy() - 1.0) for of in ("score", "label"))
+    margin = np.abs(2.0 * rows.frame["score"].to_numpy() - 1.0)
+    wrong = 0.5 * np.abs(verdict - label)
+    prompts = rows.frame["prompt"].to_numpy()
+    own = prompts if config.about == "prompts" else np.arange(prompts.size)
+    frame = rows.frame.with_columns(margin=pl.Series(margin), wrong=pl.Series(wrong))
+    return replace(rows, frame=frame), kept(margin, wrong, own)

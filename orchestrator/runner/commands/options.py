@@ -258,8 +258,12 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator labels`, but for the run."""
     command.add_argument("--to", metavar="FILE.csv", required=True, help="sheet to write")
     command.add_argument(
-        "--n", type=count, default=100, metavar="N", help="rows to label (default: 100)"
+        "--n", type=count, metavar="N", help="rows to label (default: 100; with --below all)"
     )
+    command.add_argument(
+        "--below", type=float, metavar="MARGIN",
+        help="only pairs with a smaller margin, for people to decide in the judge's place",
+    )  # fmt: skip
     command.add_argument(
         "--method", metavar="NAME", help="method whose judgments are labelled (default: the first)"
     )

@@ -266,7 +266,8 @@ def labels(options: argparse.Namespace) -> int:
     result = api.load(run_path(options.run), allow_code=options.allow_code)
     if warning := result.completeness.words():
         Said().complain(warning)
-    draw = Draw(options.method, options.n, options.seed, options.by)
+    n = options.n or (100 if options.below is None else None)
+    draw = Draw(options.method, n, options.seed, options.by, options.below)
     sheet = draw_sheet(result, draw)
     path, key = write_sheet(sheet, Path(options.to), force=options.force)
     what, form = ("pair", "1, 2 or tie") if sheet.is_pairs else ("answer", "a number")
@@ -275,9 +276,12 @@ def labels(options: argparse.Namespace) -> int:
         f"{path}: {numbers.counted(len(sheet.rows), what)} of {numbers.count(sheet.n_judged)}; "
         f"write {form} into the column 'label', from the top, and stop where you like",
         f"{key}: the models of each row; keep it beside the sheet, and do not show it to labellers",
-        "then add this to the recipe, and run it again:",
-        f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
     ]
+    if options.below is None:
+        lines += [
+            "then add this to the recipe, and run it again:",
+            f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
+        ]
     write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
     return EXIT_COMPLETE
 

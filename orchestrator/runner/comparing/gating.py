@@ -18,8 +18,14 @@ from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.gates.grammar import MEASURES, Requirement, Term, UnreadableError, read
 from orchestrator.gates.results import Checked, Verdict
 from orchestrator.ranking.judged import Table
+from orchestrator.ranking.labelled import kept_verdicts
 from orchestrator.recipe.load import Names, read_checked
-from orchestrator.runner.comparing.observed import ends_of_values, observations, ranked_method
+from orchestrator.runner.comparing.observed import (
+    ends_of_values,
+    labelled_by,
+    observations,
+    ranked_method,
+)
 from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, opened, renamed_points
 from orchestrator.runner.interface.loading import load
@@ -31,6 +37,8 @@ from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Interval, checked_level
+from orchestrator.statistics.selective import METHOD as RISK_METHOD
+from orchestrator.statistics.selective import certified, first_place
 from orchestrator.statistics.trust import Trust, no_verdict
 
 _EQUAL: Final = 1e-9
@@ -150,6 +158,8 @@ class _Deciding:
             return self._rating(one)
         if one.left.measure == "kappa":
             return self._kappa(one.left)
+        if one.left.measure == "risk":
+            return self._risk(one)
         if one.right is None:
             return self._mean(one)
         return self._difference(one, one.right)
@@ -253,6 +263,21 @@ class _Deciding:
         interval = found.interval or found.undefined or "no interval"
         return _Found(found.value, interval, counted(rows), found.method)
 
+    def _risk(self, one: Requirement) -> _Found:
+        """The error rate of what is kept, by one-sided bounds as in the analysis."""
+        side, error = self._side(one.left), 1.0 - self._level
+        if not 0.0 < one.threshold < 1.0:
+            return replace(_nothing(), interval="a risk lies between 0 and 1")
+        rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
+        place = certified(found, one.threshold, error)
+        if place is None:
+            place = first_place(found, one.threshold, error)
+        low, high = (float(of(error)[place]) for of in (found.lower_bounds, found.bounds))
+        told = rows.frame.drop_nulls("label")
+        interval = Interval(low, high, self._level)
+        aside = f"of the surest {found.shares[place]:.0%} of the verdicts"
+        return _Found(float(found.rates[place]), interval, counted(told), RISK_METHOD, aside)
+
     def _rating(self, one: Requirement) -> _Found:
         sides = [self._side(term) for term in one.terms]
         if len(sides) == 1 or sides[0] is sides[1]:
@@ -340,7 +365,8 @@ def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
     n, _ = found.sizes
     if n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
         return ""
-    return f"; about {math.ceil(n * (reach / gap) ** 2):,} items would do if it stays as it is"
+    what = "labelled items" if one.left.measure == "risk" else "items"
+    return f"; about {math.ceil(n * (reach / gap) ** 2):,} {what} would do if it stays as it is"
 
 
 def gate(

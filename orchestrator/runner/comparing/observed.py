@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from pydantic import ValidationError
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import RowRoles
@@ -14,6 +15,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import names_of, slices_of
 from orchestrator.gates.grammar import Term
 from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
+from orchestrator.ranking.labelled import Selective
 from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of
 from orchestrator.recipe.faults import nearest
 from orchestrator.runner.comparing.ratings import verdicts
@@ -172,6 +174,37 @@ def agreed(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     both = one.join(two.select(*keys, other="verdict"), on=keys, maintain_order="left")
     same = (pl.col("verdict") == pl.col("other")).cast(pl.Float64)
     return both.select("item", *OVER, "verdict", "other", value=same)
+
+
+def labelled_by(side: Side, term: Term) -> Selective:
+    """Return the settings of the analysis that names the labels of a judge's verdicts.
+
+    Raises:
+        UsageError: If the recipe has none for this judge.
+    """
+    judge, method = term.names[0].name, term.option("method")
+    for entry in side.result.settings.get("analyses", ()):
+        if not isinstance(entry, dict) or entry.get("kind") != "selective":
+            continue
+        try:
+            given = Selective.model_validate({key: entry[key] for key in entry if key != "kind"})
+        except ValidationError as error:
+            raise UsageError(f"risk: settings of another version of selective: {error}") from None
+        source = next(
+            (
+                one
+                for one in side.context.sources
+                if is_judging(one.method) and given.method in (None, one.name)
+            ),
+            None,
+        )
+        fits = source is not None and judge in source.method.judges
+        if fits and source is not None and method in ("", source.name):
+            return given.model_copy(update={"method": source.name, "judge": judge})
+    raise UsageError(
+        f"risk: the recipe has no analysis of kind selective that is about {judge!r}; it names the "
+        "labels of people"
+    )
 
 
 def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.DataFrame]:

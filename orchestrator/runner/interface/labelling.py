@@ -55,16 +55,19 @@ class Draw:
 
     Attributes:
         method: Whose scores are to be corrected; the first that judges where None.
-        n_labels: Rows of the sheet, at most all.
+        n_labels: Rows of the sheet, at most all; None for all.
         seed: Of the choice, of the order, and of the side on which an answer stands.
         by: "random" gives all rows the same chance; "uncertainty" more to those that the judge is
             less sure of, and notes each chance.
+        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
+            in the judge's place is no random choice: their key has the probability 1.
     """
 
     method: str | None = None
-    n_labels: int = 100
+    n_labels: int | None = 100
     seed: int = 0
     by: Rule = "random"
+    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +110,20 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
     """Choose what people label from a run's frames; see `draw_sheet`.
 
     Raises:
-        UsageError: Likewise.
+        UsageError: Likewise, or if no pair is below a margin.
     """
     source = _source(context, draw.method)
     pairs = source.method.pairs is not None
     judged = _pairs(context, source) if pairs else _answers(context, source)
+    if draw.below is not None:
+        judged = _below(judged, draw, source.name)
     if judged.is_empty():
         raise UsageError(f"labels: {source.name!r} has judged nothing")
     rng = np.random.default_rng(draw.seed)
     by_doubt = draw.by == "uncertainty"
+    is_told = by_doubt or draw.below is not None
     doubt = _doubt(judged, source) if by_doubt else np.ones(len(judged))
-    chances = inclusion_probabilities(doubt, min(draw.n_labels, len(judged)))
+    chances = inclusion_probabilities(doubt, min(draw.n_labels or len(judged), len(judged)))
     places = systematic_sample(chances, rng)
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     if answers.is_empty():
@@ -138,7 +144,7 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
         # too many of them if those below stood there already.
         lines.append({CODE: about[CODE], **line, LABEL: ""})
         named = zip(("model_a", "model_b") if pairs else ("model",), models, strict=True)
-        key.append(about | dict(named) | ({PROBABILITY: chances[place]} if by_doubt else {}))
+        key.append(about | dict(named) | ({PROBABILITY: chances[place]} if is_told else {}))
     rows = harmless(pl.DataFrame(lines))
     for one, shown in zip(key, rows.iter_rows(named=True), strict=True):
         one[SHOWN] = fingerprints(shown)
@@ -288,6 +294,16 @@ def _source(context: Context, name: str | None) -> Source:
 def _pairs(context: Context, source: Source) -> pl.DataFrame:
     pairs = judged_pairs(context, source)
     return pairs.with_columns(doubt=(pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt())
+
+
+def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:
+    """Return the pairs that people are to decide."""
+    if "score" not in judged.columns or draw.by != "random":
+        raise UsageError("labels: a margin is of pairs, and takes all that are below: no --by")
+    found = judged.filter((2.0 * pl.col("score") - 1.0).abs() < draw.below)
+    if found.is_empty():
+        raise UsageError(f"labels: no pair of {source!r} has a margin below {draw.below:g}")
+    return found
 
 
 def _answers(context: Context, source: Source) -> pl.DataFrame:

@@ -1,0 +1,136 @@
+"""Selective judging: verdicts that can be kept at an error rate, by few labels of people."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator import numbers
+from orchestrator.clusters import prompt_words
+from orchestrator.plugin import (
+    Analysis,
+    Cell,
+    Context,
+    Measured,
+    Table,
+    make_table,
+    table_columns,
+)
+from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
+from orchestrator.ranking.labelled import LabelledRows, Selective, kept_verdicts
+from orchestrator.statistics.selective import Kept, certified, first_place, labels_needed
+from orchestrator.tables import Curves
+
+_NEXT: Final = 10
+_KEPT: Final = table_columns(
+    "wrong at most: percent | kept: percent | from margin: number 3 | wrong labels: percent",
+    "labels: count | prompts: count",
+)
+_CURVE: Final = table_columns(
+    "kept, %: number 1 | from margin: number 3 | wrong labels, %: number 1",
+    "upper bound, %: number 1 | labels: count | labels needed: count",
+)
+_NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
+_ABOUT: Final = {
+    "prompts": "for verdicts on such prompts, new ones too: each prompt counts once, its verdicts "
+    "may depend on each other",
+    "run": "for the verdicts of this run alone, whatever depends on what",
+}
+
+
+class Config(Selective):
+    """Settings of `selective`."""
+
+
+class SelectiveAnalysis(Analysis[Config]):
+    """The share of verdicts to keep, so that few of the kept ones are wrong; the rest to people."""
+
+    cites = ("angelopoulos2021learn", "jung2024trust", "badshah2026scope")
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Tabulate what can be kept, error rates by share, and the verdicts to label next."""
+        rows, found = kept_verdicts(context, self.config)
+        return [
+            self._kept(rows, found, context),
+            self._curve(rows, found, context),
+            self._next(rows, context),
+        ]
+
+    def _kept(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
+        level, lines, said = context.confidence_level, list[list[Cell]](), []
+        for risk in self.config.risk:
+            at = certified(found, risk, 1.0 - level)
+            if at is None:
+                first = found.shares[first_place(found, risk, 1.0 - level)]
+                why = f"not shown of the surest {first:.0%}: label more, or allow more"
+                lines.append([risk, Measured(None, why=why), None, None, None, found.n_prompts])
+                continue
+            share, rate = float(found.shares[at]), float(found.rates[at])
+            n_labels, margin = int(found.n_labels[at]), float(found.least[at])
+            lines.append([risk, share, margin, rate, n_labels, found.n_prompts])
+            said.append(
+                f"{share:.0%} of the verdicts are kept, at most {risk:.0%} of them wrong "
+                f"({level:.0%}): those with a margin from {margin:.3f}"
+            )
+        notes = [
+            *said,
+            f"{_ABOUT[self.config.about]}; each line for itself, for one look at the labels",
+            "valid only if the labelled rows are a random choice of all, whatever the judge is "
+            "worth; fixed-sequence tests from the surest verdicts on (learn then test)",
+            "margin: |2 P(better) - 1| over both orders; wrong: people name the other answer; a "
+            "tie on one side is half",
+            *rows.notes,
+        ]
+        path = Path(self.config.labels)
+        skipped = skipped_rows(path, read_human_labels(path))
+        title = f"Verdicts of {rows.source} that can be kept"
+        basis = f"{len(rows.frame):,} verdicts · {prompt_words(rows.frame)}"
+        table = make_table("selective", title, _KEPT, lines, basis=basis, notes=notes)
+        if not skipped:
+            return table
+        warning = (
+            f"{numbers.counted(len(skipped), 'row')} of the sheet were passed over: without labels "
+            "of them the guarantee does not hold."
+        )
+        return msgspec.structs.replace(table, warning=warning)
+
+    def _curve(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
+        error = 1.0 - context.confidence_level
+        bounds, risk = found.bounds(error), self.config.risk[len(self.config.risk) // 2]
+        lines: list[list[Cell]] = [
+            [
+                100.0 * share,
+                margin,
+                None if np.isnan(rate) else 100.0 * rate,
+                100.0 * bound,
+                int(n_labels),
+                labels_needed(share, rate, risk, error),
+            ]
+            for share, margin, rate, bound, n_labels in zip(
+                *(one.tolist() for one in (found.shares, found.least, found.rates, bounds)),
+                found.n_labels,
+                strict=True,
+            )
+        ]
+        notes = [
+            "upper bound: of each share for itself, one-sided",
+            f"labels needed: of all verdicts, for at most {risk:.0%} wrong, if errors go on like "
+            "that and with a label a prompt; decide on the number before you label",
+        ]
+        drawn = Curves(_CURVE[0].name, (_CURVE[2].name, _CURVE[3].name), "wrong verdicts, %")
+        title = f"Error rate by share of the verdicts of {rows.source} that is kept"
+        return make_table("selective.curve", title, _CURVE, lines, notes=notes, curves=drawn)
+
+    def _next(self, rows: LabelledRows, context: Context) -> Table:
+        """Verdicts without a label in random order, as the guarantee needs them."""
+        left = rows.frame.filter(pl.col("label").is_null())
+        drawn = left[context.rng().permutation(len(left))[:_NEXT].tolist()]
+        lines = drawn.select("item", "turn", "first", "second", "margin").rows()
+        notes = [
+            "drawn at random: labels of unsure verdicts alone would say nothing of the kept ones; "
+            "go on with a sheet in its order where there is one"
+        ]
+        title = "Verdicts to label next"
+        return make_table("selective.next", title, _NEXT_ROWS, lines, notes=notes)
