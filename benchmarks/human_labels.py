@@ -5,9 +5,8 @@
 People label a random choice of rows, the judge scores all. Rows come one or three a prompt; three
 are alike (correlation 0.5 of what people feel, and of the judge's own errors), and labels are drawn
 row by row, so that a prompt may have labelled and other rows. The truth is the mean over 600,000
-prompts. The first table has the coverage of the corrected interval, of that of the labels alone,
-and the ratio of their widths; the second that of Rogan and Gladen's, where it is given, and how
-often it is.
+prompts. The table has the coverage of the corrected interval, of that of the labels alone, and the
+ratio of their widths.
 
     python -m benchmarks.human_labels --part uncertainty
     python -m benchmarks.human_labels --part power
@@ -35,8 +34,6 @@ from orchestrator.statistics.prediction_powered import (
     Corrected,
     Labelled,
     corrected_mean,
-    judge_rates,
-    rogan_gladen,
 )
 from orchestrator.statistics.results import Interval
 
@@ -114,28 +111,24 @@ def simulate(
     }
 
 
-def intervals(world: World, data: Labelled) -> dict[str, Interval | str | None]:
+def intervals(world: World, data: Labelled) -> dict[str, Interval | str]:
     """The interval of each estimate, or why there is none."""
     bounded = KINDS[world.kind] is not None
 
     def of(one: Corrected) -> Interval | str:
         return one.share_interval(LEVEL) if bounded else one.interval(LEVEL)
 
-    known: dict[str, Interval | str | None] = {
+    return {
         "labels": of(corrected_mean(data, tuning=0.0)),
         "corrected": of(corrected_mean(data)),
     }
-    if bounded:
-        verdicts = dataclasses.replace(data, scores=(data.scores > 0.5).astype(np.float64))
-        known["rogan"] = rogan_gladen(judge_rates(verdicts), LEVEL).interval
-    return known
 
 
 def tables(n_simulations: int) -> Iterator[str]:
-    """Coverage of PPI++, then of Rogan and Gladen's interval, line by line."""
+    """Coverage of PPI++, line by line."""
     sizes = " | ".join(f"{n_labels} of {n_rows:,}" for n_labels, n_rows in SIZES)
-    rogan = [f"| quantity | judge | rows a prompt | {sizes} |", f"|{'---|' * (3 + len(SIZES))}"]
-    yield from rogan
+    yield f"| quantity | judge | rows a prompt | {sizes} |"
+    yield f"|{'---|' * (3 + len(SIZES))}"
     for kind, quality, rows in itertools.product(KINDS, NOISE, (1, 3)):
         world = World(kind, quality, rows)
         found = [simulate(world, n_labels, n_rows, n_simulations) for n_labels, n_rows in SIZES]
@@ -145,14 +138,6 @@ def tables(n_simulations: int) -> Iterator[str]:
             for one in found
         ]
         yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
-        if KINDS[kind] is not None:
-            cells = [
-                f"{one['rogan'][0]:.1f} ({one['rogan'][2]:.0f} %)" if "rogan" in one else "none"
-                for one in found
-            ]
-            rogan.append(f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |")
-    yield ""
-    yield from rogan
 
 
 UNCERTAIN_SIZES = ((50, 300), (100, 300), (50, 2000), (100, 2000), (300, 2000))

@@ -1,4 +1,4 @@
-"""Means and win rates by few human labels and all of a judge's scores (PPI++, Rogan-Gladen).
+"""Means and win rates by few human labels and all of a judge's scores (PPI++).
 
 The labels must be of a random choice of answers or pairs. The judge's bias is estimated from them
 and taken out, so that the corrected numbers are those that people would give, with intervals over
@@ -47,8 +47,6 @@ from orchestrator.statistics.prediction_powered import (
     Corrected,
     Labelled,
     corrected_mean,
-    judge_rates,
-    rogan_gladen,
 )
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.tables import Curves, Form, measured, with_interval
@@ -158,7 +156,7 @@ _RANDOM: Final = "valid only if the labelled rows are a random choice of all"
 class HumanLabelsAnalysis(Analysis[Config]):
     """A judge's scores corrected by human labels: means and win rates with intervals."""
 
-    cites = ("angelopoulos2023ppi", "rogan1978estimating", "lang2014confidence")
+    cites = ("angelopoulos2023ppi",)
 
     def check(self, items: Callable[[], Collection[str]], models: Collection[str]) -> None:
         """Refuse labels of items or models that the recipe lacks, and labels off the scale."""
@@ -166,7 +164,7 @@ class HumanLabelsAnalysis(Analysis[Config]):
         read_human_labels(Path(self.config.labels), scale=scale, items=items(), models=models)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Corrected estimates, differences of models, the judge's error rates, and widths."""
+        """Corrected estimates, differences of models, and widths."""
         labels = read_human_labels(Path(self.config.labels), scale=self.config.scale)
         if not labels:
             raise UsageError(
@@ -179,7 +177,6 @@ class HumanLabelsAnalysis(Analysis[Config]):
         found = [_estimates(rows, context)]
         if rows.is_pairs:
             found += rating_tables(rows, context.confidence_level)
-            found.append(_verdicts(rows, context))
         elif len(rows.names) > 1:
             found.append(_differences(rows, context))
         return [*found, _power(rows, context)]
@@ -299,43 +296,6 @@ def _differences(rows: LabelledRows, context: Context) -> Table:
     notes = ["intervals over prompts, each for itself: with many pairs some leave out 0 by chance"]
     title = "Differences of models by human labels and judge"
     return make_table("human_labels.differences", title, columns, lines, notes=notes)
-
-
-def _verdicts(rows: LabelledRows, context: Context) -> Table:
-    """Return the share of the judge's verdicts that are right, and the share of wins it implies."""
-    lines: list[list[Cell]] = []
-    for name in rows.names:
-        data = rows.data(name)
-        verdicts = np.where(np.isnan(data.scores), np.nan, (data.scores > 0.5).astype(np.float64))
-        labels = np.where(np.isnan(data.labels), np.nan, (data.labels > 0.5).astype(np.float64))
-        if data.probabilities is not None:
-            why = "labels were not chosen uniformly"
-            lines.append([name, Measured(None, why=why), None, None, None])
-            continue
-        rates = judge_rates(replace(data, scores=verdicts, labels=labels))
-        lines.append(
-            [
-                name,
-                without_n(measured(rogan_gladen(rates, context.confidence_level))),
-                *(
-                    None if np.isnan(one.value) else one.value
-                    for one in (rates.apparent, rates.sensitivity, rates.specificity)
-                ),
-            ]
-        )
-    columns = table_columns(
-        "pair | share of wins: percent | by the judge: percent | judge sees a win: percent",
-        "judge sees no win: percent",
-    )
-    notes = [
-        "share of pairs that people decide for the first model, ties are none: Rogan and Gladen "
-        "1978, interval of Lang and Reiczigel 2014",
-        "judge sees a win: sensitivity, of the pairs that people decide for the first model; no "
-        "win: specificity, of the others",
-        "uses verdicts and not their probabilities: prefer the corrected win rate above",
-    ]
-    title = "Wins by the judge's error rates"
-    return make_table("human_labels.verdicts", title, columns, lines, notes=notes)
 
 
 def _power(rows: LabelledRows, context: Context) -> Table:

@@ -1,5 +1,6 @@
 """Selective judging: verdicts that can be kept at an error rate, by few labels of people."""
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +26,11 @@ from orchestrator.tables import Curves
 
 _NEXT: Final = 10
 _KEPT: Final = table_columns(
-    "wrong at most: percent | kept: percent | from margin: number 3 | wrong labels: percent",
+    "wrong at most: percent | kept: percent | from margin: number 6 | wrong labels: percent",
     "labels: count | prompts: count",
 )
 _CURVE: Final = table_columns(
-    "kept, %: number 1 | from margin: number 3 | wrong labels, %: number 1",
+    "kept, %: number 1 | from margin: number 6 | wrong labels, %: number 1",
     "upper bound, %: number 1 | labels: count | labels needed: count",
 )
 _NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
@@ -48,6 +49,10 @@ class SelectiveAnalysis(Analysis[Config]):
     """The share of verdicts to keep, so that few of the kept ones are wrong; the rest to people."""
 
     cites = ("angelopoulos2021learn", "jung2024trust", "badshah2026scope")
+
+    def check(self, items: Callable[[], Collection[str]], models: Collection[str]) -> None:
+        """Refuse labels of items or models that the recipe lacks."""
+        read_human_labels(Path(self.config.labels), items=items(), models=models)
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate what can be kept, error rates by share, and the verdicts to label next."""
@@ -72,7 +77,7 @@ class SelectiveAnalysis(Analysis[Config]):
             lines.append([risk, share, margin, rate, n_labels, found.n_prompts])
             said.append(
                 f"{share:.0%} of the verdicts are kept, at most {risk:.0%} of them wrong "
-                f"({level:.0%}): those with a margin from {margin:.3f}"
+                f"({level:.0%}): those with a margin from {margin:.6f}"
             )
         notes = [
             *said,

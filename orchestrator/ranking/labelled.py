@@ -281,7 +281,8 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Ke
     asked = Config(labels=config.labels, method=config.method)
     rows = _of_pairs(context, asked, labels, config.judge)
     verdict, label = (decided(2.0 * rows.frame[of].to_numpy() - 1.0) for of in ("score", "label"))
-    margin = np.abs(2.0 * rows.frame["score"].to_numpy() - 1.0)
+    # Thresholds are margins, which people copy as they are shown.
+    margin = np.floor(np.abs(2.0 * rows.frame["score"].to_numpy() - 1.0) * 1e6) / 1e6
     wrong = 0.5 * np.abs(verdict - label)
     prompts = rows.frame["prompt"].to_numpy()
     own = prompts if config.about == "prompts" else np.arange(prompts.size)

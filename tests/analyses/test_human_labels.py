@@ -219,8 +219,6 @@ def test_win_rates_of_pairs_lie_in_bounds_and_hold_what_people_say(judged):
     assert 0 <= line["corrected"].low < true < line["corrected"].high <= 1
     width = line["corrected"].high - line["corrected"].low
     assert width < line["labels alone"].high - line["labels alone"].low
-    (verdict,) = lines(summarise(config, context)[1])
-    assert verdict["share of wins"].low < true < verdict["share of wins"].high
 
 
 def test_all_tables_can_be_written_as_json(rated, judged):

@@ -250,6 +250,18 @@ def test_a_run_without_a_judge_has_nothing_to_label():
         sheet_of(context, Draw())
 
 
+def test_a_margin_draws_all_pairs_below_it_as_no_random_choice():
+    context = context_of(["a", "b"], LONG, n_items=40)
+    # The judge's share of item i is 0.1 + 0.02 i, so that its margin is |0.04 i - 0.8|.
+    drawn = sheet_of(context, Draw(n_labels=None, below=0.3))
+    assert sorted(int(one["item"][1:]) for one in drawn.key) == list(range(13, 28))
+    assert {round(one["probability"], 9) for one in drawn.key} == {1.0}
+    with pytest.raises(UsageError, match="no pair of 'pairwise_ranking' has a margin below"):
+        sheet_of(context, Draw(below=0.0))
+    with pytest.raises(UsageError, match="takes all that are below"):
+        sheet_of(context, Draw(below=0.3, by="uncertainty"))
+
+
 def test_uncertain_pairs_are_drawn_more_often_with_their_chance():
     context = context_of(["a", "b"], LONG, n_items=40)
     drawn = sheet_of(context, Draw(n_labels=10, by="uncertainty"))

@@ -160,6 +160,57 @@ def test_coverage_flips_and_missing_are_those_of_the_judges_verdict(runs):
     assert (missing.value, missing.verdict) == (0.0, "holds")
 
 
+@pytest.fixture(scope="module")
+def labelled(runs, tmp_path_factory):
+    """A run with labels of 30 of 40 verdicts: people agree with the judge on all but two."""
+    return with_labels(runs[0], 2, tmp_path_factory.mktemp("labelled"))
+
+
+def with_labels(run, n_wrong, folder):
+    preferred = list(wins(run, "strong").items())
+    said = [
+        f"{item},strong,weak,{'1' if (share > 0.5) != (at < n_wrong) else '2'}"
+        for at, (item, share) in enumerate(preferred[:30])
+    ]
+    path = folder / "labels.csv"
+    path.write_text("\n".join(["item,model_a,model_b,label", *said]) + "\n", encoding="utf-8")
+    given = [{"kind": "selective", "labels": str(path), "risk": [0.3]}]
+    return orchestrator.run(recipe(ROWS, analyses=given), run_dir=folder / "run")
+
+
+def test_risk_is_that_of_the_verdicts_that_the_analysis_keeps(labelled):
+    table = next(one for one in labelled.tables if one.key == "selective")
+    _, kept, _, wrong, *_ = table.rows[0]
+    found = orchestrator.gate(labelled, ["risk(judge) < 0.3", "risk(judge) > 0.3"])
+    holds, fails = found.requirements
+    assert [holds.verdict, fails.verdict] == ["holds", "fails"]
+    alone = orchestrator.gate(labelled, ["risk(judge) < 0.3"]).requirements[0]
+    assert alone.value == pytest.approx(wrong)
+    assert alone.low is not None
+    assert alone.high is not None
+    assert alone.low < wrong < alone.high <= 0.3
+    assert f"of the surest {kept:.0%} of the verdicts" in alone.why
+    assert alone.n == 30
+
+
+def test_a_risk_that_labels_do_not_show_is_not_known_yet(labelled):
+    found = orchestrator.gate(labelled, ["risk(judge) < 0.02"])
+    assert (found.verdict, found.exit_code) == ("not known yet", 5)
+    assert "labelled items would do" in found.requirements[0].why or found.requirements[0].value
+    assert verdicts(labelled, "risk(judge) < 1.5") == ["not known yet"]
+
+
+def test_a_risk_fails_where_the_surest_verdicts_are_wrong_too(runs, tmp_path):
+    found = orchestrator.gate(with_labels(runs[0], 30, tmp_path), ["risk(judge) < 0.02"])
+    assert found.verdict == "fails"
+    assert (found.requirements[0].low or 0.0) > 0.02
+
+
+def test_a_risk_without_labels_is_refused(runs):
+    with pytest.raises(UsageError, match="no analysis of kind selective that is about 'judge'"):
+        orchestrator.gate(runs[0], ["risk(judge) < 0.1"])
+
+
 def test_judges_agree_as_their_verdicts_do(tmp_path):
     models = {**MODELS, "other": {"server": "scripted", "weights": "k:0.2"}}
     methods = [{**METHODS[0], "judges": ["judge", "other"]}]

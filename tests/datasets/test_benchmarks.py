@@ -286,18 +286,6 @@ def test_reward_bench_2_has_three_wrong_answers_and_no_ties(data):
     }  # fmt: skip
 
 
-def test_reward_bench_2_ties_has_an_item_for_each_answer(data):
-    row = {"id": "tied:7", "prompt": "A colour?", "chosen": ["Red.", "Blue."], "rejected": ["Two."],
-           "subset": "Ties"}  # fmt: skip
-    other = {**row, "id": "9", "subset": "Math"}
-    data("reward_bench_2_ties/test-00000-of-00001.parquet", pl.DataFrame([other, row]))
-    found = items(opened("reward_bench_2_ties"))
-    assert [item.key for item in found] == ["tied:7:0", "tied:7:1", "tied:7:2"]
-    assert [item.fields["right"] for item in found] == [True, True, False]
-    assert [item.fields["answer"] for item in found] == ["Red.", "Blue.", "Two."]
-    assert {(item.category, item.cluster) for item in found} == {("tied", "7")}
-
-
 def test_nectar_has_its_answers_by_rank_and_prompts_without_marks(data):
     rows = [
         {

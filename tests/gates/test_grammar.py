@@ -67,6 +67,7 @@ def test_options_name_methods_judges_and_the_older_run():
         ("score(a) > score(b) - c", 23, "expected a number"),
         ("score(a) > win_rate(b)", 12, "can't be compared"),
         ("kappa(a, b) > kappa(c, d)", 15, "only be compared with a number"),
+        ("risk(j) < risk(k)", 11, "only be compared with a number"),
         ("large > large", 9, "both sides are the same"),
         ("'large > medium", 1, "not closed"),
         ("'' > medium", 1, "empty"),

@@ -272,7 +272,8 @@ class _Deciding:
         place = certified(found, one.threshold, error)
         if place is None:
             place = first_place(found, one.threshold, error)
-        low, high = (float(of(error)[place]) for of in (found.lower_bounds, found.bounds))
+        # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
+        low, high = float(found.lower_bounds(error).min()), float(found.bounds(error)[place])
         told = rows.frame.drop_nulls("label")
         interval = Interval(low, high, self._level)
         aside = f"of the surest {found.shares[place]:.0%} of the verdicts"

@@ -1,0 +1,175 @@
+"""Selective judging: certificates that are wrong at most as often as they may be."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from orchestrator.errors import StatisticsError
+from orchestrator.statistics.selective import (
+    certified,
+    first_place,
+    kept,
+    labels_needed,
+    least_labels,
+)
+
+
+@st.composite
+def studies(draw):
+    """Verdicts with their sureness, labels of some, and prompts."""
+    n = draw(st.integers(20, 150))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    sureness = np.round(rng.random(n), draw(st.integers(1, 3)))
+    wrong = rng.choice([0.0, 0.5, 1.0], n, p=[0.9, 0.04, 0.06])
+    wrong[rng.permutation(n)[: n // draw(st.integers(2, 4))]] = np.nan
+    return sureness, wrong, rng.integers(0, draw(st.integers(5, n)), n)
+
+
+def verdicts(n_right, n_wrong, *, first_sure=True):
+    """Labelled verdicts, each of a prompt of its own; wrong ones are less sure."""
+    wrong = np.array([0.0] * n_right + [1.0] * n_wrong)
+    sureness = np.linspace(1.0, 0.0, wrong.size) if first_sure else np.full(wrong.size, 0.5)
+    return kept(sureness, wrong, np.arange(wrong.size))
+
+
+@settings(deadline=None)
+@given(studies(), st.floats(0.02, 0.4), st.floats(1.0, 2.0))
+def test_more_risk_keeps_no_less(study, risk, factor):
+    found = kept(*study)
+    small, large = (certified(found, one, 0.05) for one in (risk, min(risk * factor, 0.9)))
+    assert (-1 if large is None else large) >= (-1 if small is None else small)
+
+
+@settings(deadline=None)
+@given(studies(), st.integers(0, 1000), st.floats(0.02, 0.4))
+def test_the_order_of_the_verdicts_and_names_of_prompts_do_not_matter(study, seed, risk):
+    order = np.random.default_rng(seed).permutation(study[0].size)
+    one, two = kept(*study), kept(*(column[order] for column in (*study[:2], 7 * study[2] + 3)))
+    assert np.array_equal(one.least, two.least)
+    assert one.p_values(risk) == pytest.approx(two.p_values(risk), rel=1e-6)
+
+
+@settings(deadline=None)
+@given(studies(), st.floats(0.02, 0.4))
+def test_bounds_invert_the_tests(study, risk):
+    found = kept(*study)
+    p_values, bounds = found.p_values(risk), found.bounds(0.05)
+    apart = np.abs(bounds - risk) > 1e-6
+    assert np.array_equal((p_values <= 0.05)[apart], (bounds <= risk)[apart])
+    lows = found.lower_bounds(0.05)
+    known = ~np.isnan(found.rates)
+    assert (lows[known] <= found.rates[known] + 1e-9).all()
+    assert (found.rates[known] <= bounds[known] + 1e-9).all()
+
+
+@settings(deadline=None)
+@given(studies())
+def test_shares_grow_to_all_verdicts_and_count_what_is_kept(study):
+    found = kept(*study)
+    sureness, wrong, _ = study
+    assert found.shares[-1] == 1.0
+    assert (np.diff(found.shares) > 0.0).all()
+    for place, least in enumerate(found.least):
+        is_kept = sureness >= least
+        assert found.shares[place] == pytest.approx(is_kept.mean())
+        assert found.n_labels[place] == (is_kept & ~np.isnan(wrong)).sum()
+
+
+@settings(deadline=None)
+@given(st.integers(30, 300), st.floats(0.02, 0.3), st.data())
+def test_with_a_label_a_prompt_the_p_value_is_the_binomial_tail(n, risk, data):
+    n_wrong = data.draw(st.integers(0, int(n * risk)))
+    p_value = verdicts(n - n_wrong, n_wrong, first_sure=False).p_values(risk)[-1]
+    exact = stats.binom.cdf(n_wrong, n, risk)
+    if 1e-6 < exact < 0.2:
+        assert exact * (1 - 1e-9) <= p_value <= 1.06 * exact
+
+
+@pytest.mark.parametrize("risk", [0.05, 0.1, 0.2, 0.35])
+@pytest.mark.parametrize("error", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("n", [5, 17, 45, 80])
+def test_a_wrong_certificate_of_one_threshold_is_as_rare_as_it_may_be(n, risk, error):
+    """Every outcome of n labels whose error rate is the risk itself, with its probability."""
+    chances = stats.binom.pmf(np.arange(n + 1), n, risk)
+    is_certified = [
+        certified(verdicts(n - wrong, wrong, first_sure=False), risk, error) is not None
+        for wrong in range(n + 1)
+    ]
+    assert chances[is_certified].sum() <= error
+
+
+def test_a_wrong_certificate_of_two_thresholds_is_as_rare_as_it_may_be():
+    """All outcomes of a sure and an unsure half; the surest are right often enough or not."""
+    n, risk, error = 40, 0.2, 0.1
+    sureness = np.repeat([1.0, 0.0], n)
+    outcomes = range(n + 1)
+    places = {}
+    for sure, unsure in itertools.product(outcomes, outcomes):
+        wrong = np.zeros(2 * n)
+        wrong[:sure] = wrong[n : n + unsure] = 1.0
+        place = certified(kept(sureness, wrong, np.arange(2 * n)), risk, error)
+        places[sure, unsure] = -1 if place is None else place
+    for of_sure, of_unsure in ((0.05, 0.36), (0.201, 0.201), (0.3, 0.05), (0.1, 0.301)):
+        rates = np.array([of_sure, (of_sure + of_unsure) / 2])
+        chance = sum(
+            stats.binom.pmf(sure, n, of_sure) * stats.binom.pmf(unsure, n, of_unsure)
+            for (sure, unsure), place in places.items()
+            if place >= 0 and rates[place] > risk
+        )
+        assert chance <= error
+
+
+def test_nothing_is_kept_with_too_few_labels_however_right_they_are():
+    needed = least_labels(0.1, 0.05, 0)
+    assert needed == 29
+    assert certified(verdicts(needed - 1, 0), 0.1, 0.05) is None
+    assert certified(verdicts(needed, 0, first_sure=False), 0.1, 0.05) == 0
+
+
+def test_wrong_verdicts_that_are_unsure_go_to_people():
+    found = verdicts(160, 40)
+    place = certified(found, 0.1, 0.05)
+    assert place is not None
+    assert found.shares[place] == pytest.approx(0.85)
+    assert found.rates[place] < 0.1
+
+
+def test_a_prompt_with_many_labels_counts_once():
+    """A hundred labels of two prompts are two observations."""
+    many = kept(np.ones(100), np.zeros(100), np.arange(100) // 50)
+    two = kept(np.ones(2), np.zeros(2), np.arange(2))
+    assert many.p_values(0.1) == pytest.approx(two.p_values(0.1))
+    assert certified(many, 0.1, 0.05) is None
+
+
+def test_the_first_share_does_not_depend_on_the_labels():
+    starts = {first_place(verdicts(200 - wrong, wrong), 0.1, 0.05) for wrong in (0, 30, 150)}
+    assert len(starts) == 1
+
+
+def test_labels_needed_certify_what_they_promise():
+    needed = labels_needed(1.0, 0.04, 0.1, 0.05)
+    assert needed is not None
+    n_wrong = int(np.ceil(0.04 * needed))
+    assert certified(verdicts(needed - n_wrong, n_wrong, first_sure=False), 0.1, 0.05) == 0
+    assert labels_needed(0.5, 0.04, 0.1, 0.05) == pytest.approx(2 * needed, abs=1)
+    assert labels_needed(0.5, 0.1, 0.1, 0.05) is None
+    assert labels_needed(0.5, np.nan, 0.1, 0.05) is None
+
+
+@pytest.mark.parametrize(
+    ("sureness", "wrong", "said"),
+    [
+        ([1.0, 0.5], [0.0], "one shape"),
+        ([1.0, 0.5], [np.nan, np.nan], "no verdict has a label"),
+        ([1.0, np.nan], [0.0, 1.0], "finite"),
+        ([1.0, 0.5], [0.0, 1.5], r"\[0, 1\]"),
+    ],
+)
+def test_what_is_no_study_is_refused(sureness, wrong, said):
+    with pytest.raises(StatisticsError, match=said):
+        kept(np.array(sureness), np.array(wrong), np.arange(len(sureness)))
