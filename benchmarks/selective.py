@@ -88,7 +88,8 @@ def true_rates(drawn: Drawn, least: Floats) -> Floats:
 def chosen(rule: str, found: Kept) -> int | None:
     """Return the place of the share that a rule keeps."""
     if rule != "plain rule":
-        return certified(found, RISK, ERROR)
+        place, is_certified = certified(found, RISK, ERROR)
+        return place if is_certified else None
     fitting = np.flatnonzero(found.rates <= RISK)
     return int(fitting[-1]) if fitting.size else None
 

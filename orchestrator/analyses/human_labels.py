@@ -43,11 +43,7 @@ from orchestrator.statistics.label_ratings import (
     rating_interval,
 )
 from orchestrator.statistics.means import clustered_mean, clustered_share
-from orchestrator.statistics.prediction_powered import (
-    Corrected,
-    Labelled,
-    corrected_mean,
-)
+from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.tables import Curves, Form, measured, with_interval
 

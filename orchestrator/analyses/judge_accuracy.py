@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -396,14 +397,7 @@ def _with_count(
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
     said = f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"
-    return make_table(
-        table.key,
-        table.title,
-        table.columns,
-        table.rows,
-        basis=table.basis,
-        notes=[said, *table.notes],
-    )
+    return msgspec.structs.replace(table, notes=(said, *table.notes))
 
 
 def _resampling(context: Context) -> Resampling:

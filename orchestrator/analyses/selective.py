@@ -4,24 +4,14 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator import numbers
 from orchestrator.clusters import prompt_words
-from orchestrator.plugin import (
-    Analysis,
-    Cell,
-    Context,
-    Measured,
-    Table,
-    make_table,
-    table_columns,
-)
-from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
+from orchestrator.plugin import Analysis, Cell, Context, Measured, Table, make_table, table_columns
+from orchestrator.ranking.human_labels import read_human_labels
 from orchestrator.ranking.labelled import LabelledRows, Selective, kept_verdicts
-from orchestrator.statistics.selective import Kept, certified, first_place, labels_needed
+from orchestrator.statistics.selective import Kept, certified, labels_needed
 from orchestrator.tables import Curves
 
 _NEXT: Final = 10
@@ -41,11 +31,7 @@ _ABOUT: Final = {
 }
 
 
-class Config(Selective):
-    """Settings of `selective`."""
-
-
-class SelectiveAnalysis(Analysis[Config]):
+class SelectiveAnalysis(Analysis[Selective]):
     """The share of verdicts to keep, so that few of the kept ones are wrong; the rest to people."""
 
     cites = ("angelopoulos2021learn", "jung2024trust", "badshah2026scope")
@@ -66,18 +52,17 @@ class SelectiveAnalysis(Analysis[Config]):
     def _kept(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
         level, lines, said = context.confidence_level, list[list[Cell]](), []
         for risk in self.config.risk:
-            at = certified(found, risk, 1.0 - level)
-            if at is None:
-                first = found.shares[first_place(found, risk, 1.0 - level)]
-                why = f"not shown of the surest {first:.0%}: label more, or allow more"
+            at, is_certified = certified(found, risk, 1.0 - level)
+            share, rate = float(found.shares[at]), float(found.rates[at])
+            if not is_certified:
+                why = f"not shown of the surest {100 * share:.0f} %: label more, or allow more"
                 lines.append([risk, Measured(None, why=why), None, None, None, found.n_prompts])
                 continue
-            share, rate = float(found.shares[at]), float(found.rates[at])
             n_labels, margin = int(found.n_labels[at]), float(found.least[at])
             lines.append([risk, share, margin, rate, n_labels, found.n_prompts])
             said.append(
-                f"{share:.0%} of the verdicts are kept, at most {risk:.0%} of them wrong "
-                f"({level:.0%}): those with a margin from {margin:.6f}"
+                f"{100 * share:.0f} % of the verdicts are kept, at most {100 * risk:.4g} % of them "
+                f"wrong ({100 * level:.4g} %): those with a margin from {margin:.6f}"
             )
         notes = [
             *said,
@@ -88,22 +73,13 @@ class SelectiveAnalysis(Analysis[Config]):
             "tie on one side is half",
             *rows.notes,
         ]
-        path = Path(self.config.labels)
-        skipped = skipped_rows(path, read_human_labels(path))
         title = f"Verdicts of {rows.source} that can be kept"
         basis = f"{len(rows.frame):,} verdicts · {prompt_words(rows.frame)}"
-        table = make_table("selective", title, _KEPT, lines, basis=basis, notes=notes)
-        if not skipped:
-            return table
-        warning = (
-            f"{numbers.counted(len(skipped), 'row')} of the sheet were passed over: without labels "
-            "of them the guarantee does not hold."
-        )
-        return msgspec.structs.replace(table, warning=warning)
+        return make_table("selective", title, _KEPT, lines, basis=basis, notes=notes)
 
     def _curve(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
         error = 1.0 - context.confidence_level
-        bounds, risk = found.bounds(error), self.config.risk[len(self.config.risk) // 2]
+        (_, bounds), risk = found.bounds(error), self.config.risk[len(self.config.risk) // 2]
         lines: list[list[Cell]] = [
             [
                 100.0 * share,
@@ -121,8 +97,8 @@ class SelectiveAnalysis(Analysis[Config]):
         ]
         notes = [
             "upper bound: of each share for itself, one-sided",
-            f"labels needed: of all verdicts, for at most {risk:.0%} wrong, if errors go on like "
-            "that and with a label a prompt; decide on the number before you label",
+            f"labels needed: of all verdicts, for at most {100 * risk:.4g} % wrong, if errors go "
+            "on like that and with a label a prompt; decide on the number before you label",
         ]
         drawn = Curves(_CURVE[0].name, (_CURVE[2].name, _CURVE[3].name), "wrong verdicts, %")
         title = f"Error rate by share of the verdicts of {rows.source} that is kept"

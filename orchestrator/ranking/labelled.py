@@ -18,7 +18,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.human_labels import Label, read_human_labels
+from orchestrator.ranking.human_labels import Label, read_human_labels, skipped_rows
 from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.statistics.prediction_powered import Labelled
@@ -142,9 +142,10 @@ def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> La
 
 
 def _of_pairs(
-    context: Context, config: Config, labels: Sequence[Label], judge: str | None = None
+    context: Context, config: "Config | Selective", labels: Sequence[Label]
 ) -> LabelledRows:
     source = _judging(context, config.method)
+    judge = config.judge if isinstance(config, Selective) else None
     points = judged_pairs(context, source, judge).with_columns(
         of=pl.format("{} against {}", "first", "second")
     )
@@ -267,7 +268,7 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Ke
     rows have the columns margin and wrong besides.
 
     Raises:
-        UsageError: If there are no labels of pairs, or they are no random choice.
+        UsageError: If there are no labels of pairs, or they are no random choice of them.
     """
     labels = read_human_labels(Path(config.labels))
     if not labels or len(labels[0].about.models) != 2:
@@ -278,8 +279,13 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Ke
             f"{context.name}: the rows of {Path(config.labels).name} were not chosen at random "
             "alike, which the guarantee needs; draw a sheet with --by random"
         )
-    asked = Config(labels=config.labels, method=config.method)
-    rows = _of_pairs(context, asked, labels, config.judge)
+    if skipped := skipped_rows(Path(config.labels), labels):
+        raise UsageError(
+            f"{context.name}: rows of {Path(config.labels).name} were passed over "
+            f"({', '.join(skipped[:5])}); label them, by tie where people can't decide, since the "
+            "others are no random choice"
+        )
+    rows = _of_pairs(context, config, labels)
     verdict, label = (decided(2.0 * rows.frame[of].to_numpy() - 1.0) for of in ("score", "label"))
     # Thresholds are margins, which people copy as they are shown.
     margin = np.floor(np.abs(2.0 * rows.frame["score"].to_numpy() - 1.0) * 1e6) / 1e6

@@ -88,20 +88,18 @@ class Kept:
         found = 0.5 * bounded_mean.p_values(0.5 + apart, np.ones_like(apart))
         return np.where(apart.sum(axis=1) < 0.0, found, 1.0)
 
-    def bounds(self, error: float) -> Floats:
-        """Upper bounds of the error rates, shape (k,): each holds with probability 1 - `error`."""
-        low, high = np.zeros(self.shares.size), np.ones(self.shares.size)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            is_bound = self.p_values(middle) <= error
-            low, high = np.where(is_bound, low, middle), np.where(is_bound, middle, high)
-        return high
-
-    def lower_bounds(self, error: float) -> Floats:
-        """Lower bounds likewise."""
+    def bounds(self, error: float) -> tuple[Floats, Floats]:
+        """Lower and upper bounds of the error rates, shape (k,): each holds with 1 - `error`."""
         right = Kept(self.least, self.shares, self.sizes - self.wrong, self.sizes, self.n_labels)
-        result: Floats = 1.0 - right.bounds(error)
-        return result
+        ends = []
+        for one in (right, self):
+            low, high = np.zeros(self.shares.size), np.ones(self.shares.size)
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                is_bound = one.p_values(middle) <= error
+                low, high = np.where(is_bound, low, middle), np.where(is_bound, middle, high)
+            ends.append(high)
+        return 1.0 - ends[0], ends[1]
 
 
 def kept(sureness: Floats, wrong: Floats, clusters: Ints) -> Kept:
@@ -136,29 +134,24 @@ def kept(sureness: Floats, wrong: Floats, clusters: Ints) -> Kept:
     return Kept(least, shares, of_wrong, sizes, is_kept.sum(axis=1))
 
 
-def certified(found: Kept, risk: float, error: float) -> int | None:
-    """Return the place of the largest share that is certified; None if nothing can be kept.
+def certified(found: Kept, risk: float, error: float) -> tuple[int, bool]:
+    """Return the place of the largest share that is certified, and True; else of the first tested.
+
+    The tests begin at a share that depends on the number of prompts alone: where the labels to
+    expect allow for up to three errors, as many as still fit into half of the prompts.
 
     Args:
         found: From `kept`.
         risk: Error rate of the kept verdicts that is not to be exceeded, in (0, 1).
         error: Probability with which it may be, in (0, 1).
     """
-    passed = found.p_values(risk) <= error
-    start = first_place(found, risk, error)
-    n_passed = int(np.argmin(np.append(passed[start:], False)))
-    return start + n_passed - 1 if n_passed else None
-
-
-def first_place(found: Kept, risk: float, error: float) -> int:
-    """Return the place at which the tests begin; it depends on the number of prompts alone.
-
-    Expected labels allow for up to three errors there, as many as still fit into half of them.
-    """
     needed = [least_labels(risk, error, wrong) for wrong in range(_MOST_ERRORS + 1)]
     fitting = [one for one in needed if one <= 0.5 * found.n_prompts]
     share = max(fitting, default=needed[0]) / found.n_prompts
-    return min(int(np.searchsorted(found.shares, share - _EQUAL)), found.shares.size - 1)
+    start = min(int(np.searchsorted(found.shares, share - _EQUAL)), found.shares.size - 1)
+    failed = np.flatnonzero(found.p_values(risk)[start:] > error)
+    n_passed = int(failed[0]) if failed.size else found.shares.size - start
+    return start + max(n_passed - 1, 0), n_passed > 0
 
 
 def least_labels(risk: float, error: float, wrong: float) -> int:

@@ -189,7 +189,7 @@ def test_risk_is_that_of_the_verdicts_that_the_analysis_keeps(labelled):
     assert alone.low is not None
     assert alone.high is not None
     assert alone.low < wrong < alone.high <= 0.3
-    assert f"of the surest {kept:.0%} of the verdicts" in alone.why
+    assert f"of the surest {100 * kept:.0f} % of the verdicts" in alone.why
     assert alone.n == 30
 
 

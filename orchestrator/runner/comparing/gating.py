@@ -38,7 +38,7 @@ from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Interval, checked_level
 from orchestrator.statistics.selective import METHOD as RISK_METHOD
-from orchestrator.statistics.selective import certified, first_place
+from orchestrator.statistics.selective import certified
 from orchestrator.statistics.trust import Trust, no_verdict
 
 _EQUAL: Final = 1e-9
@@ -269,14 +269,12 @@ class _Deciding:
         if not 0.0 < one.threshold < 1.0:
             return replace(_nothing(), interval="a risk lies between 0 and 1")
         rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
-        place = certified(found, one.threshold, error)
-        if place is None:
-            place = first_place(found, one.threshold, error)
+        place, _ = certified(found, one.threshold, error)
+        low, high = found.bounds(error)
         # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
-        low, high = float(found.lower_bounds(error).min()), float(found.bounds(error)[place])
+        interval = Interval(float(low.min()), float(high[place]), self._level)
         told = rows.frame.drop_nulls("label")
-        interval = Interval(low, high, self._level)
-        aside = f"of the surest {found.shares[place]:.0%} of the verdicts"
+        aside = f"of the surest {100 * found.shares[place]:.0f} % of the verdicts"
         return _Found(float(found.rates[place]), interval, counted(told), RISK_METHOD, aside)
 
     def _rating(self, one: Requirement) -> _Found:
