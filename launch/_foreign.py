@@ -35,6 +35,8 @@ SAFE_VARIABLES: Final = frozenset({
 """Environment variables that change how a server runs, but load no code into it."""
 
 
+_COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
+"""Arguments by which a server holds several copies of its model."""
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
 """A path that may start from the recipe's folder."""
@@ -70,8 +72,6 @@ class ForeignConfig(Settings):
     )
     start_timeout_s: float = Field(900.0, gt=0)
     """Time from start to ready, including loading and compiling, in seconds."""
-    stop_grace_s: float = Field(20.0, ge=0)
-    """Time between SIGTERM and SIGKILL, in seconds."""
 
     @model_validator(mode="after")
     def _leave_alone_what_is_ours(self) -> Self:
@@ -113,10 +113,12 @@ class ForeignLaunch(LaunchKind[C]):
     Attributes:
         key_variable: The variable by which the server takes its key.
         safe_arguments: Names of further arguments that load no code and write no file.
+        stop_grace_s: Time between SIGTERM and SIGKILL, in seconds.
     """
 
     key_variable: ClassVar[str] = KEY_VARIABLE
     safe_arguments: ClassVar[frozenset[str]]
+    stop_grace_s: ClassVar[float] = 20.0
 
     def spec(
         self,
@@ -135,7 +137,7 @@ class ForeignLaunch(LaunchKind[C]):
             env_from=self.config.env_from,
             key_variable=self.key_variable,
             start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
+            stop_grace_s=self.stop_grace_s,
             published=published,
             clean_up=clean_up,
         )
@@ -188,7 +190,7 @@ class FolderLaunch(ForeignLaunch[C]):
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None where the recipe names its GPUs, or copies of it."""
         config: Any = self.config
-        if config.names_its_gpus or getattr(config, "data_parallel_size", 1) > 1:
+        if config.names_its_gpus or not _COPIES.isdisjoint(_names(config.extra_args)):
             return None
         (model,) = models
         need = self.need(_weights.resolve(model.weights))

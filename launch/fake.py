@@ -24,9 +24,6 @@ class Config(Settings):
     """Settings of the fake server."""
 
     start_timeout_s: float = Field(30.0, gt=0, description="Time from start to ready, in seconds.")
-    stop_grace_s: float = Field(
-        5.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
 
 
 def argv(models: tuple[ServedModel, ...], port: int, host: str = HOST) -> tuple[str, ...]:
@@ -56,7 +53,6 @@ class FakeLaunch(LaunchKind[Config]):
             names=tuple(model.name for model in models),
             argv=partial(argv, models),
             start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
             takes_socket=True,
         )
         return await start_server(spec, log_path, self.carrier)

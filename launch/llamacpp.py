@@ -86,7 +86,6 @@ class Config(ForeignConfig):
         (), description="GGUF files of LoRA adapters (relative to the recipe), all applied."
     )
     start_timeout_s: float = Field(600.0, gt=0)
-    stop_grace_s: float = Field(10.0, ge=0)
 
 
 def resolve(weights: str) -> Path:

@@ -62,7 +62,6 @@ class Config(ForeignConfig):
         None, gt=0, lt=1, description="Share of GPU memory for weights and KV cache; null: its own."
     )
     tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
-    data_parallel_size: int = Field(1, ge=1, description="Copies of the model in this server.")
     deterministic: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description="If true, seeds count and batches change nothing; else seeds are ignored.",
@@ -91,7 +90,6 @@ def argv(
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
         "--dtype": config.dtype,
         "--tp": config.tensor_parallel_size,
-        "--dp": config.data_parallel_size,
         "--random-seed": config.seed,
         # Else temperature, top-p and penalties of the model's generation_config.json leak in.
         "--sampling-defaults": "openai",
@@ -120,7 +118,8 @@ class SglangLaunch(FolderLaunch[Config]):
     share_setting = "mem_fraction_static"
     safe_arguments = frozenset((
         "--attention-backend", "--chunked-prefill-size", "--cuda-graph-max-bs",
-        "--disable-cuda-graph", "--disable-overlap-schedule", "--disable-radix-cache", "--ep-size",
+        "--disable-cuda-graph", "--disable-overlap-schedule", "--disable-radix-cache", "--dp",
+        "--dp-size", "--data-parallel-size", "--ep-size",
         "--kv-cache-dtype", "--log-level", "--max-running-requests", "--max-total-tokens",
         "--page-size", "--pp-size", "--sampling-backend", "--schedule-conservativeness",
         "--schedule-policy", "--watchdog-timeout",

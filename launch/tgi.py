@@ -28,6 +28,8 @@ _PORT_IN_CONTAINER: Final = 3000
 _ENV: Final = {"HF_HUB_OFFLINE": "1"}
 
 _COMMAND: Final = "text-generation-launcher"
+_MAX_TOP_N_TOKENS: Final = 32
+_MAX_CONCURRENT_REQUESTS: Final = 512
 
 
 class Config(ForeignConfig):
@@ -57,19 +59,9 @@ class Config(ForeignConfig):
     cuda_memory_fraction: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: all that is free."
     )
-    max_top_n_tokens: int = Field(
-        32, ge=1, le=1000, description="Maximum number of alternatives of a request."
-    )
-    max_input_tokens: int | None = Field(None, ge=1, description="Longest prompt; null: its own.")
     max_total_tokens: int | None = Field(
         None, ge=2, description="Longest prompt and answer; null: its own."
     )
-    max_concurrent_requests: int = Field(
-        512,
-        ge=1,
-        description="Maximum number of concurrent requests; more are rejected with status 429.",
-    )
-    stop_grace_s: float = Field(30.0, ge=0)
 
 
 def argv(config: Config, command: str, folder: str, container: str, port: int) -> tuple[str, ...]:
@@ -127,12 +119,11 @@ def _arguments(config: Config, folder: str, host: str, port: int) -> tuple[str, 
         "--master-port": beside(port, 1),
         "--shard-uds-path": f"/tmp/orchestrator-tgi-{port}",  # noqa: S108 (a socket of TGI's)
         "--num-shard": config.num_shard,
-        "--max-top-n-tokens": config.max_top_n_tokens,
-        "--max-concurrent-requests": config.max_concurrent_requests,
+        "--max-top-n-tokens": _MAX_TOP_N_TOKENS,
+        "--max-concurrent-requests": _MAX_CONCURRENT_REQUESTS,
         "--dtype": None if config.dtype == "auto" else config.dtype,
         "--quantize": config.quantize,
         "--cuda-memory-fraction": config.cuda_memory_fraction,
-        "--max-input-tokens": config.max_input_tokens,
         "--max-total-tokens": config.max_total_tokens,
     }
     return (*_settings.arguments(settings), "--enable-prefill-logprobs", *config.extra_args)
@@ -152,10 +143,12 @@ class TgiLaunch(FolderLaunch[Config]):
     key_variable = KEY_VARIABLE
     share_setting = "cuda_memory_fraction"
     split_setting = "num_shard"
+    stop_grace_s = 30.0
     safe_arguments = frozenset((
         "--cuda-graphs", "--disable-grammar-support", "--json-output", "--kv-cache-dtype",
         "--max-batch-prefill-tokens", "--max-batch-size", "--max-batch-total-tokens",
-        "--max-best-of", "--max-client-batch-size", "--max-stop-sequences", "--max-waiting-tokens",
+        "--max-best-of", "--max-client-batch-size", "--max-concurrent-requests",
+        "--max-input-tokens", "--max-stop-sequences", "--max-top-n-tokens", "--max-waiting-tokens",
         "--payload-limit", "--rope-factor", "--rope-scaling", "--sharded", "--validation-workers",
         "--waiting-served-ratio",
     ))  # fmt: skip
@@ -196,7 +189,7 @@ class TgiLaunch(FolderLaunch[Config]):
 
     def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)
         """Return settings that the back-end can't learn from the server: alternatives listed."""
-        return {"top_n_tokens": self.config.max_top_n_tokens}
+        return {"top_n_tokens": _MAX_TOP_N_TOKENS}
 
     def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
         """See `launch._foreign.ForeignLaunch`."""

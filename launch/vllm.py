@@ -27,7 +27,7 @@ KEY_VARIABLE: Final = "VLLM_API_KEY"
 _WANTED_SEQUENCES: Final = 64
 _BATCHED_TOKENS: Final = 8192
 _COMMAND: Final = "vllm"
-_USUAL_MAX_LOGPROBS: Final = 64
+_MAX_LOGPROBS: Final = 64
 _OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
 _ENV: Final = {
     "HF_HUB_OFFLINE": "1",
@@ -74,17 +74,6 @@ class Config(ForeignConfig):
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: vLLM's own (0.92)."
     )
     tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
-    data_parallel_size: int = Field(
-        1,
-        ge=1,
-        description="Copies of the model in this server, each on GPUs of its own; `replicas` of "
-        "the model launches servers instead, which are placed and started again one by one.",
-    )
-    max_logprobs: int = Field(
-        _USUAL_MAX_LOGPROBS,
-        ge=-1,
-        description="Maximum number of alternatives of a request; -1: the whole vocabulary.",
-    )
     max_num_seqs: int | None = Field(
         None, ge=1, description="Maximum number of requests computed together."
     )
@@ -106,7 +95,6 @@ class Config(ForeignConfig):
         description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
         "by; the one with the model's own name answers.",
     )
-    max_lora_rank: int | None = Field(None, ge=1, description="Largest rank of the adapters.")
     cpu_kv_cache_gb: int | None = Field(
         None, ge=1, description="GiB for keys and values on a CPU; null: vLLM's own (4)."
     )
@@ -131,18 +119,14 @@ def argv(
         # Else temperature, top-p and penalties of the model's generation_config.json leak in.
         "--generation-config": "vllm",
         "--logprobs-mode": "raw_logprobs",
-        "--max-logprobs": config.max_logprobs,
+        "--max-logprobs": _MAX_LOGPROBS,
         "--seed": config.seed,
         "--quantization": config.quantization,
         "--max-model-len": config.max_model_len,
         "--gpu-memory-utilization": config.gpu_memory_utilization,
         "--tensor-parallel-size": config.tensor_parallel_size,
-        "--data-parallel-size": None
-        if config.data_parallel_size == 1
-        else config.data_parallel_size,
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
-        "--max-lora-rank": config.max_lora_rank,
     }
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
@@ -198,10 +182,10 @@ class VllmLaunch(FolderLaunch[Config]):
     key_variable = KEY_VARIABLE
     share_setting = "gpu_memory_utilization"
     safe_arguments = frozenset((
-        "--async-scheduling", "--block-size", "--cpu-offload-gb", "--disable-custom-all-reduce",
-        "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
+        "--async-scheduling", "--block-size", "--cpu-offload-gb", "--data-parallel-size", "-dp",
+        "--disable-custom-all-reduce", "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
         "--enable-expert-parallel", "--enable-prefix-caching", "--kv-cache-dtype",
-        "--kv-cache-memory-bytes", "--max-long-partial-prefills", "--max-num-partial-prefills",
+        "--kv-cache-memory-bytes", "--max-logprobs", "--max-long-partial-prefills", "--max-lora-rank", "--max-num-partial-prefills",
         "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
         "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta",
         "--scheduling-policy", "--swap-space",
@@ -226,12 +210,6 @@ class VllmLaunch(FolderLaunch[Config]):
         alone = self.carrier is None
         async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():
             return await start_server(spec, log_path, self.carrier)
-
-    def backend_settings(self, model: str) -> dict[str, object]:  # noqa: ARG002 (all alike)
-        """Limit the alternatives among which labels are looked for to those the server lists."""
-        if not 0 < self.config.max_logprobs < _USUAL_MAX_LOGPROBS:
-            return {}
-        return {"choose_top_logprobs": self.config.max_logprobs}
 
     def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
         """See `launch._foreign.ForeignLaunch`."""

@@ -27,7 +27,6 @@ class Began(msgspec.Struct, frozen=True):
         name: Of the recipe.
         folder: The run directory, where a tracker may write files of its own.
         parameters: Settings of the recipe by dotted name; no secrets.
-        uri: Address of the tracker's server or store; None for its own default.
         mode: "online" or "offline"; None for its own default.
     """
 
@@ -35,7 +34,6 @@ class Began(msgspec.Struct, frozen=True):
     name: str
     folder: Path
     parameters: Parameters
-    uri: str | None = None
     mode: str | None = None
 
 
@@ -70,7 +68,7 @@ class MlflowTracker(Tracker):
         """Open a run and log the parameters."""
         os.environ.setdefault("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
         self._entities: Any = importlib.import_module("mlflow.entities")
-        client = importlib.import_module("mlflow").MlflowClient(tracking_uri=began.uri)
+        client = importlib.import_module("mlflow").MlflowClient()
         # It writes to stderr, which belongs to the display.
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         self._client: Any = client

@@ -53,9 +53,6 @@ class Config(ChatConfig):
     top_logprobs: int = Field(
         20, ge=1, le=1000, description="Maximum number of alternatives that the endpoint lists."
     )
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="The field that bounds the length of answers."
-    )
     top_k_off: int | None = Field(
         None,
         description=(
@@ -212,7 +209,7 @@ class OpenaiKind(BackendKind[Config]):
         config = self.config
         reasoning = config.reasoning
         dialect = Dialect(
-            max_tokens_field="max_completion_tokens" if reasoning else config.max_tokens_field,
+            max_tokens_field="max_completion_tokens" if reasoning else "max_tokens",
             logprobs=config.logprobs and not reasoning,
             top_logprobs=config.top_logprobs,
             top_k_off=config.top_k_off,

@@ -63,9 +63,6 @@ class Config(ByIdsConfig):
         description="Name of the LoRA adapter that answers; empty: the model without one. Known of "
         "servers that a run launches.",
     )
-    score_new_tokens: int = Field(
-        0, ge=0, le=1, description="Tokens drawn in a scoring pass; 1 for builds that refuse 0."
-    )
 
 
 class Sglang(ByIds):
@@ -148,11 +145,11 @@ class Sglang(ByIds):
         given = await self._given(ask)
         if not given.prompt:
             raise Failed(_NO_PROMPT)
-        whole, n_new = (*given.prompt, *given.ids), self._config.score_new_tokens
+        whole = (*given.prompt, *given.ids)
         n_prompt, n_top = len(given.prompt), ask.top_logprobs
         forced = await self._ask(
             GENERATE,
-            lambda: wire.score(whole, n_prompt, n_top, n_new, self._config.lora_path),
+            lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
         return self._scored(given, forced.logprobs, forced.n_cached, forced.top)

@@ -146,14 +146,14 @@ def draw(
     return encode({**body, **more})
 
 
-def score(ids: Path, n_prompt: int, top_logprobs: int, n_new: int = 0, lora: str = "") -> bytes:
+def score(ids: Path, n_prompt: int, top_logprobs: int, lora: str = "") -> bytes:
     """Body of `/generate` that reads the log-probabilities of `ids[n_prompt:]`.
 
     The prefix cache is used up to the position before the first scored id, where reading starts.
     """
     body: dict[str, Any] = {
         "input_ids": ids,
-        "sampling_params": {**_GREEDY, "max_new_tokens": n_new},
+        "sampling_params": {**_GREEDY, "max_new_tokens": 0},
         "return_logprob": True,
         "logprob_start_len": n_prompt - 1,
         "stream": False,

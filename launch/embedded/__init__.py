@@ -20,6 +20,10 @@ from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedMod
 
 KIND = "embedded"
 
+MAX_ROWS: Final = 128
+"""Answers of a model that decode at the same time, where nobody says how many."""
+PREFIX_BYTES: Final = 256 << 20
+"""Prefix cache of each model, where nobody says how large."""
 NO_MPS: Final = (
     "device mps has no float64, in which probabilities are added up here: use cpu or cuda, or "
     "serve a GGUF file by llama-server"
@@ -46,8 +50,6 @@ class Config(Settings):
         ge=16,
         description="Maximum length of prompt and answer in tokens; null: the model's own.",
     )
-    max_rows: int = Field(128, ge=1, description="Number of answers to decode at the same time.")
-    prefix_cache_mb: int = Field(256, ge=0, description="Prefix cache of each model; 0: off.")
     kv_cache_mb: int | None = Field(
         None,
         ge=1,
@@ -71,9 +73,6 @@ class Config(Settings):
     start_timeout_s: float = Field(
         300.0, gt=0, description="Time from start to ready, including loading, in seconds."
     )
-    stop_grace_s: float = Field(
-        10.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
-    )
 
     @field_validator("device")
     @classmethod
@@ -95,8 +94,6 @@ def argv(
         "--device": config.device,
         "--threads": config.threads,
         "--max-model-len": config.max_model_len,
-        "--max-rows": config.max_rows,
-        "--prefix-cache-mb": config.prefix_cache_mb,
         "--kv-cache-mb": config.kv_cache_mb,
         "--attention-tokens": config.attention_tokens,
         "--weight-noise": config.weight_noise or None,
@@ -149,7 +146,6 @@ class EmbeddedLaunch(LaunchKind[Config]):
             argv=partial(argv, self.config, folders),
             env=_ENV,
             start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.config.stop_grace_s,
             takes_socket=True,
         )
         return await start_server(spec, log_path, self.carrier)
@@ -163,17 +159,15 @@ class EmbeddedLaunch(LaunchKind[Config]):
                 _weights.resolve(model.weights),
                 dtype=self.config.dtype,
                 max_model_len=self.config.max_model_len,
-                sequences=self.config.max_rows,
+                sequences=MAX_ROWS,
             )
             for model in models
         ]
         # One process takes turns with its models: activations of one at a time, caches of all.
         return Footprint(
             weights=sum(need.weights for need in needs),
-            cache=sum(need.cache + (self.config.prefix_cache_mb << 20) for need in needs),
-            cache_wanted=sum(
-                need.cache_wanted + (self.config.prefix_cache_mb << 20) for need in needs
-            ),
+            cache=sum(need.cache + PREFIX_BYTES for need in needs),
+            cache_wanted=sum(need.cache_wanted + PREFIX_BYTES for need in needs),
             overhead=max(need.overhead for need in needs),
         )
 

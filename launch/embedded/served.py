@@ -13,6 +13,7 @@ import torch
 from starlette.requests import Request
 from starlette.types import Receive
 
+from launch.embedded import MAX_ROWS, PREFIX_BYTES
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Job
 from launch.embedded.layout import Need, bytes_of, longest_sequence, usual_bytes
@@ -52,9 +53,9 @@ class Settings:
     dtype: str = "float32"
     device: str = "cpu"
     max_len: int = 0
-    max_rows: int = 128
+    max_rows: int = MAX_ROWS
     max_waiting: int = 4096
-    prefix_bytes: int = 256 << 20
+    prefix_bytes: int = PREFIX_BYTES
     attention_tokens: int = 4096
     kv_bytes: int = 0
     n_models: int = 1

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from launch._spec import given
-from launch.embedded import NO_MPS
+from launch.embedded import MAX_ROWS, NO_MPS, PREFIX_BYTES
 from orchestrator.errors import OrchestratorError
 
 KEY_VARIABLE = "ORCHESTRATOR_SERVER_KEY"
@@ -36,9 +36,10 @@ def parser() -> argparse.ArgumentParser:
     add("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     add("--device", default="cpu", help="cpu, cuda, cuda:1, …")
     add("--max-model-len", type=int, default=0, metavar="N", help="0: the model's own")
-    add("--max-rows", type=int, default=128, metavar="N", help="answers decoding at a time")
+    add("--max-rows", type=int, default=MAX_ROWS, metavar="N", help="answers decoding at a time")
     add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
-    add("--prefix-cache-mb", type=int, default=256, metavar="MB", help="per model; 0: off")
+    prefix_mb = PREFIX_BYTES >> 20
+    add("--prefix-cache-mb", type=int, default=prefix_mb, metavar="MB", help="per model; 0: off")
     add(
         "--kv-cache-mb", type=int, default=0, metavar="MB", help="per model; 0: a share of the free"
     )

@@ -53,9 +53,6 @@ class Limits(Settings):
     """Timeout of one attempt, in seconds."""
     max_attempts: Count = 5
     """Number of attempts before a transient failure is final for this call."""
-    max_failures: Count | None = None
-    """Number of permanent failures before the model is abandoned for this call; null for no "
-    "limit."""
     dead_after_s: Amount | None = None
     """Maximum time that a server may be out of reach, or refuse everything as busy or not ready,
     before its requests fail, in seconds. Left out: 30 for a server that was never there, 600 for

@@ -217,22 +217,17 @@ class LogTo(Settings):
     """A tracker of experiments that gets the progress and the results of a run."""
 
     kind: Literal["mlflow", "trackio", "wandb"]
-    """Tracker; each needs the extra of the same name."""
+    """Tracker; each needs the extra of the same name. Of mlflow, MLFLOW_TRACKING_URI in your
+    environment says where it is."""
     project: str | None = Field(None, min_length=1, max_length=100)
     """Project (experiment) of the tracker. Default: the recipe's name."""
-    uri: str | None = Field(None, min_length=1)
-    """mlflow: its tracking URI. Default: the environment variable MLFLOW_TRACKING_URI."""
     mode: Literal["online", "offline"] | None = None
     """wandb: offline writes to the run folder and sends nothing. Default: WANDB_MODE."""
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        if self.uri is not None and self.kind != "mlflow":
-            raise ValueError(f"uri is a setting of mlflow, not of {self.kind}")
         if self.mode is not None and self.kind != "wandb":
             raise ValueError(f"mode is a setting of wandb, not of {self.kind}")
-        if self.uri is not None and is_secret(self.uri):
-            raise ValueError("uri: it looks as if it holds a secret; use the tracker's variables")
         return self
 
 

@@ -52,13 +52,11 @@ class Limits(msgspec.Struct, frozen=True):
         dead_after_s: How long a server may be down before its requests fail; None for as long as is
             sensible by what is known of it.
         max_attempts: Attempts of a request; the retry policy's where None.
-        max_failures: Requests that may fail before the model is dead; None for any number.
     """
 
     max_in_flight: int = 64
     dead_after_s: float | None = None
     max_attempts: int | None = None
-    max_failures: int | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -231,7 +229,7 @@ class Core:
         wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         if wait is None:
             state.n_failed += 1
-            return [Settled(request, outcome), *self._overspent(request.ask.model, outcome)]
+            return [Settled(request, outcome)]
         return [self._delay(state, request, outcome, now + wait)]
 
     def _is_refused(self, state: ModelState, failure: Failure) -> bool:
@@ -280,15 +278,6 @@ class Core:
         state.permits, state.n_trusted = state.permits + max(1, state.permits // 8), 0
         if state.permits >= state.limits.max_in_flight:
             state.permits, state.trust = None, _TRUST
-
-    def _overspent(self, model: str, last: Failure) -> list[Settled | Retried]:
-        """Return the effects of one more failure: none, or the end of the model."""
-        state = self.models[model]
-        most = state.limits.max_failures
-        if most is None or state.n_failed < most:
-            return []
-        why = f"{state.n_failed} of its requests failed (limits.max_failures); the last: "
-        return self.kill(model, Failure("failure_budget", why + last.message))
 
     def not_connected(
         self, request: Request, failure: Failure, now: float

@@ -117,24 +117,23 @@ def test_a_missing_extra_is_named_before_anything_is_sent(command, recipe, here,
     ("log_to", "said"),
     [
         ("mlfow", "log_to"),
-        ({"kind": "wandb", "uri": "x"}, "uri is a setting of mlflow"),
+        ({"kind": "mlflow", "uri": "x"}, "set MLFLOW_TRACKING_URI"),
         ({"kind": "mlflow", "mode": "offline"}, "mode is a setting of wandb"),
-        ({"kind": "mlflow", "uri": "http://me:secret-word@host"}, "secret"),
     ],
 )
 def test_a_wrong_setting_is_a_fault(command, recipe, log_to, said):
     code, _, err = command("check", recipe(methods=METHODS, log_to=log_to))
     assert code == EXIT_USAGE
     assert said in err
-    assert "secret-word" not in err
 
 
 @pytest.mark.slow
-def test_mlflow_keeps_a_run_in_a_local_store(recipe, here):
+def test_mlflow_keeps_a_run_in_a_local_store(recipe, here, monkeypatch):
     if importlib.util.find_spec("mlflow") is None:
         pytest.skip("mlflow is absent")
     uri = f"sqlite:///{here}/mlflow.db"
-    path = recipe(methods=METHODS, log_to={"kind": "mlflow", "uri": uri})
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    path = recipe(methods=METHODS, log_to="mlflow")
     assert main(["run", path, "--display", "none"]) == 0
     code = (
         "import mlflow, sys, json; client = mlflow.MlflowClient(sys.argv[1]); "

@@ -114,7 +114,7 @@ def test_servers_that_do_not_fit_together_run_in_waves(rig, tmp_path, expected):
     """Three servers want two GPUs each, and the job has two nodes with two."""
     crowded = Cluster(rig, tmp_path, n_nodes=2, cpus=1, gpus=2, models={})
     # Settings that differ make a server of its own.
-    crowded.write(strong={"server": {**crowded.server, "stop_grace_s": 9.0}})
+    crowded.write(strong={"server": {**crowded.server, "start_timeout_s": 39.0}})
     shown = " ".join(crowded.said(*crowded.plan()).split())
     assert re.search(r"nodes: n\d, n\d \(2 CPUs, 2 GPUs, 1.0 GiB each\)", shown)
     assert re.search(r"wave 1 of 2: weak \(n\d\); strong \(n\d\) wave 2 of 2: judge \(n\d\)", shown)

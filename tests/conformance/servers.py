@@ -105,7 +105,7 @@ KINDS = {
                 "enforce_eager": True,
                 "cpu_kv_cache_gb": 1,
                 "cpu_threads": 1,
-                "max_logprobs": 16,
+                "extra_args": ["--max-logprobs", "16"],
             },
             # So that labels are missing and asked for by id.
             backend={"choose_top_logprobs": 4, "choose_negligible": 0},

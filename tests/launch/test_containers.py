@@ -30,9 +30,13 @@ def containers(tmp_path, monkeypatch):
     return folder
 
 
+class Impatient(tgi.TgiLaunch):
+    stop_grace_s = 0.2
+
+
 async def start(tmp_path):
-    config = tgi.Config(image="tgi:3", stop_grace_s=0.2)
-    return await tgi.TgiLaunch(config).start((ServedModel("m", str(tmp_path)),), tmp_path / "log")
+    config = tgi.Config(image="tgi:3")
+    return await Impatient(config).start((ServedModel("m", str(tmp_path)),), tmp_path / "log")
 
 
 def only(containers):

@@ -27,7 +27,7 @@ def options(command: tuple[str, ...]) -> dict[str, str]:
     ("settings", "expected"),
     [
         ({}, {"--sampling-defaults": "openai", "--tp": "1", "--random-seed": "0"}),
-        ({"tensor_parallel_size": 2, "data_parallel_size": 3}, {"--tp": "2", "--dp": "3"}),
+        ({"tensor_parallel_size": 2}, {"--tp": "2"}),
         ({"context_length": 8192}, {"--context-length": "8192"}),
         ({"mem_fraction_static": 0.8}, {"--mem-fraction-static": "0.8"}),
         ({"quantization": "fp8", "dtype": "bfloat16"}, {"--quantization": "fp8"}),
@@ -84,7 +84,7 @@ def test_the_key_reaches_sglang_and_no_command_line(tmp_path):
         ({}, {"--max-top-n-tokens": "32", "--num-shard": "1", "--hostname": "127.0.0.1"}),
         ({"quantize": "awq"}, {"--quantize": "awq"}),
         ({"dtype": "float16"}, {"--dtype": "float16"}),
-        ({"max_input_tokens": 100, "max_total_tokens": 200}, {"--max-input-tokens": "100"}),
+        ({"max_total_tokens": 200}, {"--max-total-tokens": "200"}),
     ],
 )
 def test_tgi_settings_become_its_command_line(settings, expected):

@@ -23,9 +23,8 @@ def options(command: tuple[str, ...]) -> dict[str, str]:
         ({}, {"--dtype": "float32", "--device": "cpu"}),
         ({"dtype": "bfloat16", "device": "cuda:1"}, {"--dtype": "bfloat16", "--device": "cuda:1"}),
         ({"threads": 2}, {"--threads": "2"}),
-        ({"max_model_len": 64, "max_rows": 8}, {"--max-model-len": "64", "--max-rows": "8"}),
+        ({"max_model_len": 64}, {"--max-model-len": "64"}),
         ({"kv_cache_mb": 512}, {"--kv-cache-mb": "512"}),
-        ({"prefix_cache_mb": 0}, {"--prefix-cache-mb": "0"}),
     ],
 )
 def test_embedded_settings_become_its_command_line(tmp_path, settings, expected):
@@ -135,7 +134,7 @@ def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_pa
 def test_the_name_decides_what_a_fake_model_is():
     plain = fake.FakeLaunch(fake.Config()).identity("a")
     assert plain != fake.FakeLaunch(fake.Config()).identity("b")
-    assert plain == fake.FakeLaunch(fake.Config(stop_grace_s=1)).identity("a")
+    assert plain == fake.FakeLaunch(fake.Config(start_timeout_s=1)).identity("a")
 
 
 async def test_a_model_name_with_an_equals_sign_is_refused(tmp_path):
@@ -166,11 +165,10 @@ def vllm_argv(**settings: object) -> tuple[str, ...]:
         ({}, ["--generation-config", "vllm"]),
         ({}, ["--logprobs-mode", "raw_logprobs"]),
         ({}, ["--enable-prompt-tokens-details"]),
-        ({"dtype": "float32", "max_logprobs": -1}, ["--max-logprobs", "-1"]),
+        ({"dtype": "float32"}, ["--dtype", "float32"]),
         ({"max_model_len": 4096}, ["--max-model-len", "4096"]),
         ({"gpu_memory_utilization": 0.5}, ["--gpu-memory-utilization", "0.5"]),
         ({"tensor_parallel_size": 2}, ["--tensor-parallel-size", "2"]),
-        ({"data_parallel_size": 2}, ["--data-parallel-size", "2"]),
         ({"quantization": "fp8"}, ["--quantization", "fp8"]),
         ({"enforce_eager": True}, ["--enforce-eager"]),
         ({"max_num_seqs": 8}, ["--max-num-seqs", "8"]),
@@ -193,7 +191,6 @@ def test_vllm_settings_become_its_command_line(settings, expected):
 
 def test_what_is_left_to_vllm_is_not_on_its_command_line():
     left = {
-        "--data-parallel-size",
         "--max-model-len",
         "--gpu-memory-utilization",
         "--enforce-eager",
@@ -244,7 +241,15 @@ def test_paths_of_vllm_settings_start_from_the_recipes_folder(tmp_path):
     assert vllm.Config(command="my-vllm").command == "my-vllm"
 
 
-@pytest.mark.parametrize("settings", [{"gpus": [0]}, {"data_parallel_size": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gpus": [0]},
+        {"extra_args": ["--data-parallel-size", "2"]},
+        {"extra_args": ["--data-parallel-size=2"]},
+        {"extra_args": ["-dp", "2"]},
+    ],
+)
 def test_a_vllm_server_that_chooses_its_gpus_is_not_placed(settings):
     config = vllm.Config.model_validate(settings)
     assert vllm.VllmLaunch(config).footprint((ServedModel("m", "absent"),)) is None
@@ -264,7 +269,8 @@ def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share
         ({"dtype": "float32"}, {"dtype"}),
         ({"quantization": "fp8"}, {"quantization"}),
         ({"extra_args": ["--kv-cache-dtype", "fp8"]}, {"extra_args"}),
-        ({"max_logprobs": 5, "seed": 3, "cpu_threads": 1, "start_timeout_s": 5}, set()),
+        ({"extra_args": ["--max-logprobs", "5"]}, {"extra_args"}),
+        ({"seed": 3, "cpu_threads": 1, "start_timeout_s": 5}, set()),
     ],
 )
 def test_the_identity_of_a_vllm_model_holds_what_decides_its_numbers(tmp_path, settings, differs):

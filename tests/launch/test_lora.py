@@ -71,7 +71,8 @@ async def test_vllm_answers_by_the_adapter_under_the_models_own_name(tmp_path):
     tuned, base = merge(tmp_path / "merged", merged), Reference(BASE)
     config = vllm.Config(
         dtype="float32", max_model_len=512, enforce_eager=True, cpu_kv_cache_gb=1, cpu_threads=1,
-        lora_modules={"tuned": str(tmp_path / "adapter")}, max_lora_rank=8,
+        lora_modules={"tuned": str(tmp_path / "adapter")},
+        extra_args=("--max-lora-rank", "8"),
     )  # fmt: skip
     models = (ServedModel("tuned", str(BASE)),)
     server = await vllm.VllmLaunch(config).start(models, tmp_path / "log")

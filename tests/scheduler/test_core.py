@@ -331,29 +331,6 @@ def test_a_lowered_limit_lets_what_is_in_flight_end_first():
     assert c.take("m", 0.0) is not None
 
 
-def test_a_model_is_given_up_when_its_failures_are_used_up_and_others_are_not():
-    c = core(max_failures=2)
-    for position in range(5):
-        c.submit(request(position=position), 0.0)
-    c.submit(request("other"), 0.0)
-    (first,) = c.done(c.take("m", 0.0), BAD, 0.0)
-    ends = c.done(c.take("m", 0.0), BAD, 0.0)
-    assert first.outcome == ends[0].outcome == BAD
-    assert {end.outcome.cause for end in ends[1:]} == {"dead_server"}
-    assert len(ends) == 4
-    assert "2 of its requests failed" in ends[1].outcome.message
-    assert BAD.message in ends[1].outcome.message
-    assert c.take("other", 0.0) is not None
-
-
-def test_attempts_that_are_tried_again_do_not_count_as_failures():
-    c = core(max_failures=1)
-    c.submit(request(), 0.0)
-    (end,) = c.done(c.take("m", 0.0), BUSY, 0.0)
-    assert isinstance(end, Retried)
-    assert c.models["m"].dead is None
-
-
 @pytest.mark.parametrize("cause", ["refused", "unreachable"])
 def test_what_nobody_took_is_no_attempt_although_the_server_has_answered_before(cause):
     c = core()

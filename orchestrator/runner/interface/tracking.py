@@ -89,7 +89,6 @@ class Tracking:
                         name=self._recipe.name,
                         folder=newest(self._where).absolute(),
                         parameters=settings,
-                        uri=one.uri,
                         mode=one.mode,
                     ),
                 )

@@ -87,7 +87,7 @@ def first_limits(prepared: Prepared, fleet: Fleet, store: Store) -> FirstLimits:
             controllers[name] = Controller(start, FLOOR * n, CEILING * n)
             limit = controllers[name].limit
         own = spec.limits
-        limits[name] = Limits(limit, own.dead_after_s, own.max_attempts, own.max_failures)
+        limits[name] = Limits(limit, own.dead_after_s, own.max_attempts)
     return FirstLimits(limits, controllers, labels, kept, n_servers)
 
 

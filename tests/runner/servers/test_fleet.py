@@ -41,9 +41,7 @@ def spec(launch, backend, settings=None, **own) -> ModelSpec:
         ),
         (sglang, sglang_backend, {"lora_paths": {"other": "/o"}}, {"original_logprobs": True}),
         (tgi, tgi_backend, {}, {"top_n_tokens": 32}),
-        (tgi, tgi_backend, {"max_top_n_tokens": 9}, {"top_n_tokens": 9}),
-        (vllm, vllm_backend, {"max_logprobs": 20}, {"choose_top_logprobs": 20}),
-        (vllm, vllm_backend, {"max_logprobs": -1}, {"choose_top_logprobs": 64}),
+        (vllm, vllm_backend, {}, {}),
         (embedded, embedded_backend, {}, {}),
     ],
 )
@@ -55,9 +53,9 @@ def test_the_backend_of_a_launched_server_knows_how_it_was_started(
 
 
 def test_what_the_recipe_says_of_the_backend_is_kept_and_the_rest_is_filled_in():
-    own = spec(sglang, sglang_backend, score_new_tokens=1)
+    own = spec(sglang, sglang_backend, choose_negligible=1e-6)
     found = backend_config(own, sglang_backend.Config)
-    assert found == sglang_backend.Config(score_new_tokens=1, original_logprobs=True)
+    assert found == sglang_backend.Config(choose_negligible=1e-6, original_logprobs=True)
     other = spec(sglang, sglang_backend, original_logprobs=False)
     assert backend_config(other, sglang_backend.Config) == sglang_backend.Config()
 

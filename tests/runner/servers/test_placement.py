@@ -154,7 +154,7 @@ def test_small_gpus_make_waves_with_the_judge_last(tmp_path):
 
 @pytest.mark.models
 def test_models_of_one_process_get_one_each_where_no_gpu_has_room_for_all(tmp_path):
-    models = three("embedded", device="cuda", prefix_cache_mb=256)
+    models = three("embedded", device="cuda")
     wide = api.plan(recipe(tmp_path, {"gpus": [24]}, models), run_dir=tmp_path / "run").servers
     assert wide[1].startswith("servers: novice, expert, judge (GPU 0")
     narrow = api.plan(recipe(tmp_path, {"gpus": [1.6]}, models), run_dir=tmp_path / "run").servers

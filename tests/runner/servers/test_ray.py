@@ -31,7 +31,7 @@ RECIPE = {
     "name": "made",
     "models": {
         "a": {"server": {"kind": "fake"}, "weights": "fake:0.2"},
-        "judge": {"server": {"kind": "fake", "stop_grace_s": 1}, "weights": "j:1", "replicas": 3},
+        "judge": {"server": {"kind": "fake", "start_timeout_s": 31}, "weights": "j:1", "replicas": 3},
     },
     "dataset": {"kind": "demo", "n": 4},
     "methods": [{"kind": "pointwise", "judges": ["judge"]}],
