@@ -26,6 +26,7 @@ from orchestrator.runner.commands.options import (
     export_options,
     full_option,
     gate_options,
+    gc_options,
     get_recipe_options,
     get_weights_options,
     html_option,
@@ -347,7 +348,7 @@ _COMMANDS: Mapping[str, Sequence[_Command]] = {
         ("stop", "status", "stop a run, as Ctrl-C does", _run_argument, cancel_option),
     ),
     "runs, servers and plug-ins": (
-        ("runs", "", "list, merge, repair or delete runs"),
+        ("runs", "", "list, merge, repair, clean up or delete runs"),
         ("servers", "", "list, stop, serve or probe servers"),
         ("list", "listing:kinds", "list methods, datasets, weights and what else a recipe names",
          list_options),
@@ -361,6 +362,8 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
         ("list", "status:runs", "list the runs in a folder (default)", _runs_options),
         ("merge", "stored", "put runs of one recipe together into one run", merge_options),
         ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
+        ("gc", "stored", "delete outcomes that the last recipe of a run does not need",
+         _run_argument, gc_options),
         ("rm", "stored", "delete runs, after a question", rm_options),
     ),
     "servers": (

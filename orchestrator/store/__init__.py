@@ -1,7 +1,6 @@
 """The durable store of a run, the only code that knows SQL, and the directory it is in."""
 
 from orchestrator.store.blobs import damaged
-from orchestrator.store.dropping import drop_failures
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
@@ -13,6 +12,7 @@ from orchestrator.store.entries import (
     StoredUnit,
 )
 from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.gc import drop_failures, unplanned
 from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
 from orchestrator.store.merging import FromRun, merge, put_in_place
 from orchestrator.store.owner import Owner
@@ -25,5 +25,5 @@ __all__ = [
     "Owner", "RunDirectory", "RunStatus", "Salvaged", "ServerUse", "Sizes", "Store",
     "StoredServer", "StoredUnit", "check_ended", "check_usable", "damaged",
     "drop_failures", "is_network_fs", "merge", "newest", "opened",
-    "put_in_place", "salvage",
+    "put_in_place", "salvage", "unplanned",
 ]  # fmt: skip

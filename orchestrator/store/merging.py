@@ -22,7 +22,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.copying import AT_ONCE, UNITS, Copying, is_same
-from orchestrator.store.dropping import drop_outcomes
+from orchestrator.store.gc import drop_outcomes
 from orchestrator.store.lending import EndedStore
 from orchestrator.store.writer import ADD_UP
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "export",
     "status",
     "view",
+    "runs gc",
     "servers probe",
 )
 
@@ -69,6 +70,7 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     assert code == EXIT_COMPLETE, err
     assert "mine says hello" in out
     assert "mine says hello" in command("report", run_dir)[1]
+    assert command("runs", "gc", run_dir)[0] == EXIT_COMPLETE
     assert command("allow", str(project), "--revoke")[0] == EXIT_COMPLETE
     assert command("allow", "--list")[1] == ""
     code, out, _ = command("report", run_dir)
@@ -146,6 +148,7 @@ def test_a_run_finds_the_file_from_any_folder_and_lives_without_it(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert "mine says hello" in command("report", run, "--allow-code")[1]
+    assert "nothing to delete" in command("runs", "gc", run, "--allow-code")[1]
     (project / "my method.py").unlink()
     assert command("report", run, "--allow-code", "--html", "page.html")[0] == EXIT_COMPLETE
     assert "no such file" in caplog.text

@@ -250,11 +250,11 @@ def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allo
         assert code == EXIT_USAGE
         assert "--allow-code" in err
     assert command("run", path, "--allow-code", "--display", "none")[0] == EXIT_COMPLETE
-    gone_through = ("report", "export", "status", "runs list", "runs repair", "view")
+    gone_through = ("report", "export", "status", "runs gc", "runs list", "runs repair", "view")
     for name in (*gone_through, "servers probe"):
         arguments = {"export": ("--to", "x")}.get(name, ())
         said = "" if name == "view" else command(*name.split(), "made", *arguments)[2]
-        if "--allow-code" in said or name in {"report", "view", "servers probe"}:
+        if "--allow-code" in said or name in {"report", "runs gc", "view", "servers probe"}:
             assert "--allow-code" in command(*name.split(), "--help")[1], name
 
 

@@ -116,6 +116,7 @@ def test_a_damaged_file_is_mended_or_said(command, here, whole, file):
             ("status", "made"),
             ("runs",),
             ("plan", "made.yaml"),
+            ("runs", "gc", "made"),
         ):
             code, out, err = command(*arguments)
             assert code in {0, 1, 2}, (what, arguments, err)

@@ -103,6 +103,7 @@ def test_nor_does_one_that_writes_files_of_a_run_say_so(command, recipe):
         ("export", "made", "--figures", "figures"),
         ("report", "made", "--html", "report.html"),
         ("runs", "repair", "made"),
+        ("runs", "gc", "made", "--drop"),
     ):
         assert command(*arguments, "-q") == (0, "", "")
         _, out, err = command(*arguments)

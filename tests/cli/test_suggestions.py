@@ -37,8 +37,6 @@ def test_the_nearest_name_is_suggested(command, arguments, said):
     [
         (["run", "x", "--clients", "2"], "use `--shards`"),
         (["run", "--clients=2"], "use `--shards`"),
-        (["gc", "made"], "`--fresh`"),
-        (["runs", "gc", "made"], "`--fresh`"),
     ],
 )
 def test_what_was_removed_says_what_to_use(command, arguments, what):

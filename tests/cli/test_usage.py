@@ -11,7 +11,7 @@ from tests.report.samples import Stream
 
 COMMANDS = tuple(commands())
 MOVED = {
-    "merge": "runs merge", "repair": "runs repair", "serve": "servers serve",
+    "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
     "probe": "servers probe", "methods": "list methods", "analyses": "list analyses",
     "statistics": "list statistics", "backends": "list backends", "datasets": "list datasets",
     "plugins": "list plugins", "recipes": "list recipes", "recipes copy": "get recipe",
@@ -78,6 +78,7 @@ def test_every_command_stands_beside_what_it_does(command, monkeypatch):
         ("plan", "import code that the recipe names, without starting programs"),
         ("report", "import code that the recipe names"),
         ("view", "import code that the recipe names"),
+        ("runs gc", "import code that the recipe names"),
     ],
 )
 def test_help_says_what_allow_code_permits(command, name, said):

@@ -146,6 +146,7 @@ def test_a_method_outside_the_checkout_where_the_wheel_is_installed(installed, t
     assert run("allow", ".").returncode == EXIT_COMPLETE
     assert skipped not in run("report", "brevity").stderr
     assert run("check", "brevity.yaml").returncode == EXIT_COMPLETE
+    assert "nothing to delete" in run("runs", "gc", "brevity").stdout
     with served(here / "runs", tmp_path / "state", (orchestrator,), here) as link:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         page, api = link().partition("?")[0], f"{link().partition('?')[0]}api/runs/brevity"

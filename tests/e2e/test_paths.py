@@ -150,9 +150,12 @@ def _read(here, kept, ran):
     assert "v[2]" in call(here, "runs", "runs [x]*")
     assert json.loads(call(here, "status", kept, "--json"))["units_total"]
     assert "no damage found" in call(here, "runs", "repair", kept)
+    call(here, "runs", "gc", kept)
+    call(here, "runs", "gc", kept, "--drop")
     _damage(here / kept / "store.sqlite")
     assert "lost" in call(here, "runs", "repair", kept)
     call(here, "run", "r[1] {x}.json", "--run-dir", kept, "--display", "none")
+    assert "left by repair" in call(here, "runs", "gc", kept)
 
 
 def _damage(store):

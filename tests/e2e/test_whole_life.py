@@ -349,6 +349,7 @@ def test_runs_of_others_do_no_harm(user: User) -> None:
     for command in (
         ("run", RECIPE, "--run-dir", f"{RUNS}/no_harm", "--display", "none"),
         ("runs", "repair", f"{RUNS}/zstd_bomb"),
+        ("runs", "gc", f"{RUNS}/no_harm", "--drop"),
         ("pause", f"{RUNS}/no_harm"),
     ):
         assert re.search("belongs to|another user", user.call(*command, code=2))

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import Store, salvage, schema
+from orchestrator.store import Store, salvage, schema, unplanned
 from tests.store.test_checkpoints import key, put
 
 PAGE = 8192
@@ -54,6 +54,14 @@ def test_a_store_without_its_first_page_keeps_every_outcome(tmp_path, damage, pa
     assert found.n_lost == 0
     assert sum(found.kept.values()) == N
     assert held(path) == N
+
+
+def test_so_does_one_that_was_written_anew_by_gc(tmp_path):
+    path = store_of(tmp_path / "store.sqlite")
+    unplanned(path, {key(number) for number in range(0, N, 2)}, drop=True)
+    content = path.read_bytes()
+    path.write_bytes(bytes(PAGE) + content[PAGE:])
+    assert sum(salvage(path).kept.values()) == N // 2
 
 
 def test_other_damage_beside_it_loses_what_it_hits(tmp_path):

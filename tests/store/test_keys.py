@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import RunDirectoryError
 from orchestrator.store import Store, connections, schema
-from orchestrator.store.dropping import drop_outcomes
+from orchestrator.store.gc import drop_outcomes
 from orchestrator.store.lookup import KeyFilter, n_levels
 from orchestrator.store.salvage import salvage
 from tests.store.helpers import choice, key, put

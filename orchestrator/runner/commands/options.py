@@ -346,6 +346,14 @@ def merge_options(command: argparse.ArgumentParser) -> None:
     )
 
 
+def gc_options(command: argparse.ArgumentParser) -> None:
+    """Arguments of `orchestrator runs gc`, after the run."""
+    command.add_argument(
+        "--drop", action="store_true", help="delete the outcomes (default: only count them)"
+    )
+    allow_code_option(command)
+
+
 def rm_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator runs rm`."""
     command.add_argument(

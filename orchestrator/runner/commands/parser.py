@@ -18,10 +18,9 @@ from orchestrator.runner.commands.options import LISTED
 # What earlier versions had, and what does its work.
 _REMOVED = {
     "--clients": "use `--shards`",
-    "gc": "run the recipe with `--fresh` and the run in `reuse`, then delete that by `runs rm`",
 }
 _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
-    "merge": "runs merge", "repair": "runs repair", "serve": "servers serve",
+    "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
     "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",
     "completion": "--completion",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Commands that change stored runs: merge, repair and rm."""
+"""Commands that change stored runs: merge, repair, gc and rm."""
 
 import argparse
 import contextlib
@@ -7,26 +7,34 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from orchestrator import numbers
 from orchestrator.columns import ITEMS
 from orchestrator.disk import files
 from orchestrator.disk.paths import RUNS, STORE_NAME, is_foreign
 from orchestrator.errors import (
     EXIT_COMPLETE,
+    OrchestratorError,
     RunDirectoryError,
     StoreError,
     UsageError,
 )
+from orchestrator.recipe.faults import without_gone
+from orchestrator.recipe.load import loads
+from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
 from orchestrator.report.text import agreed, confirm, safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
+from orchestrator.runner.planning.counts import count_plan, systems_of
+from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.revisions import REVISION, last_revision
 from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.runs import describe, list_runs
 from orchestrator.runner.results.stored import missing_notes
-from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage
+from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage, unplanned
 
 _DAY_S: Final = 24 * 3600
 
@@ -43,6 +51,77 @@ def merge(options: argparse.Namespace) -> int:
     for line in merged.lines():
         write_to(sys.stdout, safe_line(line) + "\n")
     return EXIT_COMPLETE
+
+
+def gc(options: argparse.Namespace) -> int:
+    """Count or drop what the last recipe does not ask for."""
+    path = newest(run_path(options.run))
+    if is_foreign(path):
+        # It would open the files that the recipe names.
+        raise RunDirectoryError(f"{path} belongs to another user; gc deletes nothing from it")
+    with contextlib.ExitStack() as stack:
+        if options.drop:
+            held = stack.enter_context(RunDirectory.lock(path))
+        else:
+            held = RunDirectory.open(path)
+        keys = _needed(held, allow_code=options.allow_code)
+        aside = sorted(path.glob(f"{held.store_path.stem}.damaged-*"))  # left by repair
+        before = sum(file.stat().st_size for file in (held.store_path, *aside))
+        if options.drop:
+            held.forget_outcomes()
+        found = unplanned(held.store_path, keys, drop=options.drop)
+        for file in aside if options.drop else ():
+            file.unlink()
+    n_left, room = held.store_path.stat().st_size, found.n_bytes
+    what = f"{sum(found.outcomes.values()):,} outcomes and {found.n_units:,} units of earlier plans"
+    if options.drop:
+        confirm(f"{path}: deleted {what}; {numbers.size(n_left)} of {numbers.size(before)} remain")
+        return EXIT_COMPLETE
+    lines = [f"{found.n_kept:,} outcomes are needed by the last recipe"]
+    lines += [
+        f"no longer needed: {n:,} of {model} ({kind})"
+        for (model, kind), n in sorted(found.outcomes.items())
+    ]
+    lines += [f"left by repair: {file.name}" for file in aside]
+    would = f"`orchestrator runs gc --drop` would delete {what}, about"
+    room += before - n_left
+    lines.append(
+        f"{would} {numbers.size(room)}; nothing was changed" if room else "nothing to delete"
+    )
+    say_of(path, lines)
+    return EXIT_COMPLETE
+
+
+def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
+    """Keys of the stored outcomes that the last recipe of a run asks for."""
+    keys: set[bytes] = set()
+    recipe = (last_revision(directory) or {}).get("recipe", {})
+    file = directory.path / "recipe.yaml"
+    try:
+        content = yaml.safe_dump(without_gone(recipe), sort_keys=False).encode()
+        prepared = prepare(
+            loads(content, file, allow_code=allow_code), file.parent, allow_code=allow_code
+        )
+    except OrchestratorError as error:
+        raise RunDirectoryError(
+            f"{file}: cannot determine which outcomes it needs; nothing was deleted. {error}"
+        ) from error
+    with Store.open(directory.store_path, read_only=True) as store:
+        if not store.is_current_plan(prepared.plan.hash()):
+            raise RunDirectoryError(
+                f"{file}: this recipe now gives a different plan than when it was run: its items, "
+                "models or a method version have changed, so nobody knows what it needs; nothing "
+                "was deleted. Run it once more, which asks only what is missing"
+            )
+
+        def look_up(key: bytes) -> Outcome | Failure | None:
+            if (found := store.get(key)) is not None:
+                keys.add(key)
+            return found
+
+        with progress("counting items", len(prepared.plan.items)) as advance:
+            count_plan(prepared.plan, look_up, systems_of(prepared), {}, advance=advance)
+    return keys
 
 
 def rm(options: argparse.Namespace) -> int:

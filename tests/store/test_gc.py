@@ -1,4 +1,4 @@
-"""Outcomes that are taken out of a store are gone, and nothing else changes by a bit."""
+"""Outcomes that no kept plan asks for are dropped, and nothing else changes by a bit."""
 
 import sqlite3
 from contextlib import closing
@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import Store, schema
-from orchestrator.store.dropping import drop_outcomes
+from orchestrator.store import Store, unplanned
 from tests.store.helpers import choice, key, put
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -42,16 +41,6 @@ def fill(path: Path, numbers: range, *, plans: bool = True) -> None:
                         store.put_unit(key(at + shift), plan, at, 0, "judgments", [(at, "row")])
 
 
-def drop_others(path: Path) -> None:
-    """Take out what is not among `KEPT`."""
-    with (
-        closing(schema.connect_writer(path, exclusive=False)) as connection,
-        schema.transaction(connection),
-    ):
-        found = connection.execute("SELECT id, key FROM outcome").fetchall()
-        drop_outcomes(connection, [number for number, one in found if one not in KEPT])
-
-
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """All tables, in order."""
     names = ("outcome", "tally", "failure", "unit", "plan", "place")
@@ -65,7 +54,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def test_what_is_kept_stays_bit_for_bit(path: Path) -> None:
     fill(path, range(N))
     before = content(path)
-    drop_others(path)
+    unplanned(path, KEPT, drop=True)
     after = content(path)
     assert after["outcome"] == [row for row in before["outcome"] if row[1] in KEPT]
     with Store.open(path) as store:
@@ -78,7 +67,7 @@ def test_what_is_kept_stays_bit_for_bit(path: Path) -> None:
 
 def test_sums_are_those_of_a_store_that_never_had_the_rest(path: Path, tmp_path: Path) -> None:
     fill(path, range(N))
-    drop_others(path)
+    unplanned(path, KEPT, drop=True)
     other = tmp_path / "other.sqlite"
     fill(other, range(0, N, 2), plans=False)
     with Store.open(path) as store, Store.open(other) as expected:
@@ -88,9 +77,40 @@ def test_sums_are_those_of_a_store_that_never_had_the_rest(path: Path, tmp_path:
         ]
 
 
+def test_units_of_other_plans_go_and_those_of_the_current_one_stay(path: Path) -> None:
+    fill(path, range(N))
+    assert len(content(path)["plan"]) == 2
+    found = unplanned(path, KEPT, drop=True)
+    assert found.n_units == N // 2
+    assert len(content(path)["plan"]) == 1
+    with Store.open(path) as store:
+        plan = store.current_plan
+        assert plan is not None
+        assert len(list(store.iter_rows(plan, "judgments"))) == N
+
+
+def test_counting_changes_nothing_and_says_what_is_dropped(path: Path) -> None:
+    fill(path, range(N))
+    before = path.read_bytes()
+    counted = unplanned(path, KEPT)
+    assert path.read_bytes() == before
+    assert sum(counted.outcomes.values()) == N // 2
+    assert counted.n_kept == N // 2
+    assert counted == unplanned(path, KEPT, drop=True)
+    assert unplanned(path, KEPT) == ({}, N // 2, 0, 0)
+
+
+def test_the_room_is_given_back(path: Path) -> None:
+    fill(path, range(10 * N))
+    before = path.stat().st_size
+    found = unplanned(path, set(), drop=True)
+    assert found.n_kept == 0
+    assert path.stat().st_size < before / 2
+
+
 def test_more_can_be_put_afterwards(path: Path) -> None:
     fill(path, range(N))
-    drop_others(path)
+    unplanned(path, KEPT, drop=True)
     with Store.open(path) as store:
         put(store, 1, outcome(1))
         put(store, N + 1, outcome(N + 1))
@@ -105,5 +125,5 @@ def test_where_something_is_damaged_nothing_is_dropped(path: Path) -> None:
         connection.execute("UPDATE outcome SET head=x'02' WHERE key=?", (key(7),))
     before = content(path)
     with pytest.raises(StoreError, match="repair"):
-        drop_others(path)
+        unplanned(path, KEPT, drop=True)
     assert content(path) == before
