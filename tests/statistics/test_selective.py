@@ -103,6 +103,19 @@ def test_a_wrong_certificate_of_one_threshold_is_as_rare_as_it_may_be(n, risk, e
     assert chances[is_certified].sum() <= error
 
 
+@pytest.mark.parametrize("risk", [0.05, 0.1, 0.3])
+@pytest.mark.parametrize("n", [40, 90, 199])
+def test_a_wrong_certificate_of_a_run_is_as_rare_as_it_may_be(n, risk):
+    """Every outcome of n labels of 200 verdicts, of which just more are wrong than may be."""
+    n_wrong = int(200 * risk + 1e-9) + 1
+    chances = stats.hypergeom.pmf(np.arange(n + 1), 200, n_wrong, n)
+    is_certified = [
+        certified(verdicts(n - wrong, wrong, first_sure=False), risk, 0.05)[1]
+        for wrong in range(n + 1)
+    ]
+    assert chances[is_certified].sum() <= 0.05
+
+
 def test_a_wrong_certificate_of_two_thresholds_is_as_rare_as_it_may_be():
     """All outcomes of a sure and an unsure half; the surest are right often enough or not."""
     n, risk, error = 40, 0.2, 0.1
