@@ -196,15 +196,16 @@ BENCHMARK = runpy.run_path(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rows", [1, 6])
 @pytest.mark.parametrize("judge", BENCHMARK["JUDGES"])
 def test_the_guarantee_is_broken_as_rarely_as_it_says(judge, rows):
-    n = 300
+    n = 200
     found = BENCHMARK["simulate"](BENCHMARK["World"](judge, rows), 200, n)
     most = 5.0 + 300.0 * np.sqrt(0.05 * 0.95 / n)
     assert max(found["new prompts"][0], found["this run"][0]) <= most
-    # The plain rule promises the same and keeps it in few studies.
+    # The plain rule promises the same, and breaks it more often.
     assert found["plain rule"][0] > most
     if judge in ("calibrated", "too sure", "not sure enough"):
         assert found["new prompts"][1] > 50.0
