@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -36,7 +37,8 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
 from orchestrator.backend import LOCAL, ROUTES_MISSING, Batch, Endpoint
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.records import SERVER, Choice, Failure, Generation, Scored
+from orchestrator.records import REQUEST, SERVER, Choice, Failure, Generation, Scored
+from orchestrator.wire import failures
 
 T = TypeVar("T")
 _KEY: ContextVar[bytes | None] = ContextVar("key of the request that is asked", default=None)
@@ -46,6 +48,8 @@ _WAIT_S: Final = 60.0
 _MOST_BYTES: Final = 100 << 20
 _FULL: Final = "token_limit_exceeded"
 _GONE: Final = frozenset({404, 410})
+# A batch that has ended answers so to who cancels it.
+_ENDED: Final = _GONE | {400, 409}
 # Asked again in another batch.
 _LOST: Final = Failure("timeout", "the batch of an earlier attempt has no reply to this request")
 
@@ -99,17 +103,22 @@ class _Sent:
     """A batch that holds requests of the run, and its replies once they are here.
 
     `lines` are what was asked for, until it is known to be begun; empty of an earlier call's.
+    `path` is that of its requests, known once somebody asks for one.
     """
 
     def __init__(
-        self, name: str, number: str, numbers: tuple[str, ...], lines: dict[str, tuple[str, bytes]]
+        self,
+        name: str,
+        number: str,
+        numbers: tuple[str, ...],
+        lines: dict[str, tuple[str, bytes]],
+        path: str = "",
     ) -> None:
-        self.name = name
-        self.number = number
-        self.numbers = numbers
+        self.name, self.number, self.numbers, self.path = name, number, numbers, path
         self.lines = lines
         self.is_earlier = not lines
         self.is_followed = bool(lines)
+        self.is_tried = False
         self.replies: Replies | None = None
 
 
@@ -118,28 +127,31 @@ class BatchTransport:
 
     Args:
         endpoint: Of the model, with the settings of its batches and the folder of the ledger.
-        exchange: Takes files of requests, and gives files of replies.
+        exchange: Who takes files of requests to a path, and gives files of replies.
         direct: Where what is no request of the run is asked; None where there is no server.
     """
 
     def __init__(
-        self, endpoint: Endpoint, exchange: Exchange, direct: OpenaiTransport | None
+        self,
+        endpoint: Endpoint,
+        exchange: Callable[[str], Exchange],
+        direct: OpenaiTransport | None,
     ) -> None:
         self._model, self._secret = endpoint.model, endpoint.secret
         self._settings = endpoint.batch or Batch()
         self._exchange, self._direct = exchange, direct
         self._ledger = Ledger(Path(endpoint.kept_in))
         self._most = self._settings.most
-        self._waiting: dict[str, asyncio.Future[Reply | Failure]] = {}
+        self._waiting: dict[str, asyncio.Future[_Sent | Failure]] = {}
         self._asked: dict[str, tuple[str, bytes]] = {}
         self._n_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._held: dict[str, _Sent] = {}
         self._open: set[_Sent] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], _Sent] = {}
         self._read: list[Replies] = []
-        self._taking_up = asyncio.Lock()
-        self._is_taken_up = self._is_withdrawn = self._is_alone = False
+        self._taking_up: asyncio.Task[Failure | None] | None = None
+        self._is_withdrawn = self._is_alone = False
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `backends._transport.Transport`; where there is no server, the model is listed."""
@@ -152,25 +164,29 @@ class BatchTransport:
         key = _KEY.get()
         if key is None and self._direct is not None:
             return await self._direct.post(path, body, timeout_s, read)
-        if (failure := await self._take_up()) is not None:
+        if (failure := await self._taken_up(path)) is not None:
             return failure
         asked = b"\0".join((key or b"", path.encode(), body))
         number = blake2b(asked, digest_size=12).hexdigest()
-        reply: asyncio.Future[Reply | Failure] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[_Sent | Failure] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
         sent = self._held.pop(number, None)
         if sent is None:
             self._gather(number, path, body)
         elif sent.replies is not None:
-            reply.set_result(self._reply(sent, sent.replies, number))
+            reply.set_result(sent)
         elif not sent.is_followed:
-            sent.is_followed = True
-            self._begin(sent, self._follow(sent))
+            sent.is_followed, sent.path = True, path
+            self._begin(sent, self._follow(sent) if sent.number else self._carry(sent))
         try:
-            found = await reply
+            found: _Sent | Reply | Failure = await reply
         finally:
             del self._waiting[number]
             self._asked.pop(number, None)
+        if isinstance(found, _Sent):
+            found = self._reply(found, number)
+            if self._is_withdrawn and isinstance(found, Failure):
+                await asyncio.Future()  # left undone: the run stops
         return found if isinstance(found, Failure) else read(found)
 
     async def close(self) -> None:
@@ -186,10 +202,11 @@ class BatchTransport:
                 "batch goes on" if n == 1 else "batches go on",
                 extra={"model": self._model},
             )
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._taking_up] if self._taking_up else [])]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         for replies in self._read:
             replies.close()
         if self._direct is not None:
@@ -199,34 +216,51 @@ class BatchTransport:
         """Cancel all batches; return when what they had answered is read."""
         self._is_withdrawn = True
         self._asked.clear()
+        going_on = set()
         for sent in list(self._open):
-            if sent.number:
-                await self._exchange.cancel(sent.number)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+            if sent.number and not await self._cancel(sent):
+                going_on.add(sent)
+        if tasks := [task for task, sent in self._tasks.items() if sent not in going_on]:
+            await asyncio.wait(tasks)
+
+    async def _cancel(self, sent: _Sent) -> bool:
+        """Return False where the endpoint does not cancel a batch."""
+        cancel = partial(self._exchange(sent.path).cancel, sent.number)
+        failure = await self._until_done(cancel)
+        if failure is None or failure.status in _ENDED:
+            return True
+        said = f"can't be cancelled, and goes on: {failure.message}"
+        self._say(sent, said, logging.WARNING)
+        return False
 
     # -- batches of earlier calls ------------------------------------------------------------------
 
-    async def _take_up(self) -> Failure | None:
+    async def _taken_up(self, path: str) -> Failure | None:
+        """Wait for `_take_up`; a failure is told to all who wait."""
+        task = self._taking_up
+        if task is None:
+            task = self._taking_up = asyncio.get_running_loop().create_task(self._take_up(path))
+        failure = await asyncio.shield(task)
+        if failure is not None and self._taking_up is task:
+            self._taking_up = None
+        return failure
+
+    async def _take_up(self, path: str) -> Failure | None:
         """Find the batches that earlier calls left; a failure where that can't be known."""
-        async with self._taking_up:
-            if self._is_taken_up:
-                return None
-            entries = self._ledger.entries()
-            unknown = {name: at for name, number, _, at in entries if not number}
-            found: Mapping[str, str] | Failure = {}
-            if unknown:
-                found = await self._until_done(partial(self._exchange.find, unknown))
-            if isinstance(found, Failure):
-                return found
-            for name, known, numbers, _ in entries:
-                if number := known or found.get(name, ""):
-                    sent = _Sent(name, number, numbers, {})
-                    self._held.update(dict.fromkeys(numbers, sent))
-                else:
-                    self._ledger.drop(name)  # it was never begun
-            self._is_taken_up = True
-            return None
+        entries = list(self._ledger.entries())
+        unknown = [name for name, number, _ in entries if not number]
+        found: Mapping[str, str] | Failure = {}
+        if unknown:
+            found = await self._until_done(partial(self._exchange(path).find, unknown))
+        if isinstance(found, Failure):
+            return found
+        for name, known, numbers in entries:
+            if number := known or found.get(name, ""):
+                sent = _Sent(name, number, numbers, {})
+                self._held.update(dict.fromkeys(numbers, sent))
+            else:
+                self._ledger.drop(name)  # it was never begun
+        return None
 
     # -- new batches -------------------------------------------------------------------------------
 
@@ -247,17 +281,25 @@ class BatchTransport:
         """Send what was gathered, in files of one route and of at most so many lines."""
         while self._asked and not (self._is_alone and self._open):
             path = next(iter(self._asked.values()))[0]
-            alike = [number for number, line in self._asked.items() if line[0] == path]
-            lines = {number: self._asked.pop(number) for number in alike[: self._most]}
-            sent = _Sent(uuid4().hex, "", tuple(lines), lines)
+            lines: dict[str, tuple[str, bytes]] = {}
+            n_bytes = 0
+            for number, line in list(self._asked.items()):
+                n_bytes += len(line[1])
+                if len(lines) >= self._most or (lines and n_bytes > _MOST_BYTES):
+                    break
+                if line[0] == path:
+                    lines[number] = self._asked.pop(number)
+            # A name begins with the time, so that the newest is the last.
+            name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid4().hex}"
+            sent = _Sent(name, "", tuple(lines), lines, path)
             self._open.add(sent)
-            self._begin(sent, self._carry(sent, path))
+            self._begin(sent, self._carry(sent))
 
     def _begin(self, sent: _Sent, work: Coroutine[object, None, None]) -> None:
         """Have a batch carried in a task; what that raises is raised to all who wait for it."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
+            del self._tasks[task]
             error = None if task.cancelled() else task.exception()
             if error is None:
                 return
@@ -272,38 +314,41 @@ class BatchTransport:
                     waiting.set_exception(error)
 
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = sent
         task.add_done_callback(ended)
 
-    async def _carry(self, sent: _Sent, path: str) -> None:
+    async def _carry(self, sent: _Sent) -> None:
         """Send a batch and follow it to its end."""
-        begun_at = self._ledger.write(sent.name, sent.numbers)
-        content = b"".join(request_line(number, *line) for number, line in sent.lines.items())
-        found = await self._until_sent(sent.name, content, path, begun_at)
+        self._open.add(sent)
+        if not sent.is_tried:
+            self._ledger.write(sent.name, sent.numbers)
+        found = await self._until_sent(sent)
         if isinstance(found, Failure):
-            self._lose(sent, found)
+            # Where nobody said that it was refused, it may have begun all the same.
+            self._lose(sent, found, is_gone=400 <= found.status < 500)
             return
         sent.number = found
         self._ledger.write(sent.name, sent.numbers, found)
         self._say(sent, "sent")
         if self._is_withdrawn:
-            await self._exchange.cancel(found)
+            await self._cancel(sent)
         await self._follow(sent)
 
-    async def _until_sent(
-        self, name: str, content: bytes, path: str, begun_at: float
-    ) -> str | Failure:
+    async def _until_sent(self, sent: _Sent) -> str | Failure:
         """Send a file until it is taken; what may have been taken already is looked for first."""
-        is_first = True
+        exchange = self._exchange(sent.path)
+        content = b"".join(request_line(number, *line) for number, line in sent.lines.items())
 
         async def attempt() -> str | Failure:
-            nonlocal is_first
-            if not is_first:
-                found = await self._exchange.find({name: begun_at})
-                if isinstance(found, Failure) or name in found:
-                    return found if isinstance(found, Failure) else found[name]
-            is_first = False
-            return await self._exchange.send(name, content, path)
+            if sent.is_tried:
+                found = await exchange.find([sent.name])
+                if isinstance(found, Failure):
+                    # Whatever it is, it does not say that nothing was taken.
+                    return msgspec.structs.replace(found, status=0)
+                if sent.name in found:
+                    return found[sent.name]
+            sent.is_tried = True
+            return await exchange.send(sent.name, content, sent.path)
 
         found = await self._until_done(attempt)
         if isinstance(found, Failure) and found.status in ROUTES_MISSING:
@@ -329,58 +374,64 @@ class BatchTransport:
     async def _follow(self, sent: _Sent) -> None:
         """Look at a batch until it has ended, and hand out its replies."""
         self._open.add(sent)
-        n_ended = 0
+        exchange = self._exchange(sent.path)
+        n_ended, status = 0, ""
         while True:
-            work = await self._exchange.look(sent.number)
+            work = await self._until_done(partial(exchange.look, sent.number))
             if isinstance(work, Failure):
-                failure: Failure | None = work
-            elif work.is_open:
-                failure = None
-                if work.status != "validating":
-                    sent.lines = {}  # it can't be refused any more
-                if work.n_ended != n_ended:
-                    n_ended = work.n_ended
-                    self._say(sent, f"at work, {n_ended:,} ended")
-            elif work.problems:
-                self._refused(sent, work.problems)
+                self._give_up(sent, work)
                 return
-            elif (failure := await self._hand_out(sent, work)) is None:
-                return
-            if failure is not None and not failure.retriable:
-                self._lose(sent, _LOST if failure.status in _GONE else failure)
-                return
+            if not work.is_open:
+                break
+            if work.status != "validating":
+                sent.lines = {}  # it can't be refused any more
+            if (work.n_ended, work.status) != (n_ended, status):
+                n_ended, status = work.n_ended, work.status
+                said = failures.clean(status, self._secret)
+                self._say(sent, f"{said}, {n_ended:,} ended")
             await asyncio.sleep(self._settings.poll_s)
+        if work.problems:
+            self._refused(sent, work.problems)
+        elif (failure := await self._until_done(partial(self._read_replies, sent, work))) is None:
+            await self._hand_out(sent)
+        else:
+            self._give_up(sent, failure)
 
-    async def _hand_out(self, sent: _Sent, work: Work) -> Failure | None:
-        """Give all who wait their replies; return why these can't be had."""
-        replies = Replies(work.lacking)
+    async def _read_replies(self, sent: _Sent, work: Work) -> Failure | None:
+        replies = Replies(sent.numbers, work.lacking)
         self._read.append(replies)
-        if (failure := await replies.read(self._exchange, work.sources)) is not None:
-            return failure
-        self._leave(sent)
+        if (failure := await replies.read(self._exchange(sent.path), work.sources)) is not None:
+            self._read.remove(replies)
+            replies.close()
+            # A file may be there a while after the batch.
+            is_gone = failure.status in _GONE
+            return msgspec.structs.replace(failure, scope=REQUEST) if is_gone else failure
         sent.replies, sent.lines = replies, {}
-        self._say(sent, "read")
-        for number in sent.numbers:
-            if number in self._waiting:
-                reply = self._reply(sent, replies, number)
-                # Of a run that withdraws, what has no answer is left undone.
-                if not (self._is_withdrawn and isinstance(reply, Failure)):
-                    self._settle(number, reply)
         return None
 
-    def _reply(self, sent: _Sent, replies: Replies, number: str) -> Reply | Failure:
-        """The reply to a request; where an earlier call's batch has none, it is asked anew."""
-        reply = replies.get(number, self._secret)
-        return _LOST if sent.is_earlier and isinstance(reply, Failure) else reply
+    async def _hand_out(self, sent: _Sent) -> None:
+        """Wake all who wait for a batch, one after the other: together replies are large."""
+        self._leave(sent)
+        self._say(sent, "read")
+        for number in sent.numbers:
+            self._settle(number, sent)
+            await asyncio.sleep(0)
+
+    def _reply(self, sent: _Sent, number: str) -> Reply | Failure:
+        """The reply to a request; where an earlier call's batch has no answer, it is asked anew."""
+        reply = sent.replies.take(number, self._secret) if sent.replies else _LOST
+        is_answer = isinstance(reply, Reply) and reply.status == 200
+        return _LOST if sent.is_earlier and not is_answer else reply
 
     def _refused(self, sent: _Sent, problems: tuple[Problem, ...]) -> None:
         """Send once more those lines of a refused file that are not to blame."""
         lines, first = sent.lines, problems[0]
-        wrong = {problem.line: problem for problem in problems if problem.line}
+        wrong = {one.line: one for one in problems if one.line in range(1, len(lines) + 1)}
         is_full = first.code == _FULL and len(lines) > 1
         if not lines or not (wrong or is_full):
             said = f"the batch was refused: {first.words(self._secret)}"
-            self._lose(sent, Failure("bad_request", said, scope=SERVER) if lines else _LOST)
+            refusal = Failure("bad_request", said, scope=SERVER) if lines else _LOST
+            self._lose(sent, refusal, is_gone=True)
             return
         self._ledger.drop(sent.name)
         if is_full:
@@ -394,14 +445,20 @@ class BatchTransport:
                 self._gather(number, *line)
         self._leave(sent)
 
-    def _lose(self, sent: _Sent, failure: Failure) -> None:
-        """Give up a batch of which no replies can be had in this call."""
+    def _give_up(self, sent: _Sent, failure: Failure) -> None:
+        is_gone = failure.status in _GONE
+        self._lose(sent, _LOST if is_gone else failure, is_gone=is_gone)
+
+    def _lose(self, sent: _Sent, failure: Failure, *, is_gone: bool) -> None:
+        """Tell all who wait that there is no reply yet; if it is gone, that there will be none."""
         self._leave(sent)
-        # Where nobody said that it was refused, it may have begun all the same.
-        if failure is _LOST or (not sent.number and 400 <= failure.status < 500):
+        if is_gone:
             self._ledger.drop(sent.name)
+        sent.is_followed = False
         for number in sent.numbers:
-            if self._held.get(number) is sent:
+            if not is_gone:
+                self._held.setdefault(number, sent)
+            elif self._held.get(number) is sent:
                 del self._held[number]
             self._settle(number, failure)
 
@@ -411,15 +468,16 @@ class BatchTransport:
         if self._is_alone:
             self._send()
 
-    def _settle(self, number: str, reply: Reply | Failure) -> None:
+    def _settle(self, number: str, reply: _Sent | Failure) -> None:
         waiting = self._waiting.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
 
-    def _say(self, sent: _Sent, what: str) -> None:
+    def _say(self, sent: _Sent, what: str, level: int = logging.INFO) -> None:
         said = "%s: batch %s of %d requests: %s"
         told = {"model": self._model, "note": True}
-        _log.info(said, self._model, sent.number, len(sent.numbers), what, extra=told)
+        number = failures.clean(sent.number, self._secret)
+        _log.log(level, said, self._model, number, len(sent.numbers), what, extra=told)
 
 
 def batch_transport(endpoint: Endpoint) -> BatchTransport:
@@ -430,11 +488,12 @@ def batch_transport(endpoint: Endpoint) -> BatchTransport:
     """
     if endpoint.base_url == LOCAL:
         folder = endpoint.batch.folder if endpoint.batch is not None else None
-        return BatchTransport(endpoint, Folder(Path(folder or ".")), None)
+        exchange = Folder(Path(folder or "."))
+        return BatchTransport(endpoint, lambda _: exchange, None)
     if endpoint.hidden:
         raise UsageError(
             "batches are sent by the openai package, which logs headers and queries: none may come "
             "from the environment"
         )
     direct = OpenaiTransport(endpoint)
-    return BatchTransport(endpoint, Service(direct, endpoint.secret), direct)
+    return BatchTransport(endpoint, partial(Service, direct, endpoint.secret), direct)

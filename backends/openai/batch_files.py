@@ -6,7 +6,8 @@ read, or that nobody asked for, is left out, and one that is missing is a failur
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
@@ -29,10 +30,12 @@ MARK: Final = "orchestrator"
 _CONTROL_S: Final = 60.0
 _FILE_S: Final = 1800.0
 _PAGE: Final = 100
-# The clock of an endpoint may go wrong by so much.
-_SKEW_S: Final = 24 * 3600.0
+# An endpoint whose pages go round must not be read for ever.
+_MOST_PAGES: Final = 1000
 _MOST_BYTES: Final = 8 << 30
-_OPEN: Final = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
+# Any other status means that replies may come: whoever takes it for an end pays twice.
+_ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+_OK: Final = range(200, 300)
 EXPIRED: Final = Failure("timeout", "the batch expired before this request was answered")
 CANCELLED: Final = Failure("cancelled", "the batch was cancelled", scope=SERVER)
 """Whoever cancels a batch does not want it to be sent again at once."""
@@ -58,37 +61,44 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch, as its endpoint describes it."""
+    """A batch, as its endpoint describes it; what is of any type is looked at with care."""
 
     id: str
     status: str
-    created_at: float = 0.0
     output_file_id: str | None = None
     error_file_id: str | None = None
-    request_counts: dict[str, int] | None = None
-    metadata: dict[str, str] | None = None
-    errors: dict[str, tuple[Problem, ...] | str | None] | None = None
+    request_counts: Any = None
+    metadata: Any = None
+    errors: Any = None
+
+    @property
+    def name(self) -> object:
+        """The name that it was sent with; None if it was not."""
+        return self.metadata.get(MARK) if isinstance(self.metadata, dict) else None
 
     @property
     def is_open(self) -> bool:
         """True if more replies may come."""
-        return self.status in _OPEN
+        return self.status not in _ENDED
 
     @property
     def n_ended(self) -> int:
         """Requests that have ended, as it says."""
-        counts = self.request_counts or {}
-        return counts.get("completed", 0) + counts.get("failed", 0)
+        counts = self.request_counts if isinstance(self.request_counts, dict) else {}
+        said = (counts.get("completed"), counts.get("failed"))
+        return sum(n for n in said if isinstance(n, int))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Reasons why nothing of it was begun; empty where it was."""
-        if self.status != "failed":
+        if self.status != "failed" or self.output_file_id:
             return ()
-        said = (self.errors or {}).get("data")
-        if isinstance(said, tuple) and said:
-            return said
-        return (Problem("failed", "the endpoint refused the batch and does not say why"),)
+        try:
+            said = msgspec.convert(self.errors["data"], tuple[Problem, ...], strict=False)
+        except (msgspec.MsgspecError, TypeError, LookupError):
+            said = ()
+        unsaid = Problem("failed", "the endpoint refused the batch and does not say why")
+        return said or (unsaid,)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -102,8 +112,21 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Page(msgspec.Struct, frozen=True):
-    data: tuple[Work, ...]
-    has_more: bool = False
+    data: tuple[msgspec.Raw, ...]
+    has_more: Any = None
+
+    @property
+    def works(self) -> list[Work]:
+        """Those batches of the page that can be read: it lists other people's too."""
+        found = []
+        for one in self.data:
+            with contextlib.suppress(msgspec.MsgspecError):
+                found.append(msgspec.json.decode(one, type=Work))
+        return found
+
+
+class _File(msgspec.Struct, frozen=True):
+    id: str
 
 
 class Exchange(Protocol):
@@ -113,8 +136,8 @@ class Exchange(Protocol):
         """Send a file for requests to `path`; return the batch's id."""
         ...
 
-    async def find(self, names: Mapping[str, float]) -> Mapping[str, str] | Failure:
-        """Return the ids of the batches that were sent, by name; `names` have the time of each."""
+    async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
+        """Return the ids of those batches that were sent, by name."""
         ...
 
     async def look(self, number: str) -> Work | Failure:
@@ -125,7 +148,7 @@ class Exchange(Protocol):
         """Write a file of replies to another; return why it can't be had."""
         ...
 
-    async def cancel(self, number: str) -> None:
+    async def cancel(self, number: str) -> Failure | None:
         """End a batch as soon as may be; what was answered until then is paid and read."""
         ...
 
@@ -136,26 +159,25 @@ class Service:
     Args:
         transport: The connection to the endpoint; it stays its owner's.
         secret: Never repeated.
+        path: Of the requests; some endpoints have their routes right behind the address.
     """
 
-    def __init__(self, transport: OpenaiTransport, secret: str) -> None:
+    def __init__(self, transport: OpenaiTransport, secret: str, path: str) -> None:
         self._transport = transport
         self._secret = secret
-        self._root = "/v1"
+        self._root = "/v1" if path.startswith("/v1/") else ""
 
     async def send(self, name: str, content: bytes, path: str) -> str | Failure:
         """See `Exchange`."""
-        # Some endpoints have their routes right behind the address.
-        self._root = "/v1" if path.startswith("/v1/") else ""
-        sent = await self._transport.ask(
-            self._root,
-            lambda client: client.files.create(file=(f"{name}.jsonl", content), purpose="batch"),
-            _FILE_S,
-        )
-        if isinstance(sent, Reply | Failure):
-            return self._failure(sent)
-        if not isinstance(sent.id, str):
-            return Failure("unparseable", "the endpoint does not name the file that it was sent")
+
+        async def upload(client: openai.AsyncOpenAI) -> Reply | Failure:
+            files = client.files.with_streaming_response
+            async with files.create(file=(f"{name}.jsonl", content), purpose="batch") as reply:
+                return await self._transport.whole(reply.http_response)
+
+        sent = self._read(await self._transport.ask(self._root, upload, _FILE_S), _File)
+        if isinstance(sent, Failure):
+            return sent
         asked = {
             "completion_window": "24h",
             "endpoint": _route(path),
@@ -165,24 +187,25 @@ class Service:
         begun = await self._post("/batches", asked)
         return begun if isinstance(begun, Failure) else begun.id
 
-    async def find(self, names: Mapping[str, float]) -> Mapping[str, str] | Failure:
+    async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
         """See `Exchange`."""
         found: dict[str, str] = {}
-        since = min(names.values(), default=0.0) - _SKEW_S
-        more: str | None = f"/batches?limit={_PAGE}"
-        while more is not None and names.keys() - found.keys():
-            page = self._read(await self._transport.get(self._root + more, _CONTROL_S), _Page)
+        last = ""
+        for _ in range(_MOST_PAGES):
+            after = f"&after={quote(last, safe='')}" if last else ""
+            path = f"{self._root}/batches?limit={_PAGE}{after}"
+            page = self._read(await self._transport.get(path, _CONTROL_S), _Page)
             if isinstance(page, Failure):
                 return page
-            for work in page.data:
-                name = (work.metadata or {}).get(MARK, "")
-                if name in names:
-                    found.setdefault(name, work.id)
-            more = None
-            # Newest first.
-            if page.has_more and page.data and page.data[-1].created_at >= since:
-                more = f"/batches?limit={_PAGE}&after={quote(page.data[-1].id, safe='')}"
-        return found
+            works = page.works
+            found |= {str(work.name): work.id for work in works if work.name in names}
+            # Some say nothing of further pages, and some list the first one again.
+            is_last = page.has_more is False or not works or works[-1].id == last
+            if is_last or len(found) == len(names):
+                return found
+            last = works[-1].id
+        said = f"more than {_MOST_PAGES:,} pages of batches, and one of this run is not found"
+        return Failure("unparseable", said, scope=SERVER)
 
     async def look(self, number: str) -> Work | Failure:
         """See `Exchange`."""
@@ -204,9 +227,10 @@ class Service:
         failed = await self._transport.ask(self._root, copy, _FILE_S)
         return None if failed is None else self._failure(failed)
 
-    async def cancel(self, number: str) -> None:
+    async def cancel(self, number: str) -> Failure | None:
         """See `Exchange`."""
-        await self._post(f"/batches/{quote(number, safe='')}/cancel", {})
+        found = await self._post(f"/batches/{quote(number, safe='')}/cancel", {})
+        return found if isinstance(found, Failure) else None
 
     async def _post(self, path: str, body: Mapping[str, object]) -> Work | Failure:
         sent = msgspec.json.encode(body)
@@ -214,11 +238,11 @@ class Service:
         return self._read(reply, Work)
 
     def _read(self, reply: Reply | Failure, kind: type[T]) -> T | Failure:
-        if isinstance(reply, Failure) or reply.status != 200:
+        if isinstance(reply, Failure) or reply.status not in _OK:
             return self._failure(reply)
         try:
             return msgspec.json.decode(reply.body, type=kind)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             said = failures.clean(str(error), self._secret)
             return Failure("unparseable", f"what the endpoint says of its batches: {said}")
 
@@ -241,7 +265,7 @@ class Folder:
         files.write(self._folder / f"{name}.jsonl", content)
         return name
 
-    async def find(self, names: Mapping[str, float]) -> Mapping[str, str] | Failure:
+    async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
         """See `Exchange`."""
         return {name: name for name in names if (self._folder / f"{name}.jsonl").exists()}
 
@@ -293,25 +317,34 @@ def request_line(number: str, path: str, body: bytes) -> bytes:
     return msgspec.json.encode(line | {"body": msgspec.Raw(body)}) + b"\n"
 
 
+_NULL: Final = msgspec.Raw(b"null")
+
+
 class _Response(msgspec.Struct):
     status_code: int
-    body: msgspec.Raw = msgspec.Raw(b"null")
+    body: msgspec.Raw = _NULL
 
 
 class _Line(msgspec.Struct):
     custom_id: str
     response: _Response | None = None
-    error: Problem | None = None
+    error: msgspec.Raw = _NULL
+
+
+def _decoded(line: bytes) -> _Line:
+    return msgspec.json.decode(line, type=_Line, strict=False)
 
 
 class Replies:
-    """Replies of a batch on the disk: read once, then found by number.
+    """Replies of a batch on the disk: read once, then found by number, each once.
 
     Args:
+        numbers: Of the requests; other lines are left out.
         lacking: The failure of a request that has none.
     """
 
-    def __init__(self, lacking: Failure) -> None:
+    def __init__(self, numbers: Collection[str], lacking: Failure) -> None:
+        self._numbers = frozenset(numbers)
         self._lacking = lacking
         self._file = TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._places: dict[str, tuple[int, int]] = {}
@@ -329,31 +362,38 @@ class Replies:
         part.seek(0)
         while line := part.readline(MAX_BODY_BYTES):
             try:
-                number = msgspec.json.decode(line, type=_Line).custom_id
+                number = _decoded(line).custom_id
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 continue
-            if number not in self._places:
+            if number in self._numbers and number not in self._places:
                 self._places[number] = self._file.tell(), len(line)
                 self._file.write(line)
 
-    def get(self, number: str, secret: str) -> Reply | Failure:
-        """Return the reply to a request."""
-        place = self._places.get(number)
+    def take(self, number: str, secret: str) -> Reply | Failure:
+        """Return the reply to a request, and forget it."""
+        place = self._places.pop(number, None)
         if place is None:
             return self._lacking
         self._file.seek(place[0])
-        line = msgspec.json.decode(self._file.read(place[1]), type=_Line)
+        line = _decoded(self._file.read(place[1]))
+        if not self._places:
+            self.close()
         found = line.response
         if found is None:
-            said = line.error or Problem()
+            try:
+                said = msgspec.json.decode(line.error, type=Problem, strict=False)
+            except msgspec.MsgspecError:
+                said = Problem(message=bytes(line.error).decode(errors="replace"))
             if known := _BY_CODE.get(said.code or ""):
                 return known
             words = said.words(secret)
             return Failure("server_error", f"the batch has no reply to this request: {words}")
+        # vLLM's run-batch writes a refusal in the place of what is not of HTTP.
+        body = bytes(line.error if bytes(found.body) == b"null" else found.body)
         if found.status_code in _OF_SERVERS:
-            words = failures.classify(found.status_code, bytes(found.body), {}, secret).message
+            words = failures.classify(found.status_code, body, {}, secret).message
             return Failure("server_error", f"HTTP {found.status_code} in a batch: {words}")
-        return Reply(found.status_code, {}, bytes(found.body))
+        return Reply(found.status_code, {}, body)
 
     def close(self) -> None:
         """Give up the disk space."""
@@ -366,30 +406,26 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self, name: str, numbers: Sequence[str], batch: str = "") -> float:
-        """Write an entry and return its time; one without an id may have been sent or not.
+    def write(self, name: str, numbers: Sequence[str], batch: str = "") -> None:
+        """Write an entry; one without an id may have been sent or not.
 
         Raises:
             OSError: If it can't be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         entry = msgspec.json.encode((batch, numbers))
-        path = self._folder / f"{name}.json"
-        files.write(path, entry, durable=True)
-        return path.stat().st_mtime
+        files.write(self._folder / f"{name}.json", entry, durable=True)
 
     def drop(self, name: str) -> None:
         """Forget a batch of which nothing was begun, or that is gone."""
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
-    def entries(self) -> list[tuple[str, str, tuple[str, ...], float]]:
-        """Return name, id, numbers and time of each, oldest first; damaged ones are left out."""
-        found = []
-        for path in self._folder.glob("*.json"):
+    def entries(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Yield name, id and numbers of each, by name; damaged ones are left out."""
+        for path in sorted(self._folder.glob("*.json")):
             try:
                 content = files.read(path, own=True)
                 batch, numbers = msgspec.json.decode(content, type=tuple[str, tuple[str, ...]])
-                found.append((path.stem, batch, numbers, path.stat().st_mtime))
             except (OSError, msgspec.MsgspecError):
                 continue
-        return sorted(found, key=lambda entry: entry[3])
+            yield path.stem, batch, numbers

@@ -102,7 +102,7 @@ class OpenaiTransport:
         client = self._client or self._open()
         return await self._send(
             lambda: client.post(
-                path + self._query,
+                self._with_query(path),
                 cast_to=openai.AsyncAPIResponse[bytes],
                 content=body,
                 options=self._options(),
@@ -116,7 +116,7 @@ class OpenaiTransport:
         client = self._client or self._open()
         return await self._send(
             lambda: client.get(
-                path + self._query,
+                self._with_query(path),
                 cast_to=openai.AsyncAPIResponse[bytes],
                 options=self._options(),
             ),
@@ -146,7 +146,7 @@ class OpenaiTransport:
                         raise
                     response = await send()
                 try:
-                    return await self._whole(response.http_response)
+                    return await self.whole(response.http_response)
                 finally:
                     await response.close()
         except Exception as error:  # noqa: BLE001 (what is not of the network is raised)
@@ -182,7 +182,11 @@ class OpenaiTransport:
             raise error
         return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
 
-    async def _whole(self, response: _Streamed) -> Reply | Failure:
+    def _with_query(self, path: str) -> str:
+        return path + (self._query.replace("?", "&", 1) if "?" in path else self._query)
+
+    async def whole(self, response: _Streamed) -> Reply | Failure:
+        """Read a response to its end, within bounds."""
         encoding = response.headers.get("Content-Encoding") or ""
         body = await collect(response.aiter_raw(), self, encoding, self._max_body_bytes)
         if isinstance(body, Failure):
@@ -197,7 +201,7 @@ class OpenaiTransport:
             _RefusedError: If it has an error status.
         """
         if response.status_code not in _OK:
-            raise _RefusedError(await self._whole(response))
+            raise _RefusedError(await self.whole(response))
 
     def _options(self) -> RequestOptions:
         headers: dict[str, Any] = {_AS_STREAM: "stream", "Accept-Encoding": self._encoding}

@@ -393,7 +393,9 @@ class ModelSpec:
     def is_adaptive(self) -> bool:
         """True if its limit is found while the run goes on."""
         asked = self.limits.max_in_flight
-        if asked is not None or self.answers is not None or self.entry.batch is not None:
+        if self.entry.batch is not None:
+            return False
+        if asked is not None or self.answers is not None:
             return asked == "auto"
         urls = self.base_urls or (self.base_url or "",)
         return self.server is not None or all(map(is_private, urls))

@@ -140,6 +140,8 @@ class Scheduler:
         self._links = {model: Link(model, throttler(rates.get(model))) for model in core.models}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = False
+        # Requests whose answers a run that stops does not wait for.
+        self.n_deferred = 0
         self._loop = asyncio.get_running_loop()
         self._drained = asyncio.Event()
         self._ended: deque[Settled] = deque()
@@ -396,11 +398,13 @@ class Scheduler:
     ) -> Outcome | Failure | None:
         """Ask once; None where the answer comes so late that a run which stops does not wait."""
         asked = backend if link.shares is None else link.shares.for_request(request)
+        self.n_deferred += link.defers
         try:
             if link.defers:
                 return await self._until_stop(lambda: send(asked, request))
             return await send(asked, request)
         finally:
+            self.n_deferred -= link.defers
             self._ends.attempted(request)
 
     def _is_admitted(self, request: Request) -> bool:

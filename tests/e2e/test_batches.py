@@ -167,6 +167,29 @@ def test_a_run_whose_batches_are_cancelled_keeps_what_was_answered(recipe, tmp_p
         assert 3 <= n_answered < N_REQUESTS
 
 
+def bounded(recipe, url, **bounds):
+    """The path of a recipe with a budget."""
+    path = recipe(url)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"budget": bounds}))
+    return path
+
+
+def test_a_budget_that_is_used_waits_for_the_batches_that_are_paid(recipe, tmp_path):
+    with served() as (url, server):
+        ended = run(bounded(recipe, url, requests=5), tmp_path / "run")
+        assert len(server.worked_on) == 5
+        assert "budget.requests: 5 of 5 sent" in ended.stdout + ended.stderr
+        ended = run(recipe(url), tmp_path / "run")
+        assert ended.returncode == EXIT_COMPLETE, ended.stderr
+        assert set(server.worked_on.values()) == {1}
+
+
+def test_hours_end_a_run_that_only_waits_for_a_batch(recipe, tmp_path):
+    with served(per_look=0) as (url, _):
+        ended = run(bounded(recipe, url, hours=0.001), tmp_path / "run")
+        assert "budget.hours is used" in ended.stdout + ended.stderr
+
+
 @pytest.mark.vllm
 @pytest.mark.models
 @pytest.mark.timeout(600)

@@ -159,9 +159,13 @@ class Session(Listener):
             MethodError: If a method is at fault in several units.
             OrchestratorError: Whatever makes it impossible to go on.
         """
+        left_s = self._budget.left_s
+        ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
             await self._scheduler.run(self._pump)
         finally:
+            if ending is not None:
+                ending.cancel()
             self._budget.run_for(self._loop.time() - self._started)
             # What was in flight when the bound stopped the run has ended since.
             self.stopping = self._budget.words() or self.stopping
@@ -214,8 +218,17 @@ class Session(Listener):
         if admission is Admission.SEND:
             self._n_sent += 1
         elif admission is Admission.STOP:
+            if self._scheduler.n_deferred and not self._budget.is_out_of_time:
+                # Who stops leaves batches where they are; within the budget they are waited for.
+                return Admission.WAIT
             self.stop(self._budget.words())
         return admission
+
+    def _end_in_time(self) -> None:
+        """Stop a run that only waits for batches and sends nothing, which would tell the time."""
+        self._budget.run_for(self._loop.time() - self._started)
+        if self._scheduler.n_deferred:
+            self.stop("budget.hours is used")
 
     # -- told by the servers ---------------------------------------------------------------------
 
