@@ -99,27 +99,22 @@ class _OfRequest:
             _KEY.reset(before)
 
 
-class _Sent:
+class _Sent(msgspec.Struct, eq=False):
     """A batch that holds requests of the run, and its replies once they are here.
 
     `lines` are what was asked for, until it is known to be begun; empty of an earlier call's.
     `path` is that of its requests, known once somebody asks for one.
     """
 
-    def __init__(
-        self,
-        name: str,
-        number: str,
-        numbers: tuple[str, ...],
-        lines: dict[str, tuple[str, bytes]],
-        path: str = "",
-    ) -> None:
-        self.name, self.number, self.numbers, self.path = name, number, numbers, path
-        self.lines = lines
-        self.is_earlier = not lines
-        self.is_followed = bool(lines)
-        self.is_tried = False
-        self.replies: Replies | None = None
+    name: str
+    number: str
+    numbers: tuple[str, ...]
+    lines: dict[str, tuple[str, bytes]] = {}
+    path: str = ""
+    is_earlier: bool = True
+    is_followed: bool = False
+    is_tried: bool = False
+    replies: Replies | None = None
 
 
 class BatchTransport:
@@ -194,18 +189,11 @@ class BatchTransport:
         if self._timer is not None:
             self._timer.cancel()
         if self._open:
-            n = len(self._open)
-            _log.warning(
-                "%s: %d %s; the same command reads the replies",
-                self._model,
-                n,
-                "batch goes on" if n == 1 else "batches go on",
-                extra={"model": self._model},
-            )
-        tasks = [*self._tasks, *([self._taking_up] if self._taking_up else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
+            said = "%s: batches that go on: %d; the same command reads the replies"
+            _log.warning(said, self._model, len(self._open), extra={"model": self._model})
+        if tasks := [*self._tasks, *filter(None, [self._taking_up])]:
+            for task in tasks:
+                task.cancel()
             await asyncio.wait(tasks)
         for replies in self._read:
             replies.close()
@@ -216,10 +204,8 @@ class BatchTransport:
         """Cancel all batches; return when what they had answered is read."""
         self._is_withdrawn = True
         self._asked.clear()
-        going_on = set()
-        for sent in list(self._open):
-            if sent.number and not await self._cancel(sent):
-                going_on.add(sent)
+        begun = [sent for sent in self._open if sent.number]
+        going_on = [sent for sent in begun if not await self._cancel(sent)]
         if tasks := [task for task, sent in self._tasks.items() if sent not in going_on]:
             await asyncio.wait(tasks)
 
@@ -227,11 +213,9 @@ class BatchTransport:
         """Return False where the endpoint does not cancel a batch."""
         cancel = partial(self._exchange(sent.path).cancel, sent.number)
         failure = await self._until_done(cancel)
-        if failure is None or failure.status in _ENDED:
-            return True
-        said = f"can't be cancelled, and goes on: {failure.message}"
-        self._say(sent, said, logging.WARNING)
-        return False
+        if is_stuck := failure is not None and failure.status not in _ENDED:
+            self._say(sent, "can't be cancelled, and goes on", logging.WARNING)
+        return not is_stuck
 
     # -- batches of earlier calls ------------------------------------------------------------------
 
@@ -256,7 +240,7 @@ class BatchTransport:
             return found
         for name, known, numbers in entries:
             if number := known or found.get(name, ""):
-                sent = _Sent(name, number, numbers, {})
+                sent = _Sent(name, number, numbers)
                 self._held.update(dict.fromkeys(numbers, sent))
             else:
                 self._ledger.drop(name)  # it was never begun
@@ -291,7 +275,7 @@ class BatchTransport:
                     lines[number] = self._asked.pop(number)
             # A name begins with the time, so that the newest is the last.
             name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid4().hex}"
-            sent = _Sent(name, "", tuple(lines), lines, path)
+            sent = _Sent(name, "", tuple(lines), lines, path, is_earlier=False, is_followed=True)
             self._open.add(sent)
             self._begin(sent, self._carry(sent))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backends import openai
 from backends.openai import batch
-from backends.openai.batch_files import Replies, Work
+from backends.openai.batch_files import Folder, Replies, Work
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
 from orchestrator.backend import LOCAL, Batch, Endpoint, SharesOut
 from orchestrator.errors import RunDirectoryError
@@ -448,9 +448,12 @@ async def test_a_query_goes_along_with_every_page(endpoint, tmp_path):
     url, server = endpoint
     queries = []
     plain = server._list
-    server._list = lambda query: queries.append(query) or plain(query)
-    first = connect(url, tmp_path)
-    await first.close()
+
+    def listed(query):
+        queries.append(query)
+        return plain(query)
+
+    server._list = listed
     server.holds = "batches"
     backend = connect(url, tmp_path, query={"api-version": "1"})
     killed = begin(answers(backend, asks(2)))
@@ -596,10 +599,11 @@ async def test_routes_right_behind_the_address_are_known_to_a_later_call(endpoin
     assert set(server.worked_on.values()) == {1}
 
 
-class Lines:
+class Lines(Folder):
     """An exchange that has one file of replies."""
 
     def __init__(self, *lines: str) -> None:
+        super().__init__(Path())
         self.content = "\n".join(lines).encode() + b"\n"
 
     async def fetch(self, source, into) -> None:

@@ -287,15 +287,10 @@ class Budget:
         self.spent.hours = self._hours_before + elapsed_s / 3600.0
 
     @property
-    def is_out_of_time(self) -> bool:
-        """True if the hours are used."""
-        return self._bounds.hours is not None and self.spent.hours >= self._bounds.hours
-
-    @property
     def left_s(self) -> float | None:
-        """Time that is left at the beginning of this call, in seconds; None without a bound."""
+        """Time that is left, in seconds; None without a bound."""
         hours = self._bounds.hours
-        return None if hours is None else max(0.0, hours - self._hours_before) * 3600.0
+        return None if hours is None else max(0.0, hours - self.spent.hours) * 3600.0
 
     @property
     def _next(self) -> Most:

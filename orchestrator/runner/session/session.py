@@ -218,7 +218,7 @@ class Session(Listener):
         if admission is Admission.SEND:
             self._n_sent += 1
         elif admission is Admission.STOP:
-            if self._scheduler.n_deferred and not self._budget.is_out_of_time:
+            if self._scheduler.n_deferred and self._budget.left_s != 0:
                 # Who stops leaves batches where they are; within the budget they are waited for.
                 return Admission.WAIT
             self.stop(self._budget.words())
