@@ -427,6 +427,7 @@ async def test_a_batch_is_found_in_any_list(endpoint, tmp_path, lists):
             server.batches[f"other{i}"] = {**ours, "id": f"other{i}", "metadata": None}
         await answers(second, asks(2))
     assert set(server.worked_on.values()) == {1}
+    assert len(server.batches) == 251
 
 
 async def test_a_list_that_goes_round_ends(endpoint, tmp_path):
@@ -475,8 +476,8 @@ async def test_a_refusal_that_blames_no_line_of_the_file_is_one_of_all(endpoint,
 
     def change(method, parts, status, said):
         if method == "GET" and parts[0] == "batches":
-            fault = {"code": 3, "message": "no such thing", "line": line}
-            said = said | {"status": "failed", "errors": {"data": [fault | {"code": "x"}]}}
+            fault = {"code": "x", "message": "no such thing", "line": line}
+            said = said | {"status": "failed", "errors": {"data": [fault]}}
         return status, said
 
     answering(server, change)

@@ -36,6 +36,9 @@ def test_true_means_the_defaults_and_false_none(tmp_path):
     assert loaded(tmp_path, batch=False).entry.batch is None
     assert loaded(tmp_path, batch=True).max_in_flight == Batch().most
     assert not loaded(tmp_path, base_url="http://127.0.0.1:1", batch=True).is_adaptive
+    # An answer a day tells nothing of how many a server takes at a time.
+    found = loaded(tmp_path, batch=True, limits={"max_in_flight": "auto"})
+    assert (found.is_adaptive, found.max_in_flight) == (False, Batch().most)
 
 
 def test_the_same_model_is_asked_in_either_way(tmp_path):
