@@ -184,10 +184,10 @@ class _Shown:
                 found.append(self._page.data(part.text).plain)
         return found
 
-    def bullet(self, text: Text, mark: str = "") -> RenderableType:
+    def bullet(self, text: Text) -> RenderableType:
         """A line after a mark, wrapped beside it."""
         grid = RichTable.grid(padding=(0, 1, 0, 0))
-        dot = mark or ("-" if self._page.ascii_only else "•")
+        dot = "-" if self._page.ascii_only else "•"
         grid.add_row(self._page.cell(dot), text)
         return grid
 

@@ -192,19 +192,18 @@ class Page:
             table.add_row(*row)
         return table
 
-    def flow(self, parts: Iterable[Text | str], *, indent: int = 0, style: str = "") -> list[Text]:
+    def flow(self, parts: Iterable[Text | str], *, style: str = "") -> list[Text]:
         """Parts set off by dots, broken into lines between parts and never inside one."""
         separator = own_words(" · ", ascii_only=self.ascii_only)
         lines: list[Text] = []
-        line = Text(" " * indent, style=style)
-        room = self.width - indent
+        line = Text(style=style)
         used = 0
         for part in parts:
             piece = self.words(part, style) if isinstance(part, str) else part
             needed = piece.cell_len
-            if used and used + cell_len(separator) + needed > room:
+            if used and used + cell_len(separator) + needed > self.width:
                 lines.append(line)
-                line = Text(" " * indent, style=style)
+                line = Text(style=style)
                 used = 0
             if used:
                 line.append(separator, style=FAINT)

@@ -47,17 +47,14 @@ class BradleyTerryFits:
         strengths: Shape (B, M), natural log; +inf (-inf): above (below) every model that the data
             can place; nan: not comparable with them.
         anchored: Shape (B, M), bool: in the largest group in which everyone can be placed.
-            Finite strengths are exactly these, and have mean 0 (or that of the start).
+            Finite strengths are exactly these, and have mean 0.
         converged: Shape (B,), bool.
-        residual: Shape (B,), largest |wins - expected wins| of a model, over its comparisons,
-            before the last step.
         n_iterations: Newton steps taken by the slowest fit.
     """
 
     strengths: Floats
     anchored: Bools
     converged: Bools
-    residual: Floats
     n_iterations: int
 
     @property
@@ -73,12 +70,10 @@ def to_elo(strengths: Floats) -> Floats:
     return result
 
 
-def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTerryFits:
+def fit_bradley_terry(wins: Floats) -> BradleyTerryFits:
     """Fits B win matrices at once by damped Newton steps.
 
-    `wins` have shape (B, M, M): real-valued wins of row over column, a tie half to each; `start`
-    (M,). Where only some models of a matrix can be placed, these keep the mean they have in
-    `start`, so that fits of resamples compare.
+    `wins` have shape (B, M, M): real-valued wins of row over column, a tie half to each.
 
     Raises:
         StatisticsError: If `wins` has another shape, or a negative or non-finite entry.
@@ -94,15 +89,14 @@ def fit_bradley_terry(wins: Floats, *, start: Floats | None = None) -> BradleyTe
     hard = np.flatnonzero(~complete)
     if hard.size:
         anchored[hard], outside[hard] = _place(beats[hard])
-    begin = np.zeros(wins.shape[1]) if start is None else np.where(np.isfinite(start), start, 0.0)
     within = np.where(anchored[:, :, None] & anchored[:, None, :], wins, 0.0)
-    fitted, residual, n_iterations = _newton(within, anchored, begin)
+    fitted, residual, n_iterations = _newton(within, anchored)
     # Newton leaves the common shift free.
     n_anchored = np.maximum(anchored.sum(axis=1, keepdims=True), 1)
-    fitted += np.where(anchored, begin - fitted, 0.0).sum(axis=1, keepdims=True) / n_anchored
+    fitted -= np.where(anchored, fitted, 0.0).sum(axis=1, keepdims=True) / n_anchored
     converged: Bools = np.asarray(residual <= _TOLERANCE)
     strengths = np.where(anchored, np.where(converged[:, None], fitted, np.nan), outside)
-    return BradleyTerryFits(strengths, anchored, converged, residual, n_iterations)
+    return BradleyTerryFits(strengths, anchored, converged, n_iterations)
 
 
 def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tuple[str, ...]:
@@ -169,9 +163,13 @@ def _closure(beats: Bools) -> Bools:
     return reach
 
 
-def _newton(wins: Floats, anchored: Bools, begin: Floats) -> tuple[Floats, Floats, int]:
-    """Strengths (B, M) up to a shift, residuals (B,), and the steps taken."""
-    theta = np.where(anchored, begin, 0.0)
+def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, Floats, int]:
+    """Strengths (B, M) up to a shift, residuals (B,), and the steps taken.
+
+    The residual of a matrix is the largest |wins - expected wins| of a model, over its comparisons,
+    before the last step.
+    """
+    theta = np.zeros(anchored.shape)
     residual = np.zeros(len(wins))
     active = np.flatnonzero(anchored.sum(axis=1) > 1)
     step = 0

@@ -183,8 +183,7 @@ class OutcomeCount(NamedTuple):
 class FailureCount(NamedTuple):
     """Failed requests of one model and cause.
 
-    `permanent` ones are outcomes, others were attempts. `last_message` and `last_key` are those of
-    the latest.
+    `permanent` ones are outcomes, others were attempts. `last_message` is that of the latest.
     """
 
     permanent: bool
@@ -193,8 +192,6 @@ class FailureCount(NamedTuple):
     status: int
     n: int
     last_message: str
-    last_key: bytes
-    last_at_ms: int
 
 
 class Sizes(NamedTuple):

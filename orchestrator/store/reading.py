@@ -34,8 +34,8 @@ _COUNTS: Final = """SELECT model.text, kind.text, cause.text, t.n, t.n_requests,
     t.n_prompt_tokens, t.n_cached_tokens, t.n_completion_tokens, t.latency_s FROM tally t
     JOIN name model ON model.id=t.model JOIN name kind ON kind.id=t.kind
     JOIN name cause ON cause.id=t.cause ORDER BY 1, 2, 3"""
-_FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n, f.last_message,
-    f.last_key, f.last_at_ms FROM failure f JOIN name model ON model.id=f.model
+_FAILURES: Final = """SELECT f.permanent, model.text, cause.text, f.status, f.n, f.last_message
+    FROM failure f JOIN name model ON model.id=f.model
     JOIN name cause ON cause.id=f.cause ORDER BY f.n DESC, 2, 3, 4"""
 _PLACES: Final = """SELECT position, unit FROM place
     WHERE plan=? AND position>? ORDER BY position LIMIT ?"""

@@ -158,7 +158,7 @@ def material(**changed: Any) -> Material:
         "rankings": [ranking],
         "tables": summarise(found, SETTINGS),
         "context": all_sources(found, SETTINGS),
-        "lost": [FailureCount._make((False, MODELS[0], "timeout", 0, 2, ATTACKS[1], b"", 0))],
+        "lost": [FailureCount._make((False, MODELS[0], "timeout", 0, 2, ATTACKS[1]))],
         "notes": [ATTACKS[0]],
         "n_left": 3,
         "probes": {MODELS[0]: PROBED},

@@ -21,7 +21,6 @@ import psutil
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
 from orchestrator.serving import Keepable, RunningServer
-from orchestrator.store.entries import wall_ms
 
 FOLDER_VARIABLE: Final = "ORCHESTRATOR_STATE"
 # A server is given as long as its watchdog gives it, and then no more.
@@ -46,7 +45,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         started: When the watchdog started, seconds since 1970.
         host: Machine that it runs on.
         log: Its log file.
-        kept_ms: Since when it is kept, milliseconds since 1970.
     """
 
     name: str
@@ -59,7 +57,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     host: str
     log: str
-    kept_ms: int
 
     @property
     def is_here(self) -> bool:
@@ -239,7 +236,6 @@ def let_go(server: RunningServer, key: str, kind: str, models: tuple[str, ...]) 
         started=started,
         host=socket.gethostname(),
         log=str(server.log_path.absolute()),
-        kept_ms=wall_ms(),
     )
 
 

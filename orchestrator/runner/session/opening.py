@@ -41,7 +41,6 @@ class Opened(msgspec.Struct, frozen=True):
         plan_id: Its number there.
         done: One byte a position.
         changes: What differs from the call before, in words.
-        adopted: Units of earlier plans that this plan keeps.
         blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
             are marked in `done`.
         first: Items whose units are begun first.
@@ -50,7 +49,6 @@ class Opened(msgspec.Struct, frozen=True):
     plan_id: int
     done: bytearray
     changes: list[str]
-    adopted: int
     blocks: Blocks | None = None
     first: tuple[int, ...] = ()
 
@@ -105,16 +103,15 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     # Readers take the recipe from there, with the plan; `runs repair` restores the file.
     values = {**plan_values(plan), RULE: rule_text(prepared.rule), REVISION: text}
     plan_id = store.open_plan(plan_hash, len(plan), values)
-    adopted = 0
     if not is_current:
         hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
-        adopted = store.adopt(plan_id, hashes)
+        store.adopt(plan_id, hashes)
     done = store.done_bitmap(plan_id, len(plan))
     rule = prepared.rule
     blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
     remember_not_needed(blocks, plan_id, store)
     first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
-    return Opened(plan_id, done, changes, adopted, blocks, first)
+    return Opened(plan_id, done, changes, blocks, first)
 
 
 def unfinished_before(

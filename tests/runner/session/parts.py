@@ -71,6 +71,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
             self.plan,
             allow_code=False,
         )
-        opened = Opened(1, self.done, [], 0, None, tuple(self.first))
+        opened = Opened(1, self.done, [], None, tuple(self.first))
         parts = (self.store, self.core, self.budget, self.fleet, self.limits, self.waves)
         return Session(prepared, opened, *parts, run_dir=cast("Any", "here"))

@@ -41,7 +41,7 @@ def said(plan, store, n_ended, changes=CHANGED):
     done = bytearray(b"\1") * n_ended + bytearray(len(plan) - n_ended)
     recipe = cast("Recipe", types.SimpleNamespace(settings=types.SimpleNamespace(seed=0)))
     prepared = Prepared(recipe, plan.items, {}, {}, plan, allow_code=False)
-    (line,) = announce(prepared, Opened(1, done, changes, 0), store)
+    (line,) = announce(prepared, Opened(1, done, changes), store)
     return line
 
 
