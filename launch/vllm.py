@@ -183,9 +183,10 @@ class VllmLaunch(FolderLaunch[Config]):
     share_setting = "gpu_memory_utilization"
     safe_arguments = frozenset((
         "--async-scheduling", "--block-size", "--cpu-offload-gb", "--data-parallel-size", "-dp",
-        "--disable-custom-all-reduce", "--disable-log-requests", "--disable-log-stats", "--enable-chunked-prefill",
-        "--enable-expert-parallel", "--enable-prefix-caching", "--kv-cache-dtype",
-        "--kv-cache-memory-bytes", "--max-logprobs", "--max-long-partial-prefills", "--max-lora-rank", "--max-num-partial-prefills",
+        "--disable-custom-all-reduce", "--disable-log-requests", "--disable-log-stats",
+        "--enable-chunked-prefill", "--enable-expert-parallel", "--enable-prefix-caching",
+        "--kv-cache-dtype", "--kv-cache-memory-bytes", "--max-logprobs",
+        "--max-long-partial-prefills", "--max-lora-rank", "--max-num-partial-prefills",
         "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
         "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta",
         "--scheduling-policy", "--swap-space",

@@ -65,7 +65,7 @@ _TYPES: Final = {
 }
 
 
-def without_gone(stored: Any, section: str = "") -> Any:  # noqa: ANN401 (JSON)
+def without_gone(stored: object, section: str = "") -> object:
     """Return a stored recipe without settings of earlier versions, none of which decides a prompt.
 
     Args:

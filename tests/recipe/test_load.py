@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RecipeError, UsageError
+from orchestrator.recipe.faults import without_gone
 from orchestrator.recipe.load import available, find, load, loads
 from orchestrator.recipe.source import dump_yaml
 from tests.recipe import plugin_backend, plugin_method
@@ -139,6 +140,22 @@ def test_code_from_outside_is_not_imported_unless_allowed(file):
 def test_what_is_resolved_loads_to_the_same_recipe(file):
     recipe = loaded(file, limit=3)
     again = loads(dump_yaml(recipe.resolved()).encode(), file, allow_code=True)
+    assert again == recipe
+
+
+def test_what_an_earlier_version_stored_loads_without_the_settings_that_are_gone(file):
+    recipe = loaded(file)
+    stored = recipe.resolved()
+    stored["limits"]["max_failures"] = None
+    for name in ("max_rows", "stop_grace_s"):
+        stored["models"]["small"]["server"][name] = 1
+    for name in ("max_tokens_field", "score_new_tokens"):
+        stored["models"]["gpt-4.1"]["backend"][name] = 1
+    with pytest.raises(RecipeError, match="is no setting any more"):
+        loads(dump_yaml(stored).encode(), file, allow_code=True)
+    left = without_gone(stored)
+    assert isinstance(left, dict)
+    again = loads(dump_yaml(left).encode(), file, allow_code=True)
     assert again == recipe
 
 

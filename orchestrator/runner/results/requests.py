@@ -17,8 +17,7 @@ from orchestrator.disk.paths import is_foreign
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.recipe.faults import nearest
-from orchestrator.recipe.faults import without_gone
+from orchestrator.recipe.faults import nearest, without_gone
 from orchestrator.recipe.load import loads
 from orchestrator.records import (
     Failure,

@@ -27,7 +27,11 @@ RECIPE = {
     "name": "made",
     "models": {
         "a": {"server": SERVER, "weights": "fake:0.2"},
-        "judge": {"server": {"kind": "fake", "start_timeout_s": 31}, "weights": "j:1", "replicas": 3},
+        "judge": {
+            "server": {"kind": "fake", "start_timeout_s": 31},
+            "weights": "j:1",
+            "replicas": 3,
+        },
     },
     "dataset": {"kind": "demo", "n": 4},
     "methods": [{"kind": "pointwise", "judges": ["judge"]}],

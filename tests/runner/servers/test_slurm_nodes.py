@@ -51,7 +51,9 @@ def slurm(tmp_path, monkeypatch):
 @pytest.fixture
 def prepared(tmp_path):
     def make(**cluster):
-        servers = {name: {"kind": "fake", "start_timeout_s": 30 + n} for n, name in enumerate("abj", 1)}
+        servers = {
+            name: {"kind": "fake", "start_timeout_s": 30 + n} for n, name in enumerate("abj", 1)
+        }
         recipe = {
             "name": "made",
             "models": {
