@@ -10,9 +10,9 @@ recipe needs (`--allow-code`).
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -35,6 +35,7 @@ SAFE_VARIABLES: Final = frozenset({
 """Environment variables that change how a server runs, but load no code into it."""
 
 
+_STOP_GRACE_S: Final = 20.0
 _COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
 """Arguments by which a server holds several copies of its model."""
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -104,7 +105,19 @@ class ForeignConfig(Settings):
         return found
 
 
+class FolderConfig(ForeignConfig):
+    """Settings of a server of model folders."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of weights and activations; auto: the model's own."""
+    quantization: str | None = Field(None, min_length=1)
+    """Quantisation of weights, as the server names it."""
+    tensor_parallel_size: int = Field(1, ge=1)
+    """Number of GPUs that share one model."""
+
+
 C = TypeVar("C", bound=ForeignConfig, covariant=True)
+F = TypeVar("F", bound=FolderConfig, covariant=True)
 
 
 class ForeignLaunch(LaunchKind[C]):
@@ -113,21 +126,12 @@ class ForeignLaunch(LaunchKind[C]):
     Attributes:
         key_variable: The variable by which the server takes its key.
         safe_arguments: Names of further arguments that load no code and write no file.
-        stop_grace_s: Time between SIGTERM and SIGKILL, in seconds.
     """
 
     key_variable: ClassVar[str] = KEY_VARIABLE
     safe_arguments: ClassVar[frozenset[str]]
-    stop_grace_s: ClassVar[float] = 20.0
 
-    def spec(
-        self,
-        name: str,
-        argv: Argv,
-        env: Mapping[str, str],
-        published: Callable[[int], tuple[str, ...]] | None = None,
-        clean_up: Callable[[int], tuple[str, ...]] | None = None,
-    ) -> ServerSpec:
+    def spec(self, name: str, argv: Argv, env: Mapping[str, str]) -> ServerSpec:
         """Return the process to start; arguments as those of `ServerSpec`, for one model."""
         return ServerSpec(
             kind=self.backend,
@@ -137,9 +141,7 @@ class ForeignLaunch(LaunchKind[C]):
             env_from=self.config.env_from,
             key_variable=self.key_variable,
             start_timeout_s=self.config.start_timeout_s,
-            stop_grace_s=self.stop_grace_s,
-            published=published,
-            clean_up=clean_up,
+            stop_grace_s=_STOP_GRACE_S,
         )
 
     @abstractmethod
@@ -168,16 +170,36 @@ class ForeignLaunch(LaunchKind[C]):
         return (*programs, *variables, *arguments)
 
 
-class FolderLaunch(ForeignLaunch[C]):
+class FolderLaunch(ForeignLaunch[F]):
     """Starts servers of model folders that may be split over GPUs.
 
     Attributes:
         share_setting: Name of the setting with the share of each GPU's memory.
-        split_setting: Name of the setting with the number of GPUs that share one model.
+        adapters_setting: Name of the setting with the folders of LoRA adapters by their names.
     """
 
     share_setting: ClassVar[str]
-    split_setting: ClassVar[str] = "tensor_parallel_size"
+    adapters_setting: ClassVar[str]
+
+    def identity(self, weights: str) -> dict[str, str]:
+        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats."""
+        config = self.config
+        found = {"kind": self.backend, "dtype": config.dtype, **_weights.identity(weights)}
+        if config.quantization is not None:
+            found["quantization"] = config.quantization
+        adapters = _weights.adapters(getattr(config, self.adapters_setting))
+        return found | adapters | config.deciding()
+
+    async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
+        """Return the only one of `models`, with the folder of its weights.
+
+        Raises:
+            LaunchError: If its weights are not there, or no adapter has its name.
+        """
+        (model,) = models
+        adapters = getattr(self.config, self.adapters_setting)
+        _settings.check_adapters(adapters, model.name, self.adapters_setting)
+        return ServedModel(model.name, str(await _weights.folder(model.weights)))
 
     @abstractmethod
     def need(self, folder: Path) -> Footprint:
@@ -189,20 +211,20 @@ class FolderLaunch(ForeignLaunch[C]):
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None where the recipe names its GPUs, or copies of it."""
-        config: Any = self.config
+        config = self.config
         if config.names_its_gpus or not _COPIES.isdisjoint(_names(config.extra_args)):
             return None
         (model,) = models
         need = self.need(_weights.resolve(model.weights))
-        if self.split_setting in config.model_fields_set:
-            need = msgspec.structs.replace(need, splits=(getattr(config, self.split_setting),))
+        if "tensor_parallel_size" in config.model_fields_set:
+            need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
         return msgspec.structs.replace(need, fraction=getattr(config, self.share_setting) or 0.0)
 
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:
         """The settings with which it runs on these GPUs and takes this share of their memory."""
         update = {
             self.share_setting: getattr(self.config, self.share_setting) or memory_fraction,
-            self.split_setting: len(gpus),
+            "tensor_parallel_size": len(gpus),
             "env": self.config.env | _settings.visible(gpus),
         }
         return type(self)(self.config.model_copy(update=update))

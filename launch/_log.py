@@ -167,14 +167,6 @@ _CAUSES: Final = (
         r"The memory capacity is unbalanced",
         "another program uses memory of some GPUs: stop it, or choose other `gpus`",
     ),
-    (
-        r"Cannot connect to the Docker daemon|docker daemon is not running",
-        "docker is not running, or this user lacks permission",
-    ),
-    (
-        r"Unable to find image '?(?P<what>[^\s']+)|manifest for (?P<other>\S+) not found",
-        "the image is not on this machine: pull it first",
-    ),
     (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
     (
         r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",

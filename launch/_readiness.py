@@ -1,8 +1,5 @@
 """Finds out whether a server answers under all its names."""
 
-import asyncio
-import subprocess
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import network
@@ -54,12 +51,3 @@ async def lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.Client
         return f"/v1/models: {listed.message}"
     missing = [name for name in names if name not in listed]
     return f"/v1/models does not list {', '.join(missing)}" if missing else ""
-
-
-async def is_published(command: Sequence[str]) -> bool:
-    """Return True if a command succeeds that asks whether a container has its port."""
-    nothing = subprocess.DEVNULL
-    asked = await asyncio.create_subprocess_exec(
-        *command, stdin=nothing, stdout=nothing, stderr=nothing
-    )
-    return await asked.wait() == 0

@@ -7,7 +7,7 @@ libraries, devices and caches, and no credentials. A recipe names those that it 
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -137,10 +137,6 @@ class ServerSpec:
         stop_grace_s: Between SIGTERM and SIGKILL.
         takes_socket: True for a server of ours, which listens at the socket that it is given
             (`given`). Others are proved to listen before they are sent the key.
-        published: From a port to a command that succeeds once the port leads to the server, for
-            one whose processes are not children of ours, such as a container's.
-        clean_up: From a port to a command that ends what lives on where the process is gone, such
-            as a container; harmless where nothing does. None where there is none.
     """
 
     kind: str
@@ -152,8 +148,6 @@ class ServerSpec:
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
     takes_socket: bool = False
-    published: Callable[[int], tuple[str, ...]] | None = None
-    clean_up: Callable[[int], tuple[str, ...]] | None = None
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:

@@ -34,8 +34,6 @@ LEASE_S: Final = 30.0
 _BEAT_S: Final = 5.0
 # Between two looks at the queue of a cluster.
 _QUEUE_S: Final = 60.0
-# Between two questions whether a container's port is published.
-_PUBLISHED_S: Final = 0.3
 # Of a carrier's command between SIGTERM and SIGKILL.
 _CARRIER_S: Final = 3.0
 
@@ -45,12 +43,9 @@ _WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
 logger = logging.getLogger(__name__)
 
 
-def _arguments(
-    spec: ServerSpec, argv: Sequence[str], host: str, port: int, clean_up: Sequence[str] = ()
-) -> list[str]:
-    """Words for a watchdog that runs `argv`, ends it when we are gone, and cleans up."""
-    sought = port if spec.published is None else 0
-    return [str(spec.stop_grace_s), host, str(sought), str(len(clean_up)), *clean_up, *argv]
+def _arguments(spec: ServerSpec, argv: Sequence[str], host: str, port: int) -> list[str]:
+    """Words for a watchdog that runs `argv`, and ends it when we are gone."""
+    return [str(spec.stop_grace_s), host, str(port), *argv]
 
 
 CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
@@ -76,7 +71,7 @@ class Server:
         was_lost: True if the cluster said that it has lost that machine; known once it is stopped.
     """
 
-    def __init__(  # noqa: PLR0913 (what a server is made of, by keyword)
+    def __init__(
         self,
         process: subprocess.Popen[bytes],
         *,
@@ -84,7 +79,6 @@ class Server:
         api_key: str,
         log: ServerLog,
         stop_grace_s: float,
-        clean_up: tuple[str, ...] = (),
         carrier: Carrier | None = None,
     ) -> None:
         self.base_url = f"http://{HOST}:{port}"
@@ -99,7 +93,6 @@ class Server:
         self._log = log
         self._process = process
         self._stop_grace_s = stop_grace_s
-        self._clean_up = clean_up
 
     def __repr__(self) -> str:
         return f"Server({self.base_url!r}, pid={self.pid})"
@@ -134,16 +127,9 @@ class Server:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
         self.pid = int(await _said_by(_opened(self._process.stdout), _watchdog.PID) or b"0")
 
-    async def is_proved(self, spec: ServerSpec) -> bool:
+    async def is_proved(self) -> bool:
         """Wait until nobody but the server is reached at its port; False if it ends before."""
-        if spec.published is None:
-            return bool(await _said_by(_opened(self._process.stdout), _watchdog.LISTENS))
-        command = spec.published(int(self.base_url.rpartition(":")[2]))
-        while self.exit_code() is None:
-            if await _readiness.is_published(command):
-                return True
-            await asyncio.sleep(_PUBLISHED_S)
-        return False
+        return bool(await _said_by(_opened(self._process.stdout), _watchdog.LISTENS))
 
     async def settle(
         self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
@@ -275,9 +261,6 @@ class Server:
                     os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
-        if self._process.returncode == -signal.SIGKILL:
-            # Perhaps it was the watchdog that was killed, before it could.
-            _watchdog.clean_up(self._clean_up)
         for pipe in (self._process.stdin, self._process.stdout):
             # What could not be written any more is of no use to a process that has ended.
             with contextlib.suppress(BrokenPipeError):
@@ -371,15 +354,13 @@ def _spawn(
     takes_socket = spec.takes_socket and not (carrier and carrier.inside(()))
     with _bound() as bound, os.fdopen(log.open(), "ab") as output:
         port: int = bound.getsockname()[1]
-        clean_up: tuple[str, ...] = ()
         if takes_socket:
             # Elsewhere it is the watchdog's own.
             env[_watchdog.LISTENING] = str(bound.fileno())
         if carrier or not takes_socket:
             bound.close()
         if carrier is None:
-            clean_up = spec.clean_up(port) if spec.clean_up else ()
-            arguments = _arguments(spec, spec.argv(port), HOST, port, clean_up)
+            arguments = _arguments(spec, spec.argv(port), HOST, port)
             command, here = [*_WATCHDOG, *arguments], env
             inherited = env
         else:
@@ -405,7 +386,6 @@ def _spawn(
         api_key=api_key,
         log=log,
         stop_grace_s=spec.stop_grace_s,
-        clean_up=clean_up,
         carrier=carrier,
     )
     return server, env, inherited
@@ -420,7 +400,7 @@ async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
             asyncio.timeout(spec.start_timeout_s),
             _readiness.session(server.api_key) as client,
         ):
-            is_proved = await server.is_proved(spec)
+            is_proved = await server.is_proved()
             while server.exit_code() is None:
                 # The key goes to nobody else.
                 if is_proved:

@@ -2,12 +2,10 @@
 
     orchestrator ──stdin pipe──▶ watchdog (own session) ──▶ server (own process group)
 
-Run as a script with `python -I -S _watchdog.py GRACE_S HOST PORT N CLEAN_UP… ARGV…`, where N words
-are a command that ends what outlives the server's processes (a container, whose client is all that
-runs here); it is run when the server is gone.
+Run as a script with `python -I -S _watchdog.py GRACE_S HOST PORT ARGV…`.
 
 Whoever else binds the server's port first would be answered for it and be sent its key. So it says
-on stdout when the server's own processes, and nobody else, listen at HOST and PORT (0: don't look).
+on stdout when the server's own processes, and nobody else, listen at HOST and PORT.
 Where the server takes a socket (`LISTENING`), the port is never free.
 
 On another machine, where a carrier has started it, it is run as `_watchdog.py --elsewhere`. Then
@@ -39,7 +37,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -53,7 +50,6 @@ _TCP_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 _LISTEN_STATE = "0A"
 _ORPHAN_GRACE_S = 5.0
 _NOT_STARTED = 127
-_CLEAN_UP_S = 10.0
 KEEP = b"keep\n"
 STOP = b"stop\n"
 ELSEWHERE = "--elsewhere"
@@ -82,9 +78,12 @@ def main(arguments: list[str]) -> NoReturn:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
         arguments, env, lease_s = _received()
-    grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
-    n_words, rest = int(arguments[3]), arguments[4:]
-    last, command = rest[:n_words], rest[n_words:]
+    grace_s, host, port, command = (
+        float(arguments[0]),
+        arguments[1],
+        int(arguments[2]),
+        arguments[3:],
+    )
     shared = (os.environ if env is None else env).get(LISTENING)
     sockets = (int(shared),) if shared else ()
     # Readable when a signal comes; each byte is a signal number.
@@ -119,7 +118,6 @@ def main(arguments: list[str]) -> NoReturn:
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
-    clean_up(last)
     # End with the server's exit code, or by the signal that ended it.
     if code >= 0:
         sys.exit(code)
@@ -178,20 +176,6 @@ def _own_address() -> str:
         probe.connect((client, 9))
         address: str = probe.getsockname()[0]
     return address
-
-
-def clean_up(command: Sequence[str]) -> None:
-    """Run the last command, if there is one; there may be nothing left for it to end."""
-    if command:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(  # noqa: S603 (no shell; it is built by a launch kind)
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_CLEAN_UP_S,
-                check=False,
-            )
 
 
 def _die_with_parent() -> None:

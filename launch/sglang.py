@@ -6,12 +6,12 @@ SGLang needs a GPU and an environment of its own; `python` names that environmen
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
-from launch import _memory, _settings, _sglang_main, _weights
-from launch._foreign import FolderLaunch, ForeignConfig, PathSetting
+from launch import _memory, _settings, _sglang_main
+from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
@@ -31,7 +31,7 @@ _ENV: Final = {
 }
 
 
-class Config(ForeignConfig):
+class Config(FolderConfig):
     """Settings of an SGLang server."""
 
     own_arguments = frozenset((
@@ -47,12 +47,6 @@ class Config(ForeignConfig):
     python: str = Field(
         "python3", min_length=1, description="The interpreter that has SGLang: a name or a path."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Number format of weights and activations; auto: the model's own."
-    )
-    quantization: str | None = Field(
-        None, min_length=1, description="Quantisation of weights, as SGLang names it."
-    )
     context_length: int | None = Field(
         None,
         ge=16,
@@ -61,12 +55,10 @@ class Config(ForeignConfig):
     mem_fraction_static: float | None = Field(
         None, gt=0, lt=1, description="Share of GPU memory for weights and KV cache; null: its own."
     )
-    tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     deterministic: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description="If true, seeds count and batches change nothing; else seeds are ignored.",
     )
-    seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_paths: dict[str, PathSetting] = Field(
         default_factory=dict,
         description="Folders of LoRA adapters (relative to the recipe) by their names; the one "
@@ -90,7 +82,8 @@ def argv(
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
         "--dtype": config.dtype,
         "--tp": config.tensor_parallel_size,
-        "--random-seed": config.seed,
+        # Of the server; requests have their own.
+        "--random-seed": 0,
         # Else temperature, top-p and penalties of the model's generation_config.json leak in.
         "--sampling-defaults": "openai",
         "--quantization": config.quantization,
@@ -116,36 +109,31 @@ class SglangLaunch(FolderLaunch[Config]):
     backend = "sglang"
     carried = CARRIED
     share_setting = "mem_fraction_static"
+    adapters_setting = "lora_paths"
     safe_arguments = frozenset((
         "--attention-backend", "--chunked-prefill-size", "--cuda-graph-max-bs",
-        "--disable-cuda-graph", "--disable-overlap-schedule", "--disable-radix-cache", "--dp",
-        "--dp-size", "--data-parallel-size", "--ep-size",
-        "--kv-cache-dtype", "--log-level", "--max-running-requests", "--max-total-tokens",
-        "--page-size", "--pp-size", "--sampling-backend", "--schedule-conservativeness",
-        "--schedule-policy", "--watchdog-timeout",
+        "--data-parallel-size", "--disable-cuda-graph", "--disable-overlap-schedule",
+        "--disable-radix-cache", "--dp", "--dp-size", "--ep-size", "--kv-cache-dtype",
+        "--log-level", "--max-running-requests", "--max-total-tokens", "--page-size", "--pp-size",
+        "--random-seed", "--sampling-backend", "--schedule-conservativeness", "--schedule-policy",
+        "--watchdog-timeout",
     ))  # fmt: skip
 
     def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats."""
-        found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
-        if self.config.quantization is not None:
-            found["quantization"] = self.config.quantization
-        if self.config.deterministic:
-            found["deterministic"] = "true"
-        return found | _weights.adapters(self.config.lora_paths) | self.config.deciding()
+        """Return all that decides the numbers."""
+        mode = {"deterministic": "true"} if self.config.deterministic else {}
+        return super().identity(weights) | mode
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer."""
-        (model,) = models
-        _settings.check_adapters(self.config.lora_paths, model.name, "lora_paths")
-        served = ServedModel(model.name, str(await _weights.folder(model.weights)))
+        model = await self.served(models)
         python = _settings.find_program(self.config.python)
         if python is None:
             raise LaunchError(
                 f"there is no interpreter {self.config.python!r}; name that of SGLang's "
                 f"environment by `python`"
             )
-        command_line = partial(argv, self.config, python, served)
+        command_line = partial(argv, self.config, python, model)
         spec = self.spec(model.name, command_line, environment(self.config))
         return await start_server(spec, log_path, self.carrier)
 

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from launch import _memory, _settings, _weights
-from launch._foreign import FolderLaunch, ForeignConfig, PathSetting, ProgramSetting
+from launch import _memory, _settings
+from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST
 from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -39,7 +39,7 @@ _ENV: Final = {
 }
 
 
-class Config(ForeignConfig):
+class Config(FolderConfig):
     """Settings of a vLLM server."""
 
     own_arguments = frozenset((
@@ -59,12 +59,6 @@ class Config(ForeignConfig):
         description="The program `vllm`, a name or a path (relative to the recipe); null: on the "
         "PATH, else in .venv-vllm beside the project.",
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Number format of weights and activations; auto: the model's own."
-    )
-    quantization: str | None = Field(
-        None, min_length=1, description="Quantisation of weights, as vLLM names it."
-    )
     max_model_len: int | None = Field(
         None,
         ge=16,
@@ -73,7 +67,6 @@ class Config(ForeignConfig):
     gpu_memory_utilization: float | None = Field(
         None, gt=0, le=1, description="Share of each GPU's memory to take; null: vLLM's own (0.92)."
     )
-    tensor_parallel_size: int = Field(1, ge=1, description="Number of GPUs that share one model.")
     max_num_seqs: int | None = Field(
         None, ge=1, description="Maximum number of requests computed together."
     )
@@ -89,7 +82,6 @@ class Config(ForeignConfig):
         False,  # noqa: FBT003 (a pydantic default)
         description="If true, compile nothing: starts in a third of the time, runs slower.",
     )
-    seed: int = Field(0, ge=0, lt=2**31, description="Of the server; requests have their own.")
     lora_modules: dict[str, PathSetting] = Field(
         default_factory=dict,
         description="Folders of LoRA adapters (relative to the recipe) by the names they are asked "
@@ -120,7 +112,8 @@ def argv(
         "--generation-config": "vllm",
         "--logprobs-mode": "raw_logprobs",
         "--max-logprobs": _MAX_LOGPROBS,
-        "--seed": config.seed,
+        # Of the server; requests have their own.
+        "--seed": 0,
         "--quantization": config.quantization,
         "--max-model-len": config.max_model_len,
         "--gpu-memory-utilization": config.gpu_memory_utilization,
@@ -181,31 +174,22 @@ class VllmLaunch(FolderLaunch[Config]):
     carried = CARRIED
     key_variable = KEY_VARIABLE
     share_setting = "gpu_memory_utilization"
+    adapters_setting = "lora_modules"
     safe_arguments = frozenset((
-        "--async-scheduling", "--block-size", "--cpu-offload-gb", "--data-parallel-size", "-dp",
-        "--disable-custom-all-reduce", "--disable-log-requests", "--disable-log-stats",
+        "--async-scheduling", "--block-size", "--cpu-offload-gb", "--data-parallel-size",
+        "--disable-custom-all-reduce", "--disable-log-requests", "--disable-log-stats", "-dp",
         "--enable-chunked-prefill", "--enable-expert-parallel", "--enable-prefix-caching",
         "--kv-cache-dtype", "--kv-cache-memory-bytes", "--max-logprobs",
         "--max-long-partial-prefills", "--max-lora-rank", "--max-num-partial-prefills",
         "--max-num-queued-reqs", "--no-enable-chunked-prefill", "--no-enable-prefix-caching",
         "--num-gpu-blocks-override", "--pipeline-parallel-size", "--rope-theta",
-        "--scheduling-policy", "--swap-space",
+        "--scheduling-policy", "--seed", "--swap-space",
     ))  # fmt: skip
-
-    def identity(self, weights: str) -> dict[str, str]:
-        """Return all that decides the numbers: hashes of weights, tokenizer, adapters; formats."""
-        found = {"kind": KIND, "dtype": self.config.dtype, **_weights.identity(weights)}
-        if self.config.quantization is not None:
-            found["quantization"] = self.config.quantization
-        return found | _weights.adapters(self.config.lora_modules) | self.config.deciding()
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer."""
-        (model,) = models
-        _settings.check_adapters(self.config.lora_modules, model.name, "lora_modules")
-        folder = str(await _weights.folder(model.weights))
-        served = ServedModel(model.name, folder)
-        command_line = partial(argv, self.config, find_command(self.config), served)
+        model = await self.served(models)
+        command_line = partial(argv, self.config, find_command(self.config), model)
         spec = self.spec(model.name, command_line, environment(self.config))
         # Servers on other machines load in memory of their own, and may wait for it for hours.
         alone = self.carrier is None

@@ -36,11 +36,9 @@ LAUNCHED = [
     ("sglang", {}, "e2a6dc941dd08862a093b73780d92e4c"),
     (
         "sglang",
-        {"quantization": "fp8", "deterministic": True, "seed": 3},
+        {"quantization": "fp8", "deterministic": True},
         "b6b1be4f872589bcd6e9bd31f659df40",
     ),
-    ("tgi", {}, "be398e05fe03c21e411b2cfa66c0dbdd"),
-    ("tgi", {"quantize": "gptq", "image": "tgi:3.3"}, "a7e194311bf52472f20063ed975f3113"),
     ("vllm", {}, "d83b2845de617e7a1331e2d7022565f6"),
     (
         "vllm",

@@ -36,7 +36,7 @@ class Config(ChatConfig):
         5,
         ge=1,
         le=1000,
-        description="The server's --max-top-n-tokens; of those that a run launches it is known.",
+        description="The server's --max-top-n-tokens.",
     )
     extra_parameters: Extra = Field(
         default_factory=dict, description="Fields added to `parameters` of every generation."

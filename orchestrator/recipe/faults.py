@@ -17,23 +17,19 @@ from orchestrator.secrets import is_secret, is_secret_field, is_secret_parameter
 
 MAX_SHOWN: Final = 40
 
-_ARGUMENT: Final = "write extra_args: [--{}, VALUE]"
 _GONE: Final = {
     "limits.max_failures": "limits.dead_after_s and budget bound what a failing server costs",
     "log_to.uri": "set MLFLOW_TRACKING_URI in your environment",
     "backend.max_tokens_field": "the endpoint is asked by the field that it takes",
     "backend.score_new_tokens": "no token is drawn in a scoring pass",
+    "server.data_parallel_size": "write extra_args: [--data-parallel-size, N], or use replicas",
+    "server.max_logprobs": "write extra_args: [--max-logprobs, N]",
+    "server.max_lora_rank": "write extra_args: [--max-lora-rank, N]",
     "server.max_rows": "kv_cache_mb bounds the memory of answers under way",
     "server.prefix_cache_mb": "each model has 256 MiB; start a server by hand for another size",
-    "server.stop_grace_s": "each kind of server has a time of its own, 10 to 30 s",
-    **{
-        f"server.{name}": _ARGUMENT.format(name.replace("_", "-"))
-        for name in (
-            "data_parallel_size", "max_concurrent_requests", "max_input_tokens", "max_logprobs",
-            "max_lora_rank", "max_top_n_tokens",
-        )
-    },
-}  # fmt: skip
+    "server.seed": "it is 0, and requests have seeds of their own",
+    "server.stop_grace_s": "each kind of server has a time of its own, 10 or 20 s",
+}
 """Settings of earlier versions by section and name, with what says the same now."""
 
 LITERAL_KEY: Final = re.compile(

@@ -189,6 +189,10 @@ class Plugs:
     ) -> PluginRef | None:
         """The settings of `value` by the `Config` of a kind."""
         kind = self._found(kind)
+        if family == plugins.LAUNCH and kind in {*_kinds(plugins.BACKENDS)} - {*_kinds(family)}:
+            what = f"a server of kind {kind!r} is not launched by this program; start it, and give "
+            self._fault(path, about(path, f"{what}'base_url' and 'backend: {kind}' instead"))
+            return None
         found = self._class(partial(contracts.load, family), kind, path)
         if found is None:
             return None

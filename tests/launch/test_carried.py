@@ -323,7 +323,7 @@ def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
 def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     told = {
-        "arguments": ["1", "127.0.0.1", "0", "0", sys.executable, "-c", code],
+        "arguments": ["1", "127.0.0.1", "0", sys.executable, "-c", code],
         "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C", "PATH": "/client"},
         "here": {"PATH": "/client", "CUDA_VISIBLE_DEVICES": "0,1,2,3", "OTHER": "1"},
     }

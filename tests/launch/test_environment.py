@@ -3,21 +3,20 @@
 import json
 import os
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 from pydantic import ValidationError
 
-from launch import _spec, llamacpp, sglang, tgi, vllm
+from launch import _spec, llamacpp, sglang, vllm
 from launch._spec import KEY_VARIABLE, ServerSpec, server_env
 from launch._supervisor import start_server
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, LaunchError
 from tests.launch.test_supervisor import stub_argv
 
-KINDS = (vllm, sglang, tgi, llamacpp)
+KINDS = (vllm, sglang, llamacpp)
 HIDDEN = "correct-horse-battery"
 SECRETS = (
     "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET",
@@ -151,12 +150,6 @@ def test_what_is_no_secret_is_taken(kind):
 def test_what_is_no_name_of_a_variable_is_refused(name):
     with pytest.raises(ValidationError):
         vllm.Config(env_from=[name])
-
-
-def test_a_container_gets_secrets_by_name_alone():
-    config = tgi.Config(image="tgi:3", env_from=["HF_TOKEN"])
-    command = tgi.argv(config, "docker", "/weights", "c", 8000)
-    assert ("-e", "HF_TOKEN") in pairwise(command)
 
 
 def test_a_secret_in_a_recipe_is_neither_shown_nor_stored(tmp_path: Path, capsys) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from launch import _sglang_main, sglang, tgi, vllm
+from launch import _sglang_main, sglang, vllm
 from launch._log import likely_cause
 from launch._spec import beside
 from orchestrator.errors import LaunchError
@@ -79,37 +79,6 @@ def test_the_key_reaches_sglang_and_no_command_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, {"--max-top-n-tokens": "32", "--num-shard": "1", "--hostname": "127.0.0.1"}),
-        ({"quantize": "awq"}, {"--quantize": "awq"}),
-        ({"dtype": "float16"}, {"--dtype": "float16"}),
-        ({"max_total_tokens": 200}, {"--max-total-tokens": "200"}),
-    ],
-)
-def test_tgi_settings_become_its_command_line(settings, expected):
-    command = tgi.argv(tgi.Config(**settings), "/b/launcher", "/models/m", "name", 4242)
-    assert command[0] == "/b/launcher"
-    always = {"--model-id": "/models/m", "--port": "4242"}
-    assert options(command).items() >= (always | expected).items()
-    assert "--enable-prefill-logprobs" in command
-
-
-def test_tgi_in_a_container_listens_on_our_loopback_only_and_takes_its_key_by_name():
-    config = tgi.Config(image="tgi:3", gpus=(0, 1), env={"X": "1"})
-    command = tgi.argv(config, "docker", "/models/m", "name", 4242)
-    assert command[:2] == ("docker", "run")
-    assert "--name=name-4242" in command
-    assert "--publish=127.0.0.1:4242:3000" in command
-    assert "--volume=/models/m:/model:ro" in command
-    assert '--gpus="device=0,1"' in command
-    assert command[command.index("API_KEY") - 1] == "-e"
-    assert "X=1" in command
-    assert command[command.index("tgi:3") + 1 :][:2] == ("--model-id", "/model")
-    assert tgi.environment(config) == {}
-
-
-@pytest.mark.parametrize(
     ("module", "settings"),
     [
         (sglang, {"extra_args": ("--api-key=x",)}),
@@ -117,9 +86,6 @@ def test_tgi_in_a_container_listens_on_our_loopback_only_and_takes_its_key_by_na
         (sglang, {"extra_args": ("--speculative-algorithm", "EAGLE")}),
         (sglang, {"extra_args": ("--lora-paths", "a=/l")}),
         (sglang, {"env": {"SGLANG_RETURN_ORIGINAL_LOGPROB": "0"}}),
-        (tgi, {"extra_args": ("--port", "1")}),
-        (tgi, {"extra_args": ("--speculate", "2")}),
-        (tgi, {"env": {"API_KEY": "x"}}),
     ],
 )
 def test_settings_that_are_ours_or_spoil_numbers_are_refused(module, settings):
@@ -131,8 +97,6 @@ def test_settings_that_are_ours_or_spoil_numbers_are_refused(module, settings):
     ("module", "settings"),
     [
         (sglang, {"python": "/no/such/python"}),
-        (tgi, {"command": "/no/such/launcher"}),
-        (tgi, {"command": "/no/such/docker", "image": "tgi:3"}),
     ],
 )
 async def test_a_program_that_is_missing_is_named(module, settings, tmp_path):
@@ -143,7 +107,7 @@ async def test_a_program_that_is_missing_is_named(module, settings, tmp_path):
         await kind_in(module)(module.Config(**settings)).start(models, tmp_path / "log")
 
 
-@pytest.mark.parametrize("module", [sglang, tgi])
+@pytest.mark.parametrize("module", [sglang, vllm])
 def test_identity_holds_what_decides_the_numbers(module, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
@@ -190,8 +154,6 @@ def test_a_folder_without_an_adapter_is_refused_by_sglang(tmp_path):
     [
         ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "raise"),
         ("ValueError: The memory capacity is unbalanced. Some GPUs may be occupied", "another"),
-        ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "docker"),
-        ("Unable to find image 'tgi:3' locally", "pull it"),
     ],
 )
 def test_likely_causes_of_a_start_that_failed(log, words):
@@ -202,7 +164,12 @@ def test_likely_causes_of_a_start_that_failed(log, words):
     ("module", "options_of", "split", "share"),
     [
         (sglang, lambda c: sglang.argv(c, "p", MODEL, 1), "--tp", "--mem-fraction-static"),
-        (tgi, lambda c: tgi.argv(c, "l", "/m", "n", 1), "--num-shard", "--cuda-memory-fraction"),
+        (
+            vllm,
+            lambda c: vllm.argv(c, "v", MODEL, 1),
+            "--tensor-parallel-size",
+            "--gpu-memory-utilization",
+        ),
     ],
 )
 def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options_of, split, share):
@@ -212,6 +179,6 @@ def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options
     assert module.environment(config)["CUDA_VISIBLE_DEVICES"] == "1,3"
 
 
-@pytest.mark.parametrize("module", [sglang, tgi])
+@pytest.mark.parametrize("module", [sglang, vllm])
 def test_a_server_that_is_told_its_gpus_is_not_placed(module):
     assert kind_in(module)(module.Config(gpus=(0,))).footprint((MODEL,)) is None

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from launch import embedded, fake, llamacpp, sglang, tgi, vllm
+from launch import embedded, fake, llamacpp, sglang, vllm
 from launch._settings import find_program
 from orchestrator import plugins
 from orchestrator.errors import LaunchError, RecipeError
@@ -16,7 +16,6 @@ HARMLESS = [
     (vllm, {"command": "vllm", "extra_args": ("--block-size", "16", "--swap-space=-1")}),
     (vllm, {"env": {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "2"}}),
     (sglang, {"extra_args": ("--chunked-prefill-size", "-1")}),
-    (tgi, {"command": "podman"}),
     (llamacpp, {"extra_args": ("-ngl", "3", "--numa", "isolate")}),
     (fake, {}),
     (embedded, {}),
@@ -32,8 +31,6 @@ NEEDING = [
     (vllm, {"extra_args": ("stray", "--block-size", "16")}, "extra_args"),
     (sglang, {"python": "./bin/python"}, "python"),
     (sglang, {"extra_args": ("--trust-remote-code",)}, "extra_args"),
-    (tgi, {"command": "bin/launcher"}, "command"),
-    (tgi, {"image": "somebody/image"}, "image"),
     (llamacpp, {"command": "../llama-server"}, "command"),
     (llamacpp, {"extra_args": ("--log-file", "/etc/passwd")}, "extra_args"),
     (llamacpp, {"env": {"LD_LIBRARY_PATH": "."}}, "env"),

@@ -147,7 +147,7 @@ def test_what_an_earlier_version_stored_loads_without_the_settings_that_are_gone
     recipe = loaded(file)
     stored = recipe.resolved()
     stored["limits"]["max_failures"] = None
-    for name in ("max_rows", "stop_grace_s"):
+    for name in ("max_rows", "stop_grace_s", "seed"):
         stored["models"]["small"]["server"][name] = 1
     for name in ("max_tokens_field", "score_new_tokens"):
         stored["models"]["gpt-4.1"]["backend"][name] = 1

@@ -6,9 +6,8 @@ import pytest
 
 from backends import embedded as embedded_backend
 from backends import sglang as sglang_backend
-from backends import tgi as tgi_backend
 from backends import vllm as vllm_backend
-from launch import embedded, sglang, tgi, vllm
+from launch import embedded, sglang, vllm
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, Price
 from orchestrator.runner.servers.connections import backend_config
 from tests.backends.kinds import kind_in
@@ -40,7 +39,6 @@ def spec(launch, backend, settings=None, **own) -> ModelSpec:
             {"original_logprobs": True, "lora_path": "m"},
         ),
         (sglang, sglang_backend, {"lora_paths": {"other": "/o"}}, {"original_logprobs": True}),
-        (tgi, tgi_backend, {}, {"top_n_tokens": 32}),
         (vllm, vllm_backend, {}, {}),
         (embedded, embedded_backend, {}, {}),
     ],
