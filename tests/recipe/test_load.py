@@ -2,6 +2,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.errors import RecipeError, UsageError
 from orchestrator.recipe.faults import without_gone
@@ -153,9 +154,7 @@ def test_what_an_earlier_version_stored_loads_without_the_settings_that_are_gone
         stored["models"]["gpt-4.1"]["backend"][name] = 1
     with pytest.raises(RecipeError, match="is no setting any more"):
         loads(dump_yaml(stored).encode(), file, allow_code=True)
-    left = without_gone(stored)
-    assert isinstance(left, dict)
-    again = loads(dump_yaml(left).encode(), file, allow_code=True)
+    again = loads(yaml.safe_dump(without_gone(stored)).encode(), file, allow_code=True)
     assert again == recipe
 
 

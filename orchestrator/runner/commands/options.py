@@ -395,13 +395,6 @@ def new_options(command: argparse.ArgumentParser) -> None:
         "family", choices=["method", "dataset", "backend"], help="kind of plug-in to write"
     )
     command.add_argument("name", metavar="NAME", help="name of the module, such as brevity")
-    command.add_argument(
-        "--in",
-        dest="folder",
-        default=".",
-        metavar="DIR",
-        help="folder to write to (default: working directory)",
-    )
 
 
 def allow_options(command: argparse.ArgumentParser) -> None:

@@ -283,8 +283,8 @@ _TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 
 
 def new(options: argparse.Namespace) -> int:
-    """Write a plug-in, its test and a recipe into a folder."""
-    name, folder = options.name, expanded(options.folder)
+    """Write a plug-in, its test and a recipe into the working directory."""
+    name = options.name
     if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
         raise UsageError(
             f"invalid module name {name!r}; use lower-case letters, digits and underscores, "
@@ -292,12 +292,10 @@ def new(options: argparse.Namespace) -> int:
         )
     if name in sys.stdlib_module_names or name.startswith(("test_", "_")):
         raise UsageError(f"{name!r} names another module or a test; choose another name")
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder")
     files = {
-        folder / f"{name}.py": f"{options.family}.py.txt",
-        folder / f"test_{name}.py": f"test_{options.family}.py.txt",
-        folder / f"{name}.yaml": f"{options.family}.yaml.txt",
+        Path(f"{name}.py"): f"{options.family}.py.txt",
+        Path(f"test_{name}.py"): f"test_{options.family}.py.txt",
+        Path(f"{name}.yaml"): f"{options.family}.yaml.txt",
     }
     taken = [str(file) for file in files if file.exists() or file.is_symlink()]
     if taken:
@@ -318,6 +316,6 @@ def new(options: argparse.Namespace) -> int:
         confirm(f"wrote {file}")
     confirm(
         f"test it with `pytest test_{name}.py` and run it with "
-        f"`orchestrator run {name}.yaml --allow-code`, both in {folder}"
+        f"`orchestrator run {name}.yaml --allow-code`, both here"
     )
     return EXIT_COMPLETE
