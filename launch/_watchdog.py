@@ -78,12 +78,8 @@ def main(arguments: list[str]) -> NoReturn:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
         arguments, env, lease_s = _received()
-    grace_s, host, port, command = (
-        float(arguments[0]),
-        arguments[1],
-        int(arguments[2]),
-        arguments[3:],
-    )
+    grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
+    command = arguments[3:]
     shared = (os.environ if env is None else env).get(LISTENING)
     sockets = (int(shared),) if shared else ()
     # Readable when a signal comes; each byte is a signal number.
