@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from benchmarks._curves import draw_curves
 from orchestrator.statistics.adaptive import AdaptiveTest, Goal, consequences
-from orchestrator.statistics.adaptive_cost import ask, judged
-from orchestrator.statistics.sequential import Capital
+from orchestrator.statistics.sequential import LAG, Capital
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -49,6 +48,8 @@ SPREADS = (0.5, 1.0, 2.0)
 ORDERS_FIGURE, COSTS_FIGURE = "adaptive_wrong.svg", "adaptive_pairs.svg"
 _CLUSTER = 5
 _GROUP = 3
+# Of the soft judge's view of a difference of two answers: spread of its error.
+_JUDGE_NOISE = 0.5
 # Simulations in which each pair is tested by its own results too, which takes longest.
 _MOST_DIRECT = 100
 
@@ -131,6 +132,18 @@ def results(rng: np.random.Generator, study: Study) -> tuple[Floats, Floats]:
     return x, np.sign(quality[:, None] - quality[None, :])
 
 
+def judged(answers: Floats, rng: np.random.Generator) -> Floats:
+    """Return the results of a soft judge for all pairs.
+
+    `answers` are qualities, shape (prompts, K). Returns shape (prompts, pairs), in (-1, 1),
+    positive where the first of the pair is better; pairs are (0, 1), (0, 2), …, (1, 2), ….
+    """
+    first, second = np.triu_indices(answers.shape[1], 1)
+    noise = _JUDGE_NOISE * rng.normal(size=(len(answers), len(first)))
+    found: Floats = np.tanh(answers[:, first] - answers[:, second] + noise)
+    return found
+
+
 def _truth(means: Floats, study: Study) -> Floats:
     """Signs of the orders of mean win rates, or of each pair's mean for the baseline."""
     n = study.n_models
@@ -164,8 +177,15 @@ def run_test(
         sizes=study.sizes(),
     )
     bounds = [*range(0, len(x), BLOCK), len(x)]
-    clusters = [(_CLUSTER,) * (BLOCK // _CLUSTER)] * (len(bounds) - 1) if study.sizes() else ()
-    ask(test, x, bounds, seed, clusters)
+    sizes = (_CLUSTER,) * (BLOCK // _CLUSTER) if study.sizes() else None
+    n_blocks = len(bounds) - 1
+    for block in range(n_blocks + LAG - 1):
+        if block < n_blocks:
+            n_prompts = bounds[block + 1] - bounds[block]
+            test.design(n_prompts, np.random.default_rng([seed, block]))
+        looked = block - LAG + 1
+        if looked >= 0:
+            test.look(x[bounds[looked] : bounds[looked + 1]], sizes)
     return test
 
 

@@ -52,8 +52,6 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
     if count.at_least is not None and count.left and count.is_known:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")
-        if count.expected:
-            yield page.prose(count.expected_words())
     # A line for each other run that held outcomes come from
     for run, n in count.reused:
         said = f"{numbers.count(n)} of those held will be copied from "

@@ -9,8 +9,6 @@ from orchestrator import numbers
 
 # Models without a pace that a line names.
 _MOST_NAMED: Final = 4
-# Share of the largest number of requests from which on the rest is not worth a number.
-_NEARLY_ALL: Final = 0.95
 
 
 class StageCount(msgspec.Struct, frozen=True):
@@ -73,19 +71,6 @@ class Duration(msgspec.Struct, frozen=True):
         return f"Time: about {shown}, by the pace of the same models in {first}{more}"
 
 
-class Expected(msgspec.Struct, frozen=True):
-    """Requests that are expected of a run that chooses its comparisons, by simulation.
-
-    Attributes:
-        win_rate: How often the judge prefers the better of two models, the mean over models that
-            were simulated; in [0.5, 1].
-        requests: Requests that are then expected to be sent.
-    """
-
-    win_rate: float
-    requests: int
-
-
 class Plan(msgspec.Struct, frozen=True):
     """Requests, tokens and cost of a planned run, by stage and model.
 
@@ -101,8 +86,6 @@ class Plan(msgspec.Struct, frozen=True):
         servers: Where servers run, and in which waves, a line each; empty if all run at once.
         at_least: Requests that are left however soon a stopping rule settles every order; None
             without a stopping rule.
-        expected: Requests that are expected, for models that differ much or little; empty where
-            comparisons are not chosen (`statistics.adaptive_pairs`) or the run has begun to choose.
         reused: Run directories to copy from, with the number of outcomes of each.
         is_estimate: True if the numbers rest on some of the items only.
         duration: Time that what is left takes; None where nobody has looked for earlier runs.
@@ -116,7 +99,6 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     servers: tuple[str, ...] = ()
     at_least: int | None = None
-    expected: tuple[Expected, ...] = ()
     reused: tuple[tuple[str, int], ...] = ()
     is_estimate: bool = False
     duration: Duration | None = None
@@ -146,29 +128,6 @@ class Plan(msgspec.Struct, frozen=True):
         """True if every method says how many requests it sends, at most."""
         return all(stage.known for stage in self.stages)
 
-    def expected_words(self) -> str:
-        """Return the expected requests and what they rest on, as a line; empty without them."""
-        if not self.expected:
-            return ""
-        if all(one.requests >= _NEARLY_ALL * self.left for one in self.expected):
-            rate = max(one.win_rate for one in self.expected)
-            return (
-                "Expected: nearly all of them, by a simulation in which the better of two models "
-                f"wins {100 * rate:.0f} % of the prompts on average"
-            )
-        first, *others = sorted(self.expected, key=lambda one: -one.win_rate)
-        more = "".join(f", {self._about(one)} if {100 * one.win_rate:.0f} %" for one in others)
-        return (
-            f"Expected: about {self._about(first)} if the better of two models wins "
-            f"{100 * first.win_rate:.0f} % of the prompts on average{more}, all if the models are "
-            "equal (simulated)"
-        )
-
-    def _about(self, one: Expected) -> str:
-        """Two significant digits, but no more than can be."""
-        rounded = round(one.requests, 2 - len(str(one.requests)))
-        return numbers.count(min(rounded, self.left))
-
     def to_json(self) -> str:
         """Return the plan as JSON, as `orchestrator plan --json` prints it.
 
@@ -190,7 +149,6 @@ class Plan(msgspec.Struct, frozen=True):
             f"{numbers.counted(self.n_items, 'item')}, {numbers.counted(self.n_units, 'unit')}, "
             f"at {'most' if self.is_known else 'least'} "
             f"{numbers.counted(self.left, 'request')} left to send",
-            *([self.expected_words()] if self.expected and self.left else []),
             *([self.duration.words()] if self.duration is not None and self.left else []),
             *self.notes,
         ]

@@ -4,7 +4,7 @@ from rich.cells import cell_len
 
 from orchestrator.errors import Fault, LaunchError, RecipeError
 from orchestrator.report import tables
-from orchestrator.report.planned import Expected, Plan, StageCount
+from orchestrator.report.planned import Plan, StageCount
 from tests.report.samples import a_model, a_progress, printed
 
 
@@ -48,35 +48,6 @@ def test_money_that_is_not_known_is_not_zero():
 
 def test_money_is_a_bound():
     assert "Money: at most 12.40" in printed(tables.plan_table(a_plan(money=12.4)))
-
-
-@pytest.mark.parametrize(
-    ("requests", "words"),
-    [
-        (
-            (412, 661),
-            "about 410 if the better of two models wins 74 % of the prompts on average, 660 if "
-            "64 %, all if the models are equal (simulated)",
-        ),
-        (
-            (412, 897),
-            "about 410 if the better of two models wins 74 % of the prompts on average, 897 if "
-            "64 %, all if the models are equal (simulated)",
-        ),
-        (
-            (890, 897),
-            "nearly all of them, by a simulation in which the better of two models wins 74 % of "
-            "the prompts on average",
-        ),
-    ],
-)
-def test_a_plan_says_how_many_requests_are_expected_of_which_models(requests, words):
-    expected = tuple(map(Expected, (0.741, 0.64), requests))
-    count = msgspec.structs.replace(a_plan(left=597), at_least=100, expected=expected)
-    lines = printed(tables.plan_table(count), 80).splitlines()
-    assert max(map(cell_len, lines)) <= 80
-    assert f"Expected: {words} •" in " ".join(" ".join(lines).split())
-    assert "Expected" not in printed(tables.plan_table(a_plan()))
 
 
 def test_a_plan_says_what_will_be_copied_from_other_runs():

@@ -19,7 +19,7 @@ from orchestrator.report.planned import Duration, StageCount
 from orchestrator.report.progress import ModelProgress
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.planning.stopping import expected_requests, new_blocks, open_blocks
+from orchestrator.runner.planning.stopping import new_blocks, open_blocks
 from orchestrator.runner.planning.tally import (
     Group,
     Lookup,
@@ -157,12 +157,6 @@ def count_prepared(
         one_by_one=_money(stages, plan, _prices(specs, lambda _: 1.0)),
         in_batches=_money(stages, plan, _prices(specs, _share_in_batches)),
     )
-    adaptive = None if blocks is None else blocks.rule.adaptive
-    # Once results are known, models that are invented would say less than they do.
-    if blocks is not None and adaptive is not None and not blocks.n_prompts and counted.left:
-        least = counted.at_least or 0
-        expected = expected_requests(prepared.plan, counted.stages, blocks.rule, adaptive, least)
-        counted = msgspec.structs.replace(counted, expected=expected)
     if prepared.lenders is None:
         return counted
     return msgspec.structs.replace(counted, reused=tuple(prepared.lenders.n_found.items()))

@@ -1,6 +1,5 @@
 """Choice of comparisons by a recipe: what is chosen from, what is refused. Nothing is sent."""
 
-import json
 
 import pytest
 
@@ -84,28 +83,3 @@ def test_a_table_of_places_says_what_is_open_before_anything_is_known(tmp_path):
         assert {row[1] for row in table.rows} == {None}
         assert len(table.rows) == (2 if "baseline" in adaptive else 3)
         assert table.basis.startswith("0 of")
-
-
-def test_plan_expects_fewer_requests_the_more_models_differ(tmp_path):
-    statistics = {"adaptive_pairs": {"share": 1.0, "baseline": "mid"}}
-    recipe = write_recipe(tmp_path / "r.json", NOWHERE, n=400, statistics=statistics)
-    counted = api.plan(recipe, run_dir=tmp_path / "run")
-    much, little = counted.expected
-    assert much.win_rate > little.win_rate > 0.5
-    assert counted.at_least is not None
-    assert counted.at_least < much.requests < little.requests < counted.left
-    assert json.loads(counted.to_json())["expected"][0]["requests"] == much.requests
-
-
-def test_plan_says_where_nearly_all_requests_are_expected(tmp_path):
-    statistics = {"adaptive_pairs": {"share": 0.5}}
-    recipe = write_recipe(tmp_path / "r.json", NOWHERE, n=40, statistics=statistics)
-    assert "nearly all of them" in api.plan(recipe, run_dir=tmp_path / "run").expected_words()
-
-
-def test_plan_expects_nothing_without_a_choice(tmp_path):
-    rules: list[dict[str, object]] = [{}, {"stop_when": {}}]
-    for statistics in rules:
-        recipe = write_recipe(tmp_path / "r.json", NOWHERE, n=40, statistics=statistics)
-        counted = api.plan(recipe, run_dir=tmp_path / "run")
-        assert (counted.expected, counted.expected_words()) == ((), "")
