@@ -1,4 +1,4 @@
-"""Prompts that ask a model to improve an answer of its own, by name, or to rephrase a list.
+"""Prompts that ask a model to improve an answer of its own, by name.
 
 `refinement` and `simple` are the wordings of Xia et al., "Language Models can Evaluate Themselves
 via Probability Discrepancy" (Findings of ACL 2024): its Response Refinement Prompt and the Simple
@@ -99,16 +99,3 @@ def markers_of(template: str) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(found.lower() for found in re.findall(r"#[^#\n{}]{1,80}#", template))
     )
-
-
-# The prompt that asks a model to rephrase a list.
-#
-# The wording is our own: Zheng et al. (arXiv 2306.05685, section 3.3) had GPT-4 rephrase lists
-# without adding any new information, and do not print their prompt.
-
-
-REPHRASE_LIST: Final = (
-    "Rephrase every item of the list below in other words, without adding any new information. "
-    "Keep the number and the order of the items. Reply with nothing but the rephrased list.\n\n"
-    "{{ list }}"
-)

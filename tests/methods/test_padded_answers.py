@@ -1,16 +1,12 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, ChooseAsk
 from orchestrator.methods.padded_answers import (
     Config,
     PaddedAnswers,
-    lists_in,
-    with_list_before,
     with_lists_twice,
 )
 from orchestrator.records import Choice, Generation, Item, Message, Unit
@@ -139,104 +135,3 @@ def test_the_padding_is_checked_with_the_recipe():
     for padding, why in (("twice", "unknown prompt 'twice'"), ("{{ prompt }}", "does not show")):
         with pytest.raises(ValidationError, match=why):
             Config(judges=("j",), padding=padding)
-
-
-REPHRASED = "Here it is:\n\n* get up\n* have food\n* do a job\n\nThat is all."
-
-
-class Rephrasing(World):
-    """The same, with a model that replies to the prompt for a rephrased list."""
-
-    def __init__(self, text, reply=REPHRASED, reason="stop"):
-        super().__init__(text)
-        self.reply = Generation(reply, reason)
-        self.asked = []
-
-    def __call__(self, ask):
-        if ask.model != "r":
-            return super().__call__(ask)
-        self.asked.append(ask.messages[-1].content)
-        return self.reply
-
-
-def test_a_rephrased_list_stands_before_the_list():
-    world = Rephrasing(f"{LIST}\n\nWell.")
-    (row,) = rows_of(world, rephrased_by="r")
-    (asked,) = world.asked
-    assert "without adding any new information" in asked
-    assert asked.endswith("\n\n1. wake\n2. eat\n3. work")
-    items = "1. get up\n2. have food\n3. do a job\n4. wake\n5. eat\n6. work"
-    assert row["padded"] == f"Three steps:\n{items}\n\nWell."
-    assert row["verdict"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("text", "reply", "padded"),
-    [
-        ("- a\n- b", "1. x\n2. y", "- x\n- y\n- a\n- b"),
-        ("1. a\n\n2. b\n\nEnd", "1. x\n2. y", "1. x\n\n2. y\n\n3. a\n\n4. b\n\nEnd"),
-        ("1. a\n2. b", "1. x\n\n2. y", "1. x\n2. y\n3. a\n4. b"),
-        ("- a\n- b\nand\n- c\n- d", "- x\n- y", "- x\n- y\n- a\n- b\nand\n- c\n- d"),
-        ("- a\n- b", "<think>- p\n- q</think>- x\n- y", "- x\n- y\n- a\n- b"),
-    ],
-)
-def test_rephrased_items_take_the_marks_and_spaces_of_the_first_list(text, reply, padded):
-    (row,) = rows_of(Rephrasing(text, reply), rephrased_by="r")
-    assert row["padded"] == padded
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason", "why"),
-    [
-        ("Get up, have food, do a job.", "stop", "asked for 3 rephrased items, got a list of 0"),
-        ("1. get up\n2. have food", "stop", "asked for 3 rephrased items, got a list of 2"),
-        ("<think>1. up\n2. food\n3. job", "stop", "got a list of 0"),
-        ("- wake\n-  eat\n- work", "stop", "repeats items of the list word for word"),
-        ("- eat\n- work\n- eat", "stop", "repeats items of the list word for word"),
-        (REPHRASED, "length", "was cut off; raise rephrasing.max_tokens"),
-    ],
-)
-def test_a_list_that_was_not_rephrased_is_a_failure(reply, reason, why):
-    world = Rephrasing(LIST, reply, reason)
-    (row,) = rows_of(world, rephrased_by="r")
-    assert (row["status"], row["cause"], row["verdict"]) == ("failed", "no_rephrasing", None)
-    assert why in row["message"]
-    assert row["answer"] == LIST
-    assert world.shown == []
-
-
-def test_an_answer_without_a_list_is_not_rephrased():
-    world = Rephrasing("No list.")
-    (row,) = rows_of(world, rephrased_by="r")
-    assert (world.asked, world.shown, row["same_text"]) == ([], [], True)
-
-
-def test_only_a_list_is_rephrased():
-    with pytest.raises(ValidationError, match="rephrased_by needs padding: list"):
-        Config(judges=("j",), padding="repeat", rephrased_by="r")
-
-
-def test_the_plan_counts_a_rephrasing_for_each_answer():
-    method = PaddedAnswers(Config(judges=("j", "k"), rephrased_by="r"))
-    first, *judgments = method.stages(("m", "n"))
-    assert (first.name, first.model, first.per_item) == ("rephrasings", "r", 2)
-    assert [one.per_item for one in judgments] == [4, 4]
-    assert method.judges == ("j", "k", "r")
-    assert [(one.models, one.judge) for one in method.combinations(("m",))] == [
-        (("m",), "j"), (("m",), "k"),
-    ]  # fmt: skip
-
-
-@given(
-    words=st.lists(st.text("abc", min_size=1, max_size=3), min_size=2, max_size=5),
-    mark=st.sampled_from(["1. ", "- ", "* ", "7) "]),
-    is_spaced=st.booleans(),
-)
-def test_a_list_rephrased_by_itself_is_the_list_twice(words, mark, is_spaced):
-    first = int(mark[0]) if mark[0].isdigit() else 0
-    marks = [f"{first + at}{mark[1:]}" if first else mark for at in range(len(words))]
-    between = "\n\n" if is_spaced else "\n"
-    text = between.join(one + word for one, word in zip(marks, words, strict=True))
-    (found,) = lists_in(text)
-    assert found.said() == words
-    assert with_list_before(text, found) == with_lists_twice(text)
