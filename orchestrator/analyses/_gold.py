@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -77,16 +76,6 @@ def level_means(means: Floats, values: pl.Series) -> Floats:
     """Return the means of some values, nan for none; equal where they differ by rounding alone."""
     size = values.drop_nulls().abs().mean()
     return levelled(means, float(size) if isinstance(size, float) else 0.0)
-
-
-def order_words(values: Floats, models: Sequence[str]) -> str:
-    """Return the models as `a > b = c`, the largest value first, those without one last."""
-    known = zip(np.nan_to_num(values, nan=-np.inf).tolist(), models, strict=True)
-    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-    words = [ranked[0][1]]
-    for (before, _), (after, model) in pairwise(ranked):
-        words += ["=" if before == after else ">", model]
-    return " ".join(words)
 
 
 class Gold(Settings):

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
-from orchestrator.analyses._gold import evaluators, level_means, mean_cell, order_words
+from orchestrator.analyses._gold import evaluators, level_means, mean_cell
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -25,7 +25,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS
+from orchestrator.ranking.cells import METHODS, order_words
 from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.resampling import Resampling

@@ -17,7 +17,7 @@ import polars as pl
 from msgspec.structs import replace
 from pydantic import Field
 
-from orchestrator.analyses._gold import Gold, level_means, order_words, read_gold
+from orchestrator.analyses._gold import Gold, level_means, read_gold
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
@@ -32,7 +32,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import n_prompts
+from orchestrator.ranking.cells import n_prompts, order_words
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind, association

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import msgspec
 import numpy as np
@@ -203,3 +203,13 @@ def _codes(column: pl.Series) -> Ints:
         column = column.cast(pl.Categorical).to_physical()
     ranks: Ints = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
     return ranks
+
+
+def order_words(values: Floats, models: Sequence[str]) -> str:
+    """Return the models as `a > b = c`, the largest value first, those without one last."""
+    known = zip(np.nan_to_num(values, nan=-np.inf).tolist(), models, strict=True)
+    ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+    words = [ranked[0][1]]
+    for (before, _), (after, model) in pairwise(ranked):
+        words += ["=" if before == after else ">", model]
+    return " ".join(words)

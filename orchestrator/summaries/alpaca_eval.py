@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import METHODS, comparisons, share_of, without_n
 from orchestrator.statistics.length import (
     Gamed,
+    LengthControlled,
     difficulties_from_predictions,
     head_to_head,
     length_controlled_win_rate,
@@ -203,14 +203,6 @@ _MOST_RESAMPLES = 300
 _FIT = 1
 
 
-class _Fitted(msgspec.Struct, frozen=True):
-    """A length-controlled win rate in percent, and its interval."""
-
-    win_rate: float
-    low: float | None
-    high: float | None
-
-
 class AlpacaEvalSummary(Summary[Config]):
     """Win rates of models against the baseline, as judged and at equal length."""
 
@@ -319,8 +311,8 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
     )
     n_resamples, prompts = min(context.n_resamples, _MOST_RESAMPLES), codes(good[CLUSTER])
 
-    def fitted() -> _Fitted:
-        found = length_controlled_win_rate(
+    def fitted() -> LengthControlled:
+        return length_controlled_win_rate(
             preference,
             length,
             difficulties,
@@ -328,9 +320,6 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
             prompts=prompts,
             resampling=Resampling(n_resamples, context.rng(), context.confidence_level),
         )
-        bounds = found.interval
-        low, high = (None, None) if bounds is None else (bounds.low, bounds.high)
-        return _Fitted(found.win_rate, low, high)
 
     try:
         length = standardised_length(baseline, model)
@@ -340,16 +329,17 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
             arrays += [gamed.length, gamed.difficulty, gamed.preference]
         rest = (_FIT, n_resamples, context.seed, context.confidence_level)
         key = _digest(arrays, rest)
-        found = context.once(key, _Fitted, fitted)
+        found = context.once(key, LengthControlled, fitted)
     except StatisticsError as error:
         return Measured(None, why=str(error))
     if not prompts.any():
         # All resamples are the same.
         return Measured(found.win_rate / 100.0, why="one independent prompt: no interval")
-    if found.low is None or found.high is None or found.low == found.high:
+    bounds = found.interval
+    if bounds is None or bounds.low == bounds.high:
         why = "the penalty shrinks the model's effect to 0: no interval"
         return Measured(found.win_rate / 100.0, why=why)
-    return Measured(found.win_rate / 100.0, found.low / 100.0, found.high / 100.0)
+    return Measured(found.win_rate / 100.0, bounds.low / 100.0, bounds.high / 100.0)
 
 
 def _digest(arrays: Sequence[NDArray[Any]], rest: tuple[object, ...]) -> bytes:

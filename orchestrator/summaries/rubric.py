@@ -1,7 +1,7 @@
 """Rubrics: scores of the models, each criterion, how criteria agree, and the effect of weights."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -12,11 +12,12 @@ from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
-from orchestrator.plugin import Cell, Context, Measured, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
+from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
+from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
+from orchestrator.tables import with_interval
 
 Floats = NDArray[np.float64]
 
@@ -185,12 +186,7 @@ def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Tab
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
-            low, high = (
-                (None, None)
-                if found.interval is None
-                else (found.interval.low, found.interval.high)
-            )
-            cell = Measured(found.value, low, high, why=found.undefined or "")
+            cell = with_interval(found.value, found.interval, why=found.undefined)
             lines.append([str(judge), one, other, cell, found.n_points])
     notes = [
         "over answers of all models; interval over prompts (jackknife, Student's t)",
@@ -255,21 +251,13 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
     ]
     differ = float((signs[0] != signs[1]).mean()) if len(paired) else None
     means = levelled(by_model["other"].to_numpy(), 100.0)
-    order = _order(means, [str(model) for model in by_model["model"]])
+    order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
 
 
 def _signs(gaps: Floats) -> Floats:
     result: Floats = np.where(np.abs(gaps) <= 1e-9, 0.0, np.sign(gaps))
     return result
-
-
-def _order(means: Floats, models: Sequence[str]) -> str:
-    ranked = sorted(zip(means.tolist(), models, strict=True), key=lambda one: (-one[0], one[1]))
-    words = [ranked[0][1]]
-    for (before, _), (after, model) in pairwise(ranked):
-        words += ["=" if before == after else ">", model]
-    return " ".join(words)
 
 
 def _plain_mean(values: pl.Series) -> float | None:

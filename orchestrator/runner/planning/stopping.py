@@ -9,7 +9,7 @@ import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.ranking.orders import orders_table, places_table
-from orchestrator.recipe.schema import AdaptivePairs, Recipe
+from orchestrator.recipe.schema import AdaptivePairs, Recipe, StopWhen
 from orchestrator.scheduler.blocks import (
     Adaptive,
     AdaptiveBlocks,
@@ -47,72 +47,60 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     """The stopping rule of a recipe; None where it has none.
 
     Raises:
-        UsageError: If no method of the recipe says on each prompt which of two models is better.
+        UsageError: If no method of the recipe says on each prompt which of two models is better, or
+            the rule names models that are not compared.
     """
-    settings = recipe.settings.statistics.stop_when
+    statistics = recipe.settings.statistics
+    # A recipe has one of them at most.
+    settings = statistics.stop_when or statistics.adaptive_pairs
     if settings is None:
-        adaptive = recipe.settings.statistics.adaptive_pairs
-        return None if adaptive is None else _adaptive_rule(recipe, plan, adaptive)
-    rankings, slots = _rankings(plan)
-    if not rankings:
-        names = ", ".join(method.name for method in recipe.methods)
-        raise UsageError(
-            f"statistics.stop_when: cannot order models with {names}; this needs two "
-            "candidates and a method that compares models on each prompt: pairwise_ranking, "
-            "pairwise_scoring or pointwise"
-        )
-    _check_top("stop_when", settings.top, rankings)
-    of_dataset = settings.population == "dataset"
+        return None
+    chosen = settings if isinstance(settings, AdaptivePairs) else None
+    of_dataset = not isinstance(settings, AdaptivePairs) and settings.population == "dataset"
+    rankings, slots = _rankings(plan, only_pairs=chosen is not None)
+    _check(recipe, settings, rankings)
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
-        error=1.0 - recipe.settings.statistics.confidence_level,
+        error=1.0 - statistics.confidence_level,
         population=len(plan.items) if of_dataset else None,
         top=settings.top,
         rankings=tuple(rankings),
         slots=tuple(slots),
         feeds=_feeds(recipe, plan),
         sizes=() if of_dataset else _cluster_sizes(plan),
+        adaptive=None
+        if chosen is None
+        else Adaptive(chosen.share, abs(recipe.settings.seed), chosen.baseline or ""),
     )
 
 
-def _adaptive_rule(recipe: Recipe, plan: Plan, settings: AdaptivePairs) -> StoppingRule:
-    rankings, slots = _rankings(plan, only_pairs=True)
+def _check(recipe: Recipe, settings: StopWhen | AdaptivePairs, rankings: Sequence[Ranking]) -> None:
+    """Refuse a rule for which there are no models to order, and a goal that these do not have."""
+    if isinstance(settings, AdaptivePairs):
+        rule, does, baseline = "adaptive_pairs", "choose pairs of models", settings.baseline
+        compares = "two answers: pairwise_ranking or pairwise_scoring"
+    else:
+        rule, does, baseline = "stop_when", "order models", None
+        compares = "models on each prompt: pairwise_ranking, pairwise_scoring or pointwise"
     if not rankings:
         names = ", ".join(method.name for method in recipe.methods)
         raise UsageError(
-            f"statistics.adaptive_pairs: cannot choose pairs of models with {names}; this needs "
-            "two candidates and a method that compares two answers: pairwise_ranking or "
-            "pairwise_scoring"
+            f"statistics.{rule}: cannot {does} with {names}; this needs two candidates and a "
+            f"method that compares {compares}"
         )
-    _check_top("adaptive_pairs", settings.top, rankings)
-    for ranking in rankings:
-        if settings.baseline is not None and settings.baseline not in ranking.models:
-            raise UsageError(
-                f"statistics.adaptive_pairs.baseline: {settings.baseline!r} is no candidate of "
-                f"{ranking.method}; expected one of {', '.join(ranking.models)}"
-            )
-    return StoppingRule(
-        n_items=len(plan.items),
-        block=settings.block,
-        error=1.0 - recipe.settings.statistics.confidence_level,
-        population=None,
-        top=settings.top,
-        rankings=tuple(rankings),
-        slots=tuple(slots),
-        feeds=_feeds(recipe, plan),
-        sizes=_cluster_sizes(plan),
-        adaptive=Adaptive(settings.share, abs(recipe.settings.seed), settings.baseline or ""),
-    )
-
-
-def _check_top(setting: str, top: int | None, rankings: Sequence[Ranking]) -> None:
     fewest = min(len(ranking.models) for ranking in rankings)
-    if top is not None and top >= fewest:
+    if settings.top is not None and settings.top >= fewest:
         raise UsageError(
-            f"statistics.{setting}.top: the top {top} of {fewest} models are all of "
+            f"statistics.{rule}.top: the top {settings.top} of {fewest} models are all of "
             "them; omit it to settle every order"
         )
+    for ranking in rankings:
+        if baseline is not None and baseline not in ranking.models:
+            raise UsageError(
+                f"statistics.{rule}.baseline: {baseline!r} is no candidate of "
+                f"{ranking.method}; expected one of {', '.join(ranking.models)}"
+            )
 
 
 def _feeds(recipe: Recipe, plan: Plan) -> tuple[tuple[int, ...], ...]:
