@@ -19,7 +19,9 @@ from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
 from orchestrator.recipe.settings import PluginRef as PluginRef
+from orchestrator.recipe.settings import Price as Price
 from orchestrator.recipe.settings import Sent as Sent
+from orchestrator.recipe.settings import Thinking as Thinking
 from orchestrator.recipe.settings import TrustSettings as TrustSettings
 from orchestrator.wire.requests import check_names
 
@@ -35,7 +37,6 @@ SUBSET_PATTERN = (
     r"^((100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 )
 Amount = Annotated[float, Field(gt=0)]
-Money = Annotated[float, Field(ge=0)]
 
 DEFAULT_IN_FLIGHT = 64
 """Requests that a server has at a time where nobody says how many."""
@@ -61,30 +62,6 @@ class Limits(Settings):
     """Time without an end of any of its requests after which a server is taken for silent, in
     seconds, and never less than three times the longest answer took. Where others of the model
     answer meanwhile, they are sent its requests too."""
-
-
-class Price(Settings):
-    """Money per million tokens, in the currency that `budget.money` is in."""
-
-    input: Money = 0.0
-    """Price per million prompt tokens."""
-    output: Money = 0.0
-    """Price per million generated tokens."""
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the price of tokens."""
-        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
-
-    def times(self, share: float) -> "Price":
-        """Return a share of this price."""
-        return Price(input=share * self.input, output=share * self.output)
-
-
-class Thinking(Settings):
-    """The text format of a reasoning model: first its thinking, then the answer."""
-
-    end: str = Field("</think>", min_length=1, max_length=100)
-    """Text that ends the thinking. Not needed for servers that separate the thinking themselves."""
 
 
 class ModelEntry(Settings):
@@ -240,7 +217,7 @@ class Budget(Settings):
     """Maximum number of requests."""
     tokens: Count | None = None
     """Maximum number of prompt and generated tokens, as servers report them."""
-    money: Money | None = None
+    money: Annotated[float, Field(ge=0)] | None = None
     """Maximum cost, in the currency of the models' `price`; failed attempts report no tokens "
     "and are not counted."""
     hours: Amount | None = None

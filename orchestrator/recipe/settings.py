@@ -307,3 +307,30 @@ class AnalysisRef:
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
         return {"kind": self.kind, **self.analysis.config.model_dump(mode="json")}
+
+
+_Money = Annotated[float, Field(ge=0)]
+
+
+class Price(Settings):
+    """Money per million tokens, in the currency that `budget.money` is in."""
+
+    input: _Money = 0.0
+    """Price per million prompt tokens."""
+    output: _Money = 0.0
+    """Price per million generated tokens."""
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return the price of tokens."""
+        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
+
+    def times(self, share: float) -> "Price":
+        """Return a share of this price."""
+        return Price(input=share * self.input, output=share * self.output)
+
+
+class Thinking(Settings):
+    """The text format of a reasoning model: first its thinking, then the answer."""
+
+    end: str = Field("</think>", min_length=1, max_length=100)
+    """Text that ends the thinking. Not needed for servers that separate the thinking themselves."""

@@ -457,18 +457,3 @@ def test_readers_leave_nothing_behind(command, run, going_on):
     for _ in range(2):
         assert command(*REPORT)[0] == 0
     assert not [*(run / "results").glob(".orchestrator-lent-*")]
-
-
-# -- runs of earlier versions ----------------------------------------------------------------------
-
-
-def test_stores_that_clients_of_an_earlier_version_left_are_named_and_merged(command, run):
-    expected = results_of(command(*REPORT)[1])
-    shutil.copytree(run.parent / "other", run / "clients" / "1")
-    code, _, err = command("run", "made.yaml", "--display", "none")
-    assert code == 2
-    assert "orchestrator runs merge" in err
-    assert "orchestrator runs merge" in command("report", "made")[1]
-    own, left = "runs/made", "runs/made/clients/1"
-    assert command("runs", "merge", own, left, "--into", "runs/all")[0] == 0
-    assert results_of(command("report", "all", "--format", "json")[1]) == expected

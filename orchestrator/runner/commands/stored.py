@@ -65,7 +65,7 @@ def gc(options: argparse.Namespace) -> int:
         else:
             held = RunDirectory.open(path)
         keys = _needed(held, allow_code=options.allow_code)
-        aside = sorted(path.glob(f"{held.store_path.stem}.damaged-*"))  # left by repair
+        aside = sorted(path.glob("store.damaged-*"))  # left by repair
         before = sum(file.stat().st_size for file in (held.store_path, *aside))
         if options.drop:
             held.forget_outcomes()

@@ -1,6 +1,5 @@
 """Choice of comparisons by a recipe: what is chosen from, what is refused. Nothing is sent."""
 
-
 import pytest
 
 from orchestrator.errors import RecipeError, UsageError

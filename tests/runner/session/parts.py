@@ -59,7 +59,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         recipe = SimpleNamespace(settings=settings)
         models = {
             name: SimpleNamespace(
-                entry=SimpleNamespace(system=""), limits=SimpleNamespace(requests_per_minute=rate)
+                entry=SimpleNamespace(system="", batch=None),
+                limits=SimpleNamespace(requests_per_minute=rate),
             )
             for name, rate in self.per_minute.items()
         }
