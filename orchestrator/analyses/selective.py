@@ -25,8 +25,8 @@ _CURVE: Final = table_columns(
 )
 _NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
 _ABOUT: Final = {
-    "prompts": "for verdicts on such prompts, new ones too: each prompt counts once, its verdicts "
-    "may depend on each other",
+    "prompts": "for verdicts on such prompts, new ones too: each prompt with a label counts once, "
+    "its verdicts may depend on each other",
     "run": "for the verdicts of this run alone, whatever depends on what",
 }
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from orchestrator.clusters import CLUSTER, OVER, codes
@@ -72,7 +73,7 @@ class LabelledRows:
             second. `of` is the model, or the pair.
         is_pairs: Whether scores are preferences in [0, 1].
         source: Name of the method, with its column.
-        notes: About labels that were left out.
+        notes: About labels that were left out, and what prompts count.
     """
 
     frame: pl.DataFrame
@@ -287,10 +288,24 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Ke
         )
     rows = _of_pairs(context, config, labels)
     verdict, label = (decided(2.0 * rows.frame[of].to_numpy() - 1.0) for of in ("score", "label"))
-    # Thresholds are margins, which people copy as they are shown.
-    margin = np.floor(np.abs(2.0 * rows.frame["score"].to_numpy() - 1.0) * 1e6) / 1e6
+    margin = margins(rows.frame["score"].to_numpy())
     wrong = 0.5 * np.abs(verdict - label)
     prompts = rows.frame["prompt"].to_numpy()
     own = prompts if config.about == "prompts" else np.arange(prompts.size)
     frame = rows.frame.with_columns(margin=pl.Series(margin), wrong=pl.Series(wrong))
-    return replace(rows, frame=frame), kept(margin, wrong, own)
+    notes = rows.notes
+    if np.unique(np.bincount(own)).size > 1:
+        notes = (*notes, _UNEQUAL)
+    return replace(rows, frame=frame, notes=notes), kept(margin, wrong, own)
+
+
+_UNEQUAL: Final = (
+    "prompts have unequal numbers of verdicts, and those with a label count alike: it is no rate "
+    "of all verdicts; with `about: run` it is one"
+)
+
+
+def margins(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return |2 P - 1| down to six digits: people copy thresholds as they are shown."""
+    result: NDArray[np.float64] = np.floor(np.abs(2.0 * scores - 1.0) * 1e6) / 1e6
+    return result

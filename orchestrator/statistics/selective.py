@@ -14,11 +14,12 @@ How many verdicts are kept is random, so the test is of a mean over prompts with
     E[mean over the labelled verdicts of a prompt of (wrong - risk) kept] >= 0,
 
 by Gaffke's test with one prompt that was not seen and lies at the worst end, 1 - risk
-(`orchestrator.statistics.bounded_mean`). Prompts count alike; where they have as many verdicts
-each, the rate is that of verdicts. With one label a prompt the p-value is the binomial tail
-P(B(n, risk) <= wrong) of the n labels that are kept, up to 5 % more by its approximation. Below 0.3
-that is never less than the tail of a draw without replacement (of 20 to 1,000 verdicts, checked),
-so that with each verdict as a prompt the certificate is one for the verdicts of a run, too.
+(`orchestrator.statistics.bounded_mean`). Prompts with a label count alike; where all have as many
+verdicts, the rate is that of verdicts, and of unequal ones each counts by its chance of a label.
+With one label a prompt the p-value is the binomial tail P(B(n, risk) <= wrong) of the n labels that
+are kept, up to 5 % more by its approximation. Below 0.3 that is never less than the tail of a draw
+without replacement (of 20 to 1,000 verdicts, checked), so that with each verdict as a prompt the
+certificate is one for the verdicts of a run, too.
 """
 
 import math
@@ -41,6 +42,7 @@ SHARES: Final = np.arange(1, 21) / 20.0
 """Shares of all verdicts at which thresholds are placed; verdicts that are as sure go together."""
 
 _MOST_ERRORS: Final = 3
+_MOST_LABELS: Final = 10**9
 _HALVINGS: Final = 40
 _EQUAL: Final = 1e-12
 
@@ -70,7 +72,7 @@ class Kept:
 
     @property
     def rates(self) -> Floats:
-        """Shape (k,), the error rates of the labels that are kept; nan where there are none."""
+        """Shape (k,), error rates of the kept labels, prompts counting alike; nan without any."""
         sizes = self.sizes.sum(axis=1)
         result: Floats = np.divide(
             self.wrong.sum(axis=1), sizes, out=np.full(sizes.size, np.nan), where=sizes > 0.0
@@ -86,7 +88,8 @@ class Kept:
         apart = (self.wrong - above * self.sizes) / (2.0 * (1.0 - above))
         # On the scale on which the prompt that was not seen lies at 1 and the mean tested at 0.5.
         found = 0.5 * bounded_mean.p_values(0.5 + apart, np.ones_like(apart))
-        return np.where(apart.sum(axis=1) < 0.0, found, 1.0)
+        # Two-sided p-values say no more than that one is above one half.
+        return np.where((apart.sum(axis=1) < 0.0) & (found < 0.5), found, 1.0)
 
     def bounds(self, error: float) -> tuple[Floats, Floats]:
         """Lower and upper bounds of the error rates, shape (k,): each holds with 1 - `error`."""
@@ -169,11 +172,14 @@ def least_labels(risk: float, error: float, wrong: float) -> int:
 def labels_needed(share: float, rate: float, risk: float, error: float) -> int | None:
     """Return the labels of all verdicts that certify a share if errors go on at a rate.
 
-    None for a rate that is not below `risk`, or nan. One label a prompt is assumed.
+    None for a rate that is not below `risk`, or nan, or so near that 10**9 labels would not do. One
+    label a prompt is assumed.
     """
     if not rate < risk:
         return None
     n = least_labels(risk, error, 0)
     while scipy.special.bdtr(math.ceil(rate * n), n, risk) > error:
         n = math.ceil(1.02 * n) + 1
+        if n > _MOST_LABELS:
+            return None
     return math.ceil(n / share)

@@ -262,6 +262,13 @@ def test_a_margin_draws_all_pairs_below_it_as_no_random_choice():
         sheet_of(context, Draw(below=0.3, by="uncertainty"))
 
 
+def test_a_verdict_that_is_kept_at_a_margin_is_not_drawn_below_it():
+    context = context_of(["a", "b"], LONG, n_items=400)
+    # By rounding, the margin of items 83 and 317 is the least bit below 0.468, as they are shown.
+    drawn = sheet_of(context, Draw(n_labels=None, below=0.468))
+    assert sorted(int(one["item"][1:]) for one in drawn.key) == list(range(84, 317))
+
+
 def test_uncertain_pairs_are_drawn_more_often_with_their_chance():
     context = context_of(["a", "b"], LONG, n_items=40)
     drawn = sheet_of(context, Draw(n_labels=10, by="uncertainty"))

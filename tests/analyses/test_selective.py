@@ -128,6 +128,20 @@ def test_verdicts_of_a_prompt_count_once_unless_the_run_alone_is_meant(study):
     assert certified(alone, 0.2, 0.05)[1]
 
 
+def test_unequal_prompts_are_said_to_give_no_rate_of_all_verdicts(study):
+    def said(n_alone, **settings):
+        config, context, *_ = study(**settings)
+        clusters = [f"c{at if at < n_alone else n_alone + at // 2}" for at in range(N)]
+        items = pl.DataFrame({"item": [f"i{at}" for at in range(N)], "cluster": clusters})
+        of = clusters_of({**context.frames, "items": items})
+        notes = summarise(config, msgspec.structs.replace(context, clusters=of))[0].notes
+        return any("unequal numbers of verdicts" in note for note in notes)
+
+    assert said(100)
+    assert not said(0)
+    assert not said(100, about="run")
+
+
 def test_labels_that_were_not_drawn_alike_are_refused(study):
     config, context, *_ = study(label="1,0.5", columns="item,model_a,model_b,label,probability")
     with pytest.raises(UsageError, match="not chosen at random alike"):

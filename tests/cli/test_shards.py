@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,8 @@ from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.planning.spending import shares
 from orchestrator.runner.results.runs import shards_of
 from orchestrator.runner.servers.slurm_chain import SHARD, script
+from orchestrator.runner.session import control
+from orchestrator.store import RunDirectory
 
 FAKE = {
     # Counts from 71 what it is given.
@@ -208,6 +212,20 @@ def test_shards_stand_in_order_and_others_are_not_taken_for_them(tmp_path):
     assert found == ["a.shard-1-of-2", *names]
 
 
+def test_a_shard_that_may_not_be_looked_into_has_not_begun(tmp_path, monkeypatch):
+    (tmp_path / "a.shard-1-of-2").mkdir()
+    (tmp_path / "a.shard-1-of-2" / "store.sqlite").touch()
+    exists = Path.exists
+
+    def exists_for_all_but_others(path):
+        if path.name == "store.sqlite":
+            raise PermissionError(13, "Permission denied")
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", exists_for_all_but_others)
+    assert shards_of(tmp_path / "a") == []
+
+
 @pytest.mark.slow
 def test_the_state_of_a_run_is_that_of_its_shards(command, recipe, slurm):
     path = recipe()
@@ -223,6 +241,69 @@ def test_the_state_of_a_run_is_that_of_its_shards(command, recipe, slurm):
     assert (code, "no shard is running" in out + err) == (0, True)
     name = options_in(slurm / "runs" / "made" / "slurm.sh")[0].partition("=")[2]
     assert (slurm / "scancel.words").read_text() == f"--me --name={name} --state=PENDING\n"
+
+
+def test_jobs_that_wait_are_ended_before_any_shard_has_begun(command, recipe, slurm):
+    assert command("run", recipe(), "--shards", "3", "--on", "slurm")[0] == 0
+    code, out, err = command("stop", "made")
+    assert (code, "no shard is running" in out + err) == (0, True)
+    assert (slurm / "scancel.words").read_text().endswith("--state=PENDING\n")
+
+
+def test_shards_are_stopped_while_a_call_waits_for_them(command, here, monkeypatch):
+    told = []
+
+    def tell(run, _):
+        told.append(run.path.name)
+        return "stopping"
+
+    monkeypatch.setattr(control, "tell", tell)
+    run = here / "runs" / "made"
+    with RunDirectory.lock(run):
+        assert command("stop", "made")[0] == 0
+        part = run.with_name("made.shard-2-of-3")
+        with RunDirectory.lock(part):
+            (part / "store.sqlite").touch()
+            assert command("stop", "made")[0] == 0
+    assert told == ["made", "made.shard-2-of-3"]
+
+
+@pytest.mark.slow
+def test_a_shard_that_is_damaged_or_of_another_user_is_named(command, recipe, here, monkeypatch):
+    path = recipe()
+    run_shards(command, path, 1, 2, 3)
+    store = here / "runs" / "made.shard-2-of-3" / "store.sqlite"
+    store.write_bytes(store.read_bytes()[: store.stat().st_size // 2])
+    monkeypatch.setattr(
+        "orchestrator.runner.results.runs.is_foreign", lambda run: run.name.endswith("3-of-3")
+    )
+    code, _, err = command("run", path, "--shards", "3")
+    assert code == 2
+    assert "shard 2 of 3: damaged\n" in err
+    assert "shard 3 of 3: belongs to another user\n" in err
+
+
+def test_any_name_of_a_run_can_stand_in_a_job(tmp_path):
+    def options(name):
+        run = tmp_path / name
+        text = script(Cluster(), run, tmp_path, ["true"])
+        return [
+            word
+            for line in text.splitlines()
+            if line.startswith("#SBATCH ")
+            for word in shlex.split(line.removeprefix("#SBATCH "))
+        ]
+
+    names = set()
+    for name in ("a,b", "a b", "a'b", 'ä"b', "a%jb"):
+        job, *others = options(name)
+        # Slurm takes a comma for the end of a name.
+        assert re.fullmatch(r"--job-name=orch-[a-z_]+-[0-9a-f]{8}", job)
+        assert f"--output={tmp_path}/{name.replace('%', '%%')}/slurm-%j.log" in others
+        names.add(job)
+    assert len(names) == 5
+    with pytest.raises(UsageError, match="line break"):
+        options("a\nb")
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_with_a_label_a_prompt_the_p_value_is_the_binomial_tail(n, risk, data):
 
 
 @pytest.mark.parametrize("risk", [0.05, 0.1, 0.2, 0.35])
-@pytest.mark.parametrize("error", [0.01, 0.05, 0.2])
-@pytest.mark.parametrize("n", [5, 17, 45, 80])
+@pytest.mark.parametrize("error", [0.01, 0.05, 0.2, 0.6])
+@pytest.mark.parametrize("n", [5, 11, 17, 45, 80])
 def test_a_wrong_certificate_of_one_threshold_is_as_rare_as_it_may_be(n, risk, error):
     """Every outcome of n labels whose error rate is the risk itself, with its probability."""
     chances = stats.binom.pmf(np.arange(n + 1), n, risk)
@@ -174,6 +174,8 @@ def test_labels_needed_certify_what_they_promise():
     assert labels_needed(0.5, 0.04, 0.1, 0.05) == pytest.approx(2 * needed, abs=1)
     assert labels_needed(0.5, 0.1, 0.1, 0.05) is None
     assert labels_needed(0.5, np.nan, 0.1, 0.05) is None
+    # A rate of 0.1, but for rounding: no number of labels tells them apart.
+    assert labels_needed(0.5, np.nextafter(0.1, 0.0), 0.1, 0.05) is None
 
 
 @pytest.mark.parametrize(

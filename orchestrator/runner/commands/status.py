@@ -87,11 +87,13 @@ def stop(options: argparse.Namespace) -> int:
     command = control.Command("cancel" if options.cancel else "stop")
     path = newest(run_path(options.run))
     parts = shards_of(path)
-    if not parts or RunDirectory(path).holder() is not None:
-        return _tell(options.run, command)
-    if slurm_chain.file_of(path, is_array=True).exists():
-        slurm_chain.cancel_waiting(path.resolve())
     running = [one for one in parts if RunDirectory(one).holder() is not None]
+    is_submitted = slurm_chain.file_of(path, is_array=True).exists()
+    if is_submitted:
+        slurm_chain.cancel_waiting(path.resolve())
+    # A call that only waits for shards on Ray holds the run too, and does not answer.
+    if not running and (RunDirectory(path).holder() is not None or not (parts or is_submitted)):
+        return _tell(options.run, command)
     if not running:
         confirm(f"{path}: no shard is running")
     for one in running:

@@ -274,7 +274,8 @@ class _Deciding:
         # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
         interval = Interval(float(low.min()), float(high[place]), self._level)
         told = rows.frame.drop_nulls("label")
-        aside = f"of the surest {100 * found.shares[place]:.0f} % of the verdicts"
+        share = f"of the surest {100 * found.shares[place]:.0f} % of the verdicts"
+        aside = "; ".join((share, *rows.notes))
         return _Found(float(found.rates[place]), interval, counted(told), RISK_METHOD, aside)
 
     def _rating(self, one: Requirement) -> _Found:

@@ -26,7 +26,7 @@ from orchestrator.ranking.human_labels import (
     fingerprints,
     key_path,
 )
-from orchestrator.ranking.labelled import judged_pairs
+from orchestrator.ranking.labelled import judged_pairs, margins
 from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation
@@ -300,7 +300,7 @@ def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:
     """Return the pairs that people are to decide."""
     if "score" not in judged.columns or draw.by != "random":
         raise UsageError("labels: a margin is of pairs, and takes all that are below: no --by")
-    found = judged.filter((2.0 * pl.col("score") - 1.0).abs() < draw.below)
+    found = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < draw.below)
     if found.is_empty():
         raise UsageError(f"labels: no pair of {source!r} has a margin below {draw.below:g}")
     return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.disk.paths import STORE_NAME
+from orchestrator.disk.paths import STORE_NAME, answers, is_foreign
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.revisions import revision_of
@@ -45,7 +45,8 @@ def shards_of(run: Path) -> list[Path]:
     found = []
     for path in run.parent.glob(f"{glob.escape(run.name)}.shard-*-of-*"):
         part, _, n = path.name.removeprefix(f"{run.name}.shard-").partition("-of-")
-        if part.isdecimal() and n.isdecimal() and (path / STORE_NAME).exists():
+        # Of another user's folder nothing may be known.
+        if part.isdecimal() and n.isdecimal() and answers(path / STORE_NAME, Path.exists):
             found.append((int(n), int(part), path))
     return [path for _, _, path in sorted(found)]
 
@@ -59,6 +60,9 @@ def unfinished(prepared: Prepared, paths: Sequence[Path]) -> dict[int, str]:
     """
     found = {}
     for part, path in enumerate(paths, 1):
+        if is_foreign(path):
+            found[part] = "belongs to another user"
+            continue
         row = describe(path) if (path / STORE_NAME).exists() else {"state": "not begun"}
         if row["state"] == "complete":
             settings = {"subset": f"{part}/{len(paths)}"}
@@ -67,7 +71,7 @@ def unfinished(prepared: Prepared, paths: Sequence[Path]) -> dict[int, str]:
             before = revision_of(RunDirectory.open(path), recipe.name)
             if changes := describe_change(before, prepared.identities, recipe):
                 found[part] = f"ended before the recipe changed ({', '.join(changes)})"
-        elif row.get("units_total"):
+        elif row.get("units_total") and "fault" not in row:
             found[part] = f"{row['state']}, {row['units_done']} of {row['units_total']} units"
         else:
             found[part] = row["state"]

@@ -14,6 +14,8 @@ put back into the queue.
 """
 
 import hashlib
+import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,7 +77,9 @@ fi
 
 def name_of(run: Path) -> str:
     """Return the name of the jobs of a run, by which only one of them runs at a time."""
-    return f"orch-{run.name}-{hashlib.blake2b(str(run).encode(), digest_size=4).hexdigest()}"
+    # Slurm takes commas for several names, and others would have to be quoted.
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", run.name)
+    return f"orch-{plain}-{hashlib.blake2b(os.fsencode(run), digest_size=4).hexdigest()}"
 
 
 def script(
@@ -94,8 +98,10 @@ def script(
     `SHARD` stands for it in the command.
 
     Raises:
-        UsageError: If the job would end before it could hand on.
+        UsageError: If the job would end before it could hand on, or a path has several lines.
     """
+    if "\n" in str(run):
+        raise UsageError(f"{str(run)!r}: the path of a run in jobs must have no line break")
     name = name_of(run)
     drain = minutes(cluster.drain)
     if cluster.time is not None and minutes(cluster.time) <= drain:
@@ -106,7 +112,7 @@ def script(
         f"--signal=B:USR1@{60 * drain}",
         "--requeue",
         "--open-mode=append",
-        f"--output={run}/slurm-{'%A_%a' if array else '%j'}.log",
+        f"--output={str(run).replace('%', '%%')}/slurm-{'%A_%a' if array else '%j'}.log",
         *options_of(cluster),
         # With nodes its servers are steps of it; without, it is small and they are jobs.
         # Not --no-kill: after the loss of its first node a job would stay without its script.
