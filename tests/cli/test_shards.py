@@ -302,8 +302,9 @@ def test_any_name_of_a_run_can_stand_in_a_job(tmp_path):
         assert f"--output={tmp_path}/{name.replace('%', '%%')}/slurm-%j.log" in others
         names.add(job)
     assert len(names) == 5
-    with pytest.raises(UsageError, match="line break"):
-        options("a\nb")
+    for name in ("a\nb", "a\\b"):
+        with pytest.raises(UsageError, match="no line break or backslash"):
+            options(name)
 
 
 @pytest.mark.parametrize(

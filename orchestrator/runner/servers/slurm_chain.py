@@ -98,10 +98,10 @@ def script(
     `SHARD` stands for it in the command.
 
     Raises:
-        UsageError: If the job would end before it could hand on, or a path has several lines.
+        UsageError: If the job would end before it could hand on, or Slurm can't read its path.
     """
-    if "\n" in str(run):
-        raise UsageError(f"{str(run)!r}: the path of a run in jobs must have no line break")
+    if re.search(r"[\n\\]", str(run)):
+        raise UsageError(f"{run}: a run in jobs must have no line break or backslash in its path")
     name = name_of(run)
     drain = minutes(cluster.drain)
     if cluster.time is not None and minutes(cluster.time) <= drain:
