@@ -161,11 +161,11 @@ def test_models_that_are_alike_have_no_winner():
     assert found.apart.text().startswith("Not resolvable: no two models can be told apart")
 
 
-def test_means_of_skewed_values_are_in_doubt_wherever_they_are_shown():
+def test_means_of_skewed_values_are_in_doubt_wherever_they_are_shown(tmp_path):
     rows = [{"question": f"Question {n}?", "answer": str(n)} for n in range(6)]
     methods = [{"kind": "probdiff", "answer": {"max_tokens": 8}}]
     models = {name: MODELS[name] for name in ("weak", "strong")}
-    run = orchestrator.run(recipe(rows, models=models, methods=methods))
+    run = orchestrator.run(recipe(rows, models=models, methods=methods), run_dir=tmp_path / "run")
     (table,) = (one for one in run.tables if one.key == "probdiff")
     kept = run.frames["probdiff"]
     of_model = {name: kept.filter(pl.col("model") == name)["d"].to_numpy() for name in models}
@@ -184,7 +184,7 @@ def test_means_of_skewed_values_are_in_doubt_wherever_they_are_shown():
     assert {one.requirement[6:].partition(")")[0]: one.why == SKEWED for one in gates} == told
 
 
-def test_the_first_screen_says_what_compare_says():
+def test_the_first_screen_says_what_compare_says(tmp_path):
     models = {
         "weak": {"server": "scripted", "weights": "a:0.2"},
         "middle": {"server": "scripted", "weights": "m:0.6"},
@@ -196,7 +196,9 @@ def test_the_first_screen_says_what_compare_says():
         for n in range(30)
     ]
     methods = [{"kind": "pointwise", "judges": ["judge"], "answer": {"max_tokens": 4}}]
-    result = orchestrator.run(recipe(rows, models=models, methods=methods))
+    result = orchestrator.run(
+        recipe(rows, models=models, methods=methods), run_dir=tmp_path / "run"
+    )
     found = next(one for one in result.tables if one.comparisons).comparisons[0].pairs
     said = orchestrator.compare(result, by="model", scores=["pointwise.mean"]).to_frame()
     assert len(said) == len(found) == 3
