@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -24,9 +24,8 @@ from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
 T = TypeVar("T")
-MARK: Final = "orchestrator"
-"""Under which a batch carries its name, as metadata."""
-
+# Under which a batch carries its name, as metadata.
+_MARK: Final = "orchestrator"
 _CONTROL_S: Final = 60.0
 _FILE_S: Final = 1800.0
 _PAGE: Final = 100
@@ -36,11 +35,11 @@ _MOST_BYTES: Final = 8 << 30
 # Any other status means that replies may come: whoever takes it for an end pays twice.
 _ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 _OK: Final = range(200, 300)
-EXPIRED: Final = Failure("timeout", "the batch expired before this request was answered")
-CANCELLED: Final = Failure("cancelled", "the batch was cancelled", scope=SERVER)
-"""Whoever cancels a batch does not want it to be sent again at once."""
-_LACKING: Final[Mapping[str, Failure]] = {"expired": EXPIRED, "cancelled": CANCELLED}
-_BY_CODE: Final[Mapping[str, Failure]] = {"batch_expired": EXPIRED, "batch_cancelled": CANCELLED}
+_LACKING: Final[Mapping[str, Failure]] = {
+    "expired": Failure("timeout", "the batch expired before this request was answered"),
+    # Whoever cancels a batch does not want it to be sent again at once.
+    "cancelled": Failure("cancelled", "the batch was cancelled", scope=SERVER),
+}
 _MISSING: Final = Failure("server_error", "the batch ended without a reply to this request")
 # As the answer to one line they say nothing of a server that others should wait for.
 _OF_SERVERS: Final = frozenset({429, 500, 502, 503, 504})
@@ -74,7 +73,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> object:
         """The name that it was sent with; None if it was not."""
-        return self.metadata.get(MARK) if isinstance(self.metadata, dict) else None
+        return self.metadata.get(_MARK) if isinstance(self.metadata, dict) else None
 
     @property
     def is_open(self) -> bool:
@@ -125,34 +124,6 @@ class _Page(msgspec.Struct, frozen=True):
         return found
 
 
-class _File(msgspec.Struct, frozen=True):
-    id: str
-
-
-class Exchange(Protocol):
-    """Takes files of requests, and gives files of replies."""
-
-    async def send(self, name: str, content: bytes, path: str) -> str | Failure:
-        """Send a file for requests to `path`; return the batch's id."""
-        ...
-
-    async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
-        """Return the ids of those batches that were sent, by name."""
-        ...
-
-    async def look(self, number: str) -> Work | Failure:
-        """Return the state of a batch, by its id."""
-        ...
-
-    async def fetch(self, source: str, into: BinaryIO) -> Failure | None:
-        """Write a file of replies to another; return why it can't be had."""
-        ...
-
-    async def cancel(self, number: str) -> Failure | None:
-        """End a batch as soon as may be; what was answered until then is paid and read."""
-        ...
-
-
 class Service:
     """OpenAI's Files and Batches API, and those that copy it.
 
@@ -168,27 +139,29 @@ class Service:
         self._root = "/v1" if path.startswith("/v1/") else ""
 
     async def send(self, name: str, content: bytes, path: str) -> str | Failure:
-        """See `Exchange`."""
+        """Send a file for requests to `path`; return the batch's id."""
 
         async def upload(client: openai.AsyncOpenAI) -> Reply | Failure:
             files = client.files.with_streaming_response
             async with files.create(file=(f"{name}.jsonl", content), purpose="batch") as reply:
                 return await self._transport.whole(reply.http_response)
 
-        sent = self._read(await self._transport.ask(self._root, upload, _FILE_S), _File)
+        sent = self._read(await self._transport.ask(self._root, upload, _FILE_S), dict[str, Any])
         if isinstance(sent, Failure):
             return sent
+        if not isinstance(sent.get("id"), str):
+            return Failure("unparseable", "the endpoint does not name the file that it was sent")
         asked = {
             "completion_window": "24h",
             "endpoint": _route(path),
-            "input_file_id": sent.id,
-            "metadata": {MARK: name},
+            "input_file_id": sent["id"],
+            "metadata": {_MARK: name},
         }
         begun = await self._post("/batches", asked)
         return begun if isinstance(begun, Failure) else begun.id
 
     async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
-        """See `Exchange`."""
+        """Return the ids of those batches that were sent, by name."""
         found: dict[str, str] = {}
         last = ""
         for _ in range(_MOST_PAGES):
@@ -208,12 +181,12 @@ class Service:
         return Failure("unparseable", said, scope=SERVER)
 
     async def look(self, number: str) -> Work | Failure:
-        """See `Exchange`."""
+        """Return the state of a batch, by its id."""
         path = f"{self._root}/batches/{quote(number, safe='')}"
         return self._read(await self._transport.get(path, _CONTROL_S), Work)
 
     async def fetch(self, source: str, into: BinaryIO) -> Failure | None:
-        """See `Exchange`."""
+        """Write a file of replies to another; return why it can't be had."""
 
         async def copy(client: openai.AsyncOpenAI) -> None:
             into.seek(0)
@@ -228,7 +201,7 @@ class Service:
         return None if failed is None else self._failure(failed)
 
     async def cancel(self, number: str) -> Failure | None:
-        """See `Exchange`."""
+        """End a batch as soon as may be; what was answered until then is paid and read."""
         found = await self._post(f"/batches/{quote(number, safe='')}/cancel", {})
         return found if isinstance(found, Failure) else None
 
@@ -260,17 +233,17 @@ class Folder:
         self._sizes: dict[str, int] = {}
 
     async def send(self, name: str, content: bytes, path: str) -> str | Failure:  # noqa: ARG002
-        """See `Exchange`."""
+        """See `Service`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         files.write(self._folder / f"{name}.jsonl", content)
         return name
 
     async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
-        """See `Exchange`."""
+        """See `Service`."""
         return {name: name for name in names if (self._folder / f"{name}.jsonl").exists()}
 
     async def look(self, number: str) -> Work | Failure:
-        """See `Exchange`; replies are whole when there are as many as requests."""
+        """See `Service`; replies are whole when there are as many as requests."""
         asked, replied = self._folder / f"{number}.jsonl", f"{number}.replies.jsonl"
         try:
             size = (self._folder / replied).stat().st_size
@@ -290,13 +263,17 @@ class Folder:
         )
 
     async def fetch(self, source: str, into: BinaryIO) -> Failure | None:
-        """See `Exchange`."""
+        """See `Service`."""
         into.writelines(_lines(self._folder / source))
         return None
 
     async def cancel(self, number: str) -> None:
-        """See `Exchange`: what nobody has begun is not begun."""
+        """See `Service`: what nobody has begun is not begun."""
         (self._folder / f"{number}.jsonl").unlink(missing_ok=True)
+
+
+Exchange = Service | Folder
+"""Takes files of requests, and gives files of replies."""
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -384,7 +361,7 @@ class Replies:
                 said = msgspec.json.decode(line.error, type=Problem, strict=False)
             except msgspec.MsgspecError:
                 said = Problem(message=bytes(line.error).decode(errors="replace"))
-            if known := _BY_CODE.get(said.code or ""):
+            if known := _LACKING.get((said.code or "").removeprefix("batch_")):
                 return known
             words = said.words(secret)
             return Failure("server_error", f"the batch has no reply to this request: {words}")
