@@ -24,6 +24,7 @@ from orchestrator.runner.commands.options import (
     compare_options,
     count,
     export_options,
+    flag,
     full_option,
     gate_options,
     gc_options,
@@ -220,9 +221,7 @@ def _override_options(command: argparse.ArgumentParser, permitted: str = _IMPORT
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     _recipe_options(run, _LAUNCHED)
-    run.add_argument(
-        "--fresh", action="store_true", help="start a new run in runs/NAME.2, .3, and so on"
-    )
+    flag(run, "--fresh", "start a new run in runs/NAME.2, .3, and so on")
     run.add_argument(
         "--display",
         choices=["live", "plain", "json", "none"],
@@ -231,26 +230,16 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _form_option(run)
     full_option(run)
     html_option(run)
-    run.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 3 if a judge can't be trusted, so that there is no ranking",
-    )
+    flag(run, "--strict", "exit with 3 if a judge can't be trusted, so that there is no ranking")
     place_option(run)
     submit_option(run)
-    run.add_argument(
-        "--keep-servers", action="store_true", help="keep launched servers running for the next run"
-    )
+    flag(run, "--keep-servers", "keep launched servers running for the next run")
     run.add_argument(
         "--on-end",
         metavar="COMMAND",
         help="run COMMAND when the call ends, with the result in its environment",
     )
-    run.add_argument(
-        "--accept-server-change",
-        action="store_true",
-        help="continue even if the server has changed",
-    )
+    flag(run, "--accept-server-change", "continue even if the server has changed")
 
 
 def _plan_options(plan: argparse.ArgumentParser) -> None:
@@ -258,17 +247,15 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     place_option(plan)
     submit_option(plan, "print the batch script that `run --submit` would send")
     json_option(plan)
-    plan.add_argument(
-        "--exact", action="store_true", help="count every unit instead of estimating large plans"
-    )
+    flag(plan, "--exact", "count every unit instead of estimating large plans")
 
 
 def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
-    check.add_argument(
+    flag(
+        check,
         "--online",
-        action="store_true",
-        help="ask servers that run already, by a few small requests, if they answer what is needed",
+        "ask servers that run already, by a few small requests, if they answer what is needed",
     )
     _override_options(check)
 
@@ -287,9 +274,7 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
         nargs="+",
         help="[NAME=]DIR, [NAME=]FILE.gguf or [NAME=]bundled:NAME; a name with --fake",
     )
-    command.add_argument(
-        "--fake", action="store_true", help="serve deterministic replies without a model"
-    )
+    flag(command, "--fake", "serve deterministic replies without a model")
     command.add_argument("--host", default="127.0.0.1", help="address to listen on")
     command.add_argument(
         "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"

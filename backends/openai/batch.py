@@ -217,8 +217,6 @@ class BatchTransport:
             self._say(sent, "can't be cancelled, and goes on", logging.WARNING)
         return not is_stuck
 
-    # -- batches of earlier calls ------------------------------------------------------------------
-
     async def _taken_up(self, path: str) -> Failure | None:
         """Wait for `_take_up`; a failure is told to all who wait."""
         task = self._taking_up
@@ -245,8 +243,6 @@ class BatchTransport:
             else:
                 self._ledger.drop(name)  # it was never begun
         return None
-
-    # -- new batches -------------------------------------------------------------------------------
 
     def _gather(self, number: str, path: str, body: bytes) -> None:
         if self._is_withdrawn:
@@ -352,8 +348,6 @@ class BatchTransport:
         if isinstance(found, Failure) and found.retriable:
             return msgspec.structs.replace(found, scope=SERVER)
         return found
-
-    # -- to the end --------------------------------------------------------------------------------
 
     async def _follow(self, sent: _Sent) -> None:
         """Look at a batch until it has ended, and hand out its replies."""

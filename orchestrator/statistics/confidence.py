@@ -89,13 +89,11 @@ class Duel:
         win: The first model's d is higher by more than tau, or the second's is undefined.
         tie: Neither; also where both are undefined.
         lose: The second's is higher by more than tau, or the first's is undefined.
-        n_undecided: Items on which one d or both are undefined: decided by rule, not by d.
     """
 
     win: Estimate
     tie: Estimate
     lose: Estimate
-    n_undecided: int
 
 
 def confidence(
@@ -169,12 +167,10 @@ def duel(
     `prompts`, shape (n,), are any whole numbers.
     """
     decided = decide(first, second, tau)
-    undecided = np.isnan(first) | np.isnan(second)
     return Duel(
         win=_share(decided == 1.0, prompts, confidence_level),
         tie=_share(decided == 0.0, prompts, confidence_level),
         lose=_share(decided == -1.0, prompts, confidence_level),
-        n_undecided=int(undecided.sum()),
     )
 
 

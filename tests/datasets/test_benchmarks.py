@@ -22,10 +22,6 @@ BENCHMARKS = [
 ]
 
 
-def settings_of(kind: str) -> dict[str, str]:
-    return {"part": "cs-en"} if kind == "probdiff_texts" else {}
-
-
 def about(kind: str) -> About:
     found = contracts.dataset(kind).about
     assert found is not None
@@ -47,7 +43,7 @@ def test_a_benchmark_states_its_licence_size_and_source(kind):
 @pytest.mark.parametrize("kind", BENCHMARKS)
 def test_offline_one_error_says_where_to_put_the_file_and_how_it_is_named(kind):
     with pytest.raises(DatasetError) as caught:
-        opened(kind, **settings_of(kind))
+        opened(kind)
     message = str(caught.value)
     assert f"$ORCHESTRATOR_DATA/{kind}/{about(kind).files[0].name}" in message
     assert url_of(about(kind).files[0]) in message
@@ -340,15 +336,17 @@ def test_help_steer_2_pairs_the_answers_of_a_prompt_that_are_not_rated_alike(dat
     assert found[0].fields["chosen_helpfulness"] == 4
 
 
-def probdiff_lines(n, **columns):
-    return "".join(
-        json.dumps({k: v.format(i) for k, v in columns.items()}) + "\n" for i in range(n)
-    )
+def probdiff(folder, part, n, **columns):
+    """The items of a clone whose file of a part has n lines."""
+    place = folder / "clone" / part / "test.json"
+    place.parent.mkdir(parents=True)
+    rows = ({name: text.format(i) for name, text in columns.items()} for i in range(n))
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return items(opened("probdiff_texts", part=part, path=str(folder / "clone")))
 
 
-def test_probdiffs_sentences_are_translated_half_each_way_in_its_words(data):
-    data("probdiff_texts/cs-en/test.json", probdiff_lines(1000, cs="věta {}", en="sentence {}"))
-    found = items(opened("probdiff_texts", part="cs-en"))
+def test_probdiffs_sentences_are_translated_half_each_way_in_its_words(tmp_path):
+    found = probdiff(tmp_path, "cs-en", 1000, cs="věta {}", en="sentence {}")
     assert [item.category for item in found] == ["cs-en"] * 500 + ["en-cs"] * 500
     assert found[7].prompt == "Translate the sentence into English:\nvěta 7"
     assert found[7].reference == "sentence 7"
@@ -361,31 +359,26 @@ def test_probdiffs_sentences_are_translated_half_each_way_in_its_words(data):
     ("part", "text", "reference"),
     [("xsum", "document", "summary"), ("cnn", "article", "highlights")],
 )
-def test_probdiffs_articles_are_summarised_in_its_words(data, part, text, reference):
-    lines = probdiff_lines(2, **{text: "{{content}} {{0}} {}", reference: "short {}"})
-    data(f"probdiff_texts/{part}/test.json", lines)
-    item = items(opened("probdiff_texts", part=part))[1]
+def test_probdiffs_articles_are_summarised_in_its_words(tmp_path, part, text, reference):
+    columns = {text: "{{content}} {{0}} {}", reference: "short {}"}
+    item = probdiff(tmp_path, part, 2, **columns)[1]
     assert item.prompt.startswith("I want you to act as a Summarization Writer.\n")
     # Braces in an article are text.
     assert item.prompt.endswith("Here is the content:\n{content} {0} 1\nYour answer: ")
     assert item.reference == "short 1"
 
 
-def test_a_clone_is_read_where_it_is(tmp_path):
-    place = tmp_path / "clone" / "redbook" / "test.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(probdiff_lines(2, user="写 {}", assistant="好 {}"))
-    folder = str(tmp_path / "clone")
-    found = items(opened("probdiff_texts", part="redbook", folder=folder))
+def test_requests_for_posts_are_prompts_themselves(tmp_path):
+    found = probdiff(tmp_path, "redbook", 2, user="写 {}", assistant="好 {}")
     assert [(item.prompt, item.reference) for item in found] == [("写 0", "好 0"), ("写 1", "好 1")]
     with pytest.raises(DatasetError, match=r"xsum/test\.json: there is no such file"):
-        opened("probdiff_texts", part="xsum", folder=folder)
+        opened("probdiff_texts", part="xsum", path=str(tmp_path / "clone"))
 
 
 @needs_shared
 @pytest.mark.parametrize("part", ["cs-en", "de-en", "ru-en", "zh-en", "xsum", "redbook"])
 def test_what_the_authors_published_is_read_whole(part):
     folder = str(SHARED / "data" / "published" / "probdiff")
-    found = items(opened("probdiff_texts", part=part, folder=folder))
+    found = items(opened("probdiff_texts", part=part, path=folder))
     assert len(found) == (100 if part == "redbook" else 1000)
     assert all(item.prompt and item.reference for item in found)

@@ -5,9 +5,14 @@ import re
 from typing import Final
 
 
+def flag(command: argparse.ArgumentParser, name: str, words: str) -> None:
+    """Add an option without a value; `words` are its help."""
+    command.add_argument(name, action="store_true", help=words)
+
+
 def json_option(command: argparse.ArgumentParser) -> None:
     """`--json`, of every command that lists or counts."""
-    command.add_argument("--json", action="store_true", help="print machine-readable JSON")
+    flag(command, "--json", "print machine-readable JSON")
 
 
 def quiet_option(command: argparse.ArgumentParser) -> None:
@@ -108,19 +113,15 @@ def html_option(command: argparse.ArgumentParser) -> None:
 
 def full_option(command: argparse.ArgumentParser) -> None:
     """`--full`, of every command that shows results in a terminal."""
-    command.add_argument(
-        "--full",
-        action="store_true",
-        help="print every table, not only the first screen",
-    )
+    flag(command, "--full", "print every table, not only the first screen")
 
 
 def untrusted_option(command: argparse.ArgumentParser) -> None:
     """`--untrusted`, of every command that reads runs."""
-    command.add_argument(
+    flag(
+        command,
         "--untrusted",
-        action="store_true",
-        help="treat runs as untrusted: only read them, with limits on time and memory",
+        "treat runs as untrusted: only read them, with limits on time and memory",
     )
 
 
@@ -159,8 +160,8 @@ def export_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--figures", metavar="DIR", help="write each figure to DIR as SVG, PDF and PNG"
     )
-    command.add_argument("--list", action="store_true", help="list the tables and frames")
-    command.add_argument("--json", action="store_true", help="print machine-readable JSON (--list)")
+    flag(command, "--list", "list the tables and frames")
+    flag(command, "--json", "print machine-readable JSON (--list)")
 
 
 def compare_options(command: argparse.ArgumentParser) -> None:
@@ -239,10 +240,10 @@ def gate_options(command: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="confidence level of all verdicts together (default: the recipe's)",
     )
-    command.add_argument(
+    flag(
+        command,
         "--pass-unknown",
-        action="store_true",
-        help="exit with 0 instead of 5 if no requirement fails, but one is not known yet",
+        "exit with 0 instead of 5 if no requirement fails, but one is not known yet",
     )
     command.add_argument("--junit", metavar="FILE", help="write the verdicts to FILE as JUnit XML")
     command.add_argument(
@@ -276,9 +277,7 @@ def labels_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--seed", type=int, default=0, metavar="S", help="seed of the choice (default: 0)"
     )
-    command.add_argument(
-        "--force", action="store_true", help="overwrite a sheet, and labels that it holds"
-    )
+    flag(command, "--force", "overwrite a sheet, and labels that it holds")
 
 
 def count(text: str) -> int:
@@ -305,23 +304,21 @@ def probe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable with the API key of a URL"
     )
-    command.add_argument(
-        "--plain", action="store_true", help="probe the models of a URL without a chat template"
-    )
+    flag(command, "--plain", "probe the models of a URL without a chat template")
 
 
 def stop_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator servers stop`."""
     command.add_argument("name", nargs="*", metavar="NAME", help="names of the servers to stop")
-    command.add_argument("--all", action="store_true", help="stop all servers")
+    flag(command, "--all", "stop all servers")
 
 
 def cancel_option(command: argparse.ArgumentParser) -> None:
     """`--cancel`, of `orchestrator stop`."""
-    command.add_argument(
+    flag(
+        command,
         "--cancel",
-        action="store_true",
-        help="cancel batches too, when what they had answered is read; else they go on",
+        "cancel batches too, when what they had answered is read; else they go on",
     )
 
 
@@ -339,18 +336,12 @@ def merge_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--into", required=True, metavar="DIR", help="folder of the merged run"
     )  # fmt: skip
-    command.add_argument(
-        "--accept-server-change",
-        action="store_true",
-        help="merge even if different servers answered for a model",
-    )
+    flag(command, "--accept-server-change", "merge even if different servers answered for a model")
 
 
 def gc_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator runs gc`, after the run."""
-    command.add_argument(
-        "--drop", action="store_true", help="delete the outcomes (default: only count them)"
-    )
+    flag(command, "--drop", "delete the outcomes (default: only count them)")
     allow_code_option(command)
 
 
@@ -363,7 +354,7 @@ def rm_options(command: argparse.ArgumentParser) -> None:
         "--older-than", type=float, metavar="DAYS",
         help="only runs last written more than so many days ago (without RUN: of all in runs/)",
     )  # fmt: skip
-    command.add_argument("--yes", action="store_true", help="delete without asking")
+    flag(command, "--yes", "delete without asking")
 
 
 def allow_code_option(
@@ -371,7 +362,7 @@ def allow_code_option(
 ) -> None:
     """Add the permission to run code that a recipe names; `words` are its help."""
     said = f"{words} (permanently for a folder: orchestrator allow)"
-    command.add_argument("--allow-code", action="store_true", help=said)
+    flag(command, "--allow-code", said)
 
 
 LISTED: Final = (
@@ -402,8 +393,8 @@ def allow_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "folder", nargs="?", metavar="FOLDER", help="folder to allow (default: working directory)"
     )
-    command.add_argument("--revoke", action="store_true", help="revoke the permission")
-    command.add_argument("--list", action="store_true", help="list the allowed folders")
+    flag(command, "--revoke", "revoke the permission")
+    flag(command, "--list", "list the allowed folders")
     json_option(command)
 
 
@@ -419,7 +410,7 @@ def view_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--port", type=int, metavar="N", help="port (default: 8765 if free, else any; 0 picks any)"
     )
-    command.add_argument("--open", action="store_true", help="open the page in the browser")
+    flag(command, "--open", "open the page in the browser")
     command.add_argument(
         "--labels", metavar="FILE.csv", help="fill in a sheet of orchestrator labels; shows no run"
     )
@@ -429,7 +420,7 @@ def view_options(command: argparse.ArgumentParser) -> None:
 def get_weights_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator get weights`."""
     command.add_argument("name", metavar="NAME", help="name as listed, such as smollm2")
-    command.add_argument("--yes", action="store_true", help="install without asking")
+    flag(command, "--yes", "install without asking")
 
 
 def get_recipe_options(command: argparse.ArgumentParser) -> None:
@@ -438,7 +429,7 @@ def get_recipe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "to", nargs="?", metavar="TO", help="file or folder to write (default: NAME.yaml here)"
     )
-    command.add_argument("--force", action="store_true", help="overwrite an existing file")
+    flag(command, "--force", "overwrite an existing file")
 
 
 def init_options(command: argparse.ArgumentParser) -> None:
@@ -470,10 +461,8 @@ def init_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable with the API key of --url"
     )
-    command.add_argument(
-        "--yes", action="store_true", help="ask nothing; use defaults for what is not given"
-    )
-    command.add_argument("--force", action="store_true", help="overwrite an existing file")
+    flag(command, "--yes", "ask nothing; use defaults for what is not given")
+    flag(command, "--force", "overwrite an existing file")
 
 
 def place_option(command: argparse.ArgumentParser) -> None:
@@ -491,4 +480,4 @@ def submit_option(
     words: str = "submit this as a Slurm job, which hands on to another before its limit",
 ) -> None:
     """Option by which a run is a job of the cluster; `words` are its help."""
-    command.add_argument("--submit", action="store_true", help=words)
+    flag(command, "--submit", words)
