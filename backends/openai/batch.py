@@ -378,7 +378,7 @@ class BatchTransport:
     async def _read_replies(self, sent: _Sent, work: Work) -> Failure | None:
         replies = Replies(sent.numbers, work.lacking)
         self._read.append(replies)
-        if (failure := await replies.read(self._exchange(sent.path), work.sources)) is not None:
+        if (failure := await replies.read(self._exchange(sent.path), work)) is not None:
             self._read.remove(replies)
             replies.close()
             # A file may be there a while after the batch.

@@ -100,11 +100,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return said or (unsaid,)
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """Names of the files with its replies."""
-        return tuple(filter(None, (self.output_file_id, self.error_file_id)))
-
-    @property
     def lacking(self) -> Failure:
         """The failure of requests without a reply, once it has ended."""
         return _LACKING.get(self.status, _MISSING)
@@ -113,15 +108,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class _Page(msgspec.Struct, frozen=True):
     data: tuple[msgspec.Raw, ...]
     has_more: Any = None
-
-    @property
-    def works(self) -> list[Work]:
-        """Those batches of the page that can be read: it lists other people's too."""
-        found = []
-        for one in self.data:
-            with contextlib.suppress(msgspec.MsgspecError):
-                found.append(msgspec.json.decode(one, type=Work))
-        return found
 
 
 class Service:
@@ -153,7 +139,7 @@ class Service:
             return Failure("unparseable", "the endpoint does not name the file that it was sent")
         asked = {
             "completion_window": "24h",
-            "endpoint": _route(path),
+            "endpoint": "/v1" + path.removeprefix("/v1"),
             "input_file_id": sent["id"],
             "metadata": {_MARK: name},
         }
@@ -170,7 +156,11 @@ class Service:
             page = self._read(await self._transport.get(path, _CONTROL_S), _Page)
             if isinstance(page, Failure):
                 return page
-            works = page.works
+            works = []
+            for one in page.data:
+                # Other people's are listed too, and may be odd.
+                with contextlib.suppress(msgspec.MsgspecError):
+                    works.append(msgspec.json.decode(one, type=Work))
             found |= {str(work.name): work.id for work in works if work.name in names}
             # Some say nothing of further pages, and some list the first one again.
             is_last = page.has_more is False or not works or works[-1].id == last
@@ -284,13 +274,10 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _route(path: str) -> str:
-    return "/v1" + path.removeprefix("/v1")
-
-
 def request_line(number: str, path: str, body: bytes) -> bytes:
     """Return the line of a request, with its newline."""
-    line: dict[str, Any] = {"custom_id": number, "method": "POST", "url": _route(path)}
+    url = "/v1" + path.removeprefix("/v1")
+    line: dict[str, Any] = {"custom_id": number, "method": "POST", "url": url}
     return msgspec.json.encode(line | {"body": msgspec.Raw(body)}) + b"\n"
 
 
@@ -326,9 +313,9 @@ class Replies:
         self._file = TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._places: dict[str, tuple[int, int]] = {}
 
-    async def read(self, exchange: Exchange, sources: Sequence[str]) -> Failure | None:
+    async def read(self, exchange: Exchange, work: Work) -> Failure | None:
         """Take in the files of a batch; return why one can't be had."""
-        for source in sources:
+        for source in filter(None, (work.output_file_id, work.error_file_id)):
             with TemporaryFile() as part:
                 if failure := await exchange.fetch(source, part):
                     return failure

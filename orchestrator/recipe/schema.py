@@ -7,9 +7,9 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
@@ -64,6 +64,11 @@ class Limits(Settings):
     answer meanwhile, they are sent its requests too."""
 
 
+_OR_BOOL: Final = BeforeValidator(
+    lambda value: ({} if value else None) if isinstance(value, bool) else value
+)
+
+
 class ModelEntry(Settings):
     """A model: launched (`server`, `weights`), reached at `base_url`, or its `answers` alone."""
 
@@ -113,7 +118,7 @@ class ModelEntry(Settings):
     """Overrides of the recipe's `limits` for this model."""
     price: Price | None = None
     """Price for estimates and `budget.money`. Default: unknown."""
-    batch: Batch | None = None
+    batch: Annotated[Batch | None, _OR_BOOL] = None
     """Ask in batches, at a lower price: true, or a mapping. For endpoints with OpenAI's Batch API,
     and for programs such as `vllm run-batch`; answers take up to a day."""
 
@@ -125,11 +130,6 @@ class ModelEntry(Settings):
         if isinstance(value, str):
             return [value]
         raise ValueError("must be an address, or a list of several")
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _true_means_the_defaults(cls, value: object) -> object:
-        return ({} if value else None) if isinstance(value, bool) else value
 
     @field_validator("answers", mode="before")
     @classmethod

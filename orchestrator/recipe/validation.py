@@ -446,10 +446,7 @@ class ModelLoader:
         batch, urls = own.batch, own.base_url or []
         has_folder = batch is not None and batch.folder is not None
         if (LOCAL in urls) != has_folder and urls:
-            said = (
-                "'local' goes with batch.folder, for files that no server takes, and only with it"
-            )
-            self._fault(name, "base_url", said)
+            self._fault(name, "base_url", "'local' is for files that no server takes: batch.folder")
         if batch is None:
             return
         sent = (*own.headers.values(), *own.query.values())

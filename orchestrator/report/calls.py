@@ -44,7 +44,14 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
     elif not count.is_known:
         yield page.words("Money: unknown because a method does not say what it requests", FAINT)
     elif count.money is not None:
-        yield page.words(f"Money: {count.money_words}")
+        said = f"Money: at most {numbers.money(count.money)}"
+        for words, other in (
+            ("one by one", count.one_by_one),
+            ("with `batch: true`, where the endpoint has batches,", count.in_batches),
+        ):
+            if other is not None and other != count.money:
+                said += f" ({words} {numbers.money(other)})"
+        yield page.words(said)
     else:
         yield page.words("Money: unknown because a queried model has no price", FAINT)
     if count.duration is not None and count.left:

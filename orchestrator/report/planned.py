@@ -107,18 +107,6 @@ class Plan(msgspec.Struct, frozen=True):
     in_batches: float | None = None
 
     @property
-    def money_words(self) -> str:
-        """What is left to pay, and what it would be in the other way."""
-        said = f"at most {numbers.money(self.money or 0.0)}"
-        for words, other in (
-            ("one by one", self.one_by_one),
-            ("with `batch: true`, where the endpoint has batches,", self.in_batches),
-        ):
-            if other is not None and other != self.money:
-                said += f" ({words} {numbers.money(other)})"
-        return said
-
-    @property
     def left(self) -> int:
         """Requests still to be sent, at most; at least where not `is_known`."""
         return sum(stage.left for stage in self.stages)

@@ -287,7 +287,7 @@ async def _to_end(prepared: Prepared, monitor: "_Monitor", interrupts: Interrupt
             beside = [
                 group.create_task(monitor.run(interrupts)),
                 group.create_task(obey(directory, session, interrupts)),
-                group.create_task(fleet.mend(session.fail)),
+                group.create_task(fleet.mend(session.scheduler.fail)),
                 group.create_task(session.adaptive.run()),
                 group.create_task(session.loads.run()),
                 group.create_task(session.texts.run()),

@@ -247,7 +247,8 @@ class Scheduler:
             self._fill(self._links[model])
 
     def withdraw(self, then: Callable[[], None]) -> None:
-        """Have nothing more answered that comes hours later; call `then` when the rest has come."""
+        """Send nothing, cancel what comes hours later; call `then` when what is there has come."""
+        self.pause()
         if self._group is not None:
             self._group.create_task(self._withdraw(then))
 

@@ -1,5 +1,6 @@
 """A model asked in batches: how a recipe says it, what is refused, what it costs."""
 
+import io
 import json
 
 import msgspec
@@ -9,6 +10,8 @@ from orchestrator.backend import Batch
 from orchestrator.errors import RecipeError
 from orchestrator.recipe.load import load
 from orchestrator.recipe.schema import Price
+from orchestrator.report.calls import plan_table
+from orchestrator.report.page import print_to
 from orchestrator.runner.models.identity import model_identity
 from orchestrator.runner.planning.counts import count_prepared
 from orchestrator.runner.planning.prepare import prepare
@@ -92,8 +95,10 @@ def test_both_prices_are_planned(tmp_path, batch, share, is_hosted):
     least = share if batch else 0.5 if is_hosted else 1.0
     assert plan.one_by_one == pytest.approx(plan.money / share)
     assert plan.in_batches == pytest.approx(least * plan.one_by_one)
-    assert ("one by one" in plan.money_words) == (share < 1)
-    assert ("`batch: true`" in plan.money_words) == (batch is None and is_hosted)
+    shown = io.StringIO()
+    print_to(shown, plan_table(plan))
+    assert ("one by one" in shown.getvalue()) == (share < 1)
+    assert ("`batch: true`" in shown.getvalue()) == (batch is None and is_hosted)
     assert msgspec.to_builtins(plan)["in_batches"] == plan.in_batches
 
 

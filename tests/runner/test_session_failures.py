@@ -181,7 +181,7 @@ async def test_a_model_in_doubt_is_not_waited_for_and_not_recorded():
     await asyncio.sleep(15.0)
     parts.core.models["a"].is_held = True
     n = len(parts.store.outcomes)
-    session.fail(LaunchError("another server answers for a"))
+    session.scheduler.fail(LaunchError("another server answers for a"))
     start = asyncio.get_running_loop().time()
     assert "another server" in str(await running)
     assert asyncio.get_running_loop().time() - start < 0.1

@@ -232,10 +232,10 @@ def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> 
     """One command; what it can't do is refused with a reason."""
     match command.action:
         case "pause":
-            session.pause()
+            session.scheduler.pause()
             return Answer("paused; requests in flight are still recorded")
         case "resume":
-            session.resume()
+            session.scheduler.resume()
             return Answer("resumed")
         case "limit":
             models = session.models
@@ -246,11 +246,11 @@ def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> 
                 return Answer(
                     "a limit must be at least 1; use `pause` to stop sending", refused=True
                 )
-            before = session.limit(command.model, command.n)
+            before = session.adaptive.by_hand(command.model, command.n)
             return Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
         case "stop":
             interrupts.once("stopped by a command")
             return Answer("stopping; resume with the same command")
         case "cancel":
-            session.withdraw(lambda: interrupts.once("batches cancelled by a command"))
+            session.scheduler.withdraw(lambda: interrupts.once("batches cancelled by a command"))
             return Answer("cancelling batches; the run stops when what they had answered is read")

@@ -7,7 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Backend
 from orchestrator.columns import pack_row
 from orchestrator.driver import Driver, Finished
-from orchestrator.errors import MethodError, OrchestratorError
+from orchestrator.errors import MethodError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.records import DONE, Failure, Generation, Outcome
 from orchestrator.report.progress import Progress
@@ -127,13 +127,13 @@ class Session(Listener):
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None and spec.entry.batch is None
         }
-        self._scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
-        self.texts = TokenTexts(store, fleet.server_ids, self._scheduler.backend)
+        self.scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
+        self.texts = TokenTexts(store, fleet.server_ids, self.scheduler.backend)
         self._n_done = self._n_failed = self._n_sent = 0
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
-        self.loads = Loads(core.models, self._scheduler.backend)
-        self.adaptive = Adaptive(limits, core, self._scheduler, self.loads, self._tokens, store)
+        self.loads = Loads(core.models, self.scheduler.backend)
+        self.adaptive = Adaptive(limits, core, self.scheduler, self.loads, self._tokens, store)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
         statistics = prepared.recipe.settings.statistics
@@ -162,7 +162,7 @@ class Session(Listener):
         left_s = self._budget.left_s
         ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
-            await self._scheduler.run(self._pump)
+            await self.scheduler.run(self._pump)
         finally:
             if ending is not None:
                 ending.cancel()
@@ -182,28 +182,7 @@ class Session(Listener):
         """Send nothing more; what is in flight is still recorded."""
         if not self.stopping:
             self.stopping = why
-        self._scheduler.stop()
-
-    def fail(self, error: OrchestratorError) -> None:
-        """Stop, and have `run` raise this; what is in flight is still recorded."""
-        self._scheduler.fail(error)
-
-    def pause(self) -> None:
-        """Send nothing more until `resume`; what is in flight is recorded."""
-        self._scheduler.pause()
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self._scheduler.resume()
-
-    def withdraw(self, then: Callable[[], None]) -> None:
-        """Send nothing more, cancel batches, and call `then` when what they answered is here."""
-        self.pause()
-        self._scheduler.withdraw(then)
-
-    def limit(self, model: str, n: int) -> int:
-        """Fix how many requests a model may have at a time; how many it was before."""
-        return self.adaptive.by_hand(model, n)
+        self.scheduler.stop()
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -218,7 +197,7 @@ class Session(Listener):
         if admission is Admission.SEND:
             self._n_sent += 1
         elif admission is Admission.STOP:
-            if self._scheduler.n_deferred and self._budget.left_s != 0:
+            if self.scheduler.n_deferred and self._budget.left_s != 0:
                 # Who stops leaves batches where they are; within the budget they are waited for.
                 return Admission.WAIT
             self.stop(self._budget.words())
@@ -227,7 +206,7 @@ class Session(Listener):
     def _end_in_time(self) -> None:
         """Stop a run that only waits for batches and sends nothing, which would tell the time."""
         self._budget.run_for(self._loop.time() - self._started)
-        if self._scheduler.n_deferred:
+        if self.scheduler.n_deferred:
             self.stop("budget.hours is used")
 
     # -- told by the servers ---------------------------------------------------------------------
@@ -273,7 +252,7 @@ class Session(Listener):
 
     def doubted(self, model: str) -> None:
         """Have it found out whether the server of a model is still the one that it was."""
-        self._fleet.doubt(model, self._scheduler.hold)
+        self._fleet.doubt(model, self.scheduler.hold)
 
     def settled(self, request: Request, outcome: Outcome | Failure, latency_s: float) -> None:
         """Record an end and let the units go on that waited for it."""
@@ -324,7 +303,7 @@ class Session(Listener):
         finally:
             self._pumping = False
         if self._window.empty and self._driver.n_open == 0:
-            self._scheduler.stop()
+            self.scheduler.stop()
         elif self._waves is not None and not (self._turning or self.stopping):
             is_idle = not self._pump_is_due and self._is_idle()
             leaving = self._enter_wave(self._waves) if is_idle else ()
@@ -333,7 +312,7 @@ class Session(Listener):
             elif is_idle:
                 # Units of the next wave open as soon as the servers that leave have ended.
                 self._turning = True
-                self._scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
+                self.scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
 
     def _is_idle(self) -> bool:
         """Return True if nothing is asked of the servers of this wave, and nothing left to ask."""
@@ -370,7 +349,7 @@ class Session(Listener):
         waves = self._all_waves
         if waves is not None and plan_anew(waves, node, self._fleet.move):
             self._driver.absent = self._window.absent = waves.absent
-            self._scheduler.soon(self._pump)
+            self.scheduler.soon(self._pump)
 
     @property
     def _waves(self) -> Waves | None:
@@ -404,7 +383,7 @@ class Session(Listener):
     def _pump_later(self, delay_s: float) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self._scheduler.soon(self._pump_again, delay_s)
+            self.scheduler.soon(self._pump_again, delay_s)
 
     def _pump_again(self) -> None:
         self._pump_is_due = False
@@ -417,7 +396,7 @@ class Session(Listener):
         while self._driver.set_aside:
             self._window.put_back(*self._driver.set_aside.popleft())
         while outbox:
-            self._scheduler.submit(outbox.popleft())
+            self.scheduler.submit(outbox.popleft())
 
     def _record(self, end: Finished) -> None:
         plan = self._plan

@@ -216,7 +216,7 @@ async def test_a_server_that_does_not_come_up_fails_its_units_only():
             return Failure("refused", "nobody listens")
         return await connect(model)
 
-    session._scheduler._connect = refusing
+    session.scheduler._connect = refusing
     await session.run()
     assert machine.starts == ["b"]
     assert [store.units[position][0] for position in sorted(store.units)] == [2, 0] * 3

@@ -232,10 +232,10 @@ async def test_a_paused_session_sends_nothing_until_it_goes_on():
     counted = []
 
     def hold():
-        session.pause()
+        session.scheduler.pause()
         loop.call_later(1.0, lambda: counted.append(servers["a"].n_asked))
         loop.call_later(100.0, lambda: counted.append(servers["a"].n_asked))
-        loop.call_later(100.0, session.resume)
+        loop.call_later(100.0, session.scheduler.resume)
 
     loop.call_later(0.25, hold)
     await session.run()
@@ -246,8 +246,8 @@ async def test_a_paused_session_sends_nothing_until_it_goes_on():
 async def test_a_session_paused_before_its_first_request_goes_on_at_full_width():
     servers = {"a": Server()}
     _, _, session = make(servers)
-    session.pause()
-    asyncio.get_running_loop().call_later(5.0, session.resume)
+    session.scheduler.pause()
+    asyncio.get_running_loop().call_later(5.0, session.scheduler.resume)
     start = asyncio.get_running_loop().time()
     await session.run()
     assert servers["a"].most_at_once == 8
