@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_278,
-    "functions with `Any` in the signature": 254,
-    "lines": 111_292,
-    "files": 497,
+    "private functions used once": 1_271,
+    "functions with `Any` in the signature": 251,
+    "lines": 111_290,
+    "files": 494,
     "distinct names": 4_392,
-    "value classes": 657,
-    "fields of value classes": 3_059,
+    "value classes": 656,
+    "fields of value classes": 3_035,
     "pairs of value classes that share 60 % of their fields": 49,
     "floors of layers": 10,
-    "frames to a run's first request": 17,
-    "files to a run's first request": 10,
-    "files that one run enters": 251,
+    "frames to a run's first request": 16,
+    "files to a run's first request": 9,
+    "files that one run enters": 248,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
