@@ -185,7 +185,7 @@ class LeakAccount:
 
     def pytest_unconfigure(self) -> None:
         for leak in self.leaks:
-            sys.stderr.write(f"LEFT OPEN: {leak}\n")
+            sys.stdout.write(f"LEFT OPEN: {leak}\n")
 
 
 class SkipAccount:
@@ -232,4 +232,4 @@ class SkipAccount:
         # Behind all else: who sees only the end of a log sees why a session without a failed test
         # has failed.
         for fault in self.faults():
-            sys.stderr.write(f"UNEXPECTED SKIP: {fault}\n")
+            sys.stdout.write(f"UNEXPECTED SKIP: {fault}\n")

@@ -29,7 +29,7 @@ from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.planning.revisions import REVISION, last_revision
+from orchestrator.runner.planning.revisions import REVISION, last_revision, stored_revision
 from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.runs import describe, list_runs
@@ -95,21 +95,20 @@ def gc(options: argparse.Namespace) -> int:
 def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
     """Keys of the stored outcomes that the last recipe of a run asks for."""
     keys: set[bytes] = set()
-    recipe = (last_revision(directory) or {}).get("recipe", {})
-    file = directory.path / "recipe.yaml"
-    try:
-        content = yaml.safe_dump(without_gone(recipe), sort_keys=False).encode()
-        prepared = prepare(
-            loads(content, file, allow_code=allow_code), file.parent, allow_code=allow_code
-        )
-    except OrchestratorError as error:
-        raise RunDirectoryError(
-            f"{file}: cannot determine which outcomes it needs; nothing was deleted. {error}"
-        ) from error
+    where = directory.path
     with Store.open(directory.store_path, read_only=True) as store:
+        recipe = stored_revision(store, directory).get("recipe", {})
+        try:
+            content = yaml.safe_dump(without_gone(recipe), sort_keys=False).encode()
+            loaded = loads(content, where / "recipe.yaml", allow_code=allow_code)
+            prepared = prepare(loaded, where, allow_code=allow_code)
+        except OrchestratorError as error:
+            raise RunDirectoryError(
+                f"{where}: cannot determine which outcomes it needs; nothing was deleted. {error}"
+            ) from error
         if not store.is_current_plan(prepared.plan.hash()):
             raise RunDirectoryError(
-                f"{file}: this recipe now gives a different plan than when it was run: its items, "
+                f"{where}: its recipe now gives a different plan than when it was run: its items, "
                 "models or a method version have changed, so nobody knows what it needs; nothing "
                 "was deleted. Run it once more, which asks only what is missing"
             )
