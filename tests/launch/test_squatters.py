@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch import _watchdog
@@ -95,13 +96,16 @@ async def test_the_port_of_a_server_of_ours_is_never_free(tmp_path):
 async def test_a_server_whose_children_listen_is_proved(tmp_path):
     def argv(port: int, host: str = "127.0.0.1") -> tuple[str, ...]:
         child = [sys.executable, "-S", str(STUB), "--port", str(port), "--model", "m"]
-        # A child with a process group of its own, as TGI's router has.
+        # A child with a process group of its own.
         code = f"import subprocess; subprocess.run({child!r}, process_group=0)"
         return (sys.executable, "-c", code)
 
     spec = ServerSpec(kind="stub", names=("m",), argv=argv, start_timeout_s=30)
     async with await start_server(spec, tmp_path / "m.log") as server:
+        (child,) = psutil.Process(server.pid).children()
         assert server.exit_code() is None
+    # The watchdog ends the server's own group.
+    child.kill()
 
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", ""])
