@@ -49,7 +49,7 @@ _EQUAL: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept at each of k thresholds, from the surest verdicts on.
+    """Kept verdicts at each of k thresholds, from the surest on.
 
     Attributes:
         least: Shape (k,), the sureness from which on verdicts are kept, descending.

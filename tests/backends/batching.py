@@ -55,7 +55,7 @@ async def answers(backend, asked, which=None):
 
 
 def told(outcome) -> object:
-    """What an outcome says, without its arrays."""
+    """Return what an outcome says, without its arrays."""
     if isinstance(outcome, Generation):
         return outcome.text, repr(outcome.logprobs)
     return repr(outcome)  # nan equals nothing
