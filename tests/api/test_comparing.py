@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,14 @@ def test_the_other_way_round_is_the_negative(runs):
     assert np.allclose(forth["low"], -back["high"])
 
 
+def test_runs_are_told_apart_by_as_much_of_their_paths_as_that_needs(runs, tmp_path):
+    for folder in ("old", "new"):
+        shutil.copytree(runs[0].path, tmp_path / folder / "paper")
+    found = orchestrator.compare(tmp_path / "old" / "paper", tmp_path / "new" / "paper")
+    assert [run["label"] for run in found.runs] == ["old/paper", "new/paper"]
+    assert "<bdi>old/paper and new/paper</bdi>" in found.to_html(tmp_path / "c.html").read_text()
+
+
 def test_a_run_differs_from_itself_by_nothing(runs):
     frame = orchestrator.compare(runs[0].path, str(runs[0].path)).to_frame()
     assert frame["difference"].to_list() == [0.0, 0.0]
@@ -89,27 +98,27 @@ def test_the_forms_say_the_same(runs, tmp_path):
     said = json.loads(found.to_json())
     assert said["n_common"] == 6
     assert said["differences"][0]["difference"] == row["difference"]
-    assert {run["label"]: run["name"] for run in said["runs"]} == {"A": "made", "B": "made"}
+    assert {run["label"]: run["name"] for run in said["runs"]} == {"a": "made", "b": "made"}
     assert said["tables"][0]["rows"]
     assert "<table>" in found._repr_html_()
     page = found.to_html(tmp_path / "c.html").read_text(encoding="utf-8")
     assert shown in page
     assert found.headline[0] in page
-    assert "6 items in common; A has 8, B has 7." in found.notes
+    assert "6 items in common; a has 8, b has 7." in found.notes
 
 
 def test_items_that_are_not_common_are_named(runs):
     found = orchestrator.compare(*runs)
-    (note,) = [note for note in found.notes if "only in B" in note and "item" in note]
+    (note,) = [note for note in found.notes if "only in b" in note and "item" in note]
     (alone,) = found.runs[1]["items_alone"]
-    assert note == f"1 item is not compared, only in B: {alone}."
+    assert note == f"1 item is not compared, only in b: {alone}."
 
 
 def test_models_that_the_other_run_lacks_are_said_and_not_compared(runs, tmp_path):
     models = {**MODELS, "third": {"server": "scripted", "weights": "c:0.5"}}
     three = orchestrator.run(recipe(models=models), run_dir=tmp_path / "three")
     found = orchestrator.compare(runs[0], three)
-    assert any(note == "Not compared: model third only in B." for note in found.notes)
+    assert any(note == "Not compared: model third only in three." for note in found.notes)
     # Judgments against the third model are in one run only, and so in neither mean.
     assert found.to_frame()["difference"].to_list() == [0.0, 0.0]
 
@@ -118,7 +127,7 @@ def test_scores_that_only_one_run_has_are_not_compared(runs, tmp_path):
     methods = [*METHODS, "answers"]
     more = orchestrator.run(recipe(methods=methods), run_dir=tmp_path / "more")
     found = orchestrator.compare(runs[0], more)
-    assert "Not compared: method answers only in B." in found.notes
+    assert "Not compared: method answers only in more." in found.notes
     assert set(found.to_frame()["score"]) == {"pairwise_ranking.prefer_a"}
 
 
@@ -135,7 +144,7 @@ def test_models_are_matched_by_name_where_one_asks(runs, tmp_path):
     mine, others = points(runs[0], "weak"), points(other, "weak:2")
     expected = np.mean([others[item] - mine[item] for item in mine])
     assert row["difference"] == pytest.approx(expected)
-    assert "model 'weak' of A is matched with 'weak:2' of B." in found.notes
+    assert "model 'weak' of a is matched with 'weak:2' of other." in found.notes
 
 
 @pytest.mark.parametrize(
@@ -159,11 +168,11 @@ def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
     methods = [{**METHODS[0], "judges": ["other"]}]
     given = recipe(models=models, methods=methods)
     found = orchestrator.compare(runs[0], orchestrator.run(given, run_dir=tmp_path / "judged"))
-    assert "judge 'judge' of A is matched with 'other' of B." in found.notes
+    assert "judge 'judge' of a is matched with 'other' of judged." in found.notes
     (table,) = [one for one in found.tables if one.key == "compare.agreement"]
     one, two, n, same, kappa, alpha = table.rows[0]
     assert isinstance(same, Measured)
-    assert (one, two) == ("judge · A", "other · B")
+    assert (one, two) == ("judge · a", "other · judged")
     verdicts = [
         np.sign([points(run, "weak")[item] - 0.5 for item in sorted(points(runs[0], "weak"))])
         for run in (runs[0], orchestrator.load(tmp_path / "judged"))
@@ -224,12 +233,12 @@ def test_judges_of_one_run_are_compared_on_the_same_pairs(tmp_path):
 
 def test_ratings_of_runs_that_share_models_are_on_one_scale(runs):
     found = orchestrator.compare(*runs)
-    # The weak model has other weights in B, and is another competitor there.
+    # The weak model has other weights in b, and is another competitor there.
     (ranking,) = found.rankings
-    assert {one.model for one in ranking.ratings} == {"weak · A", "weak · B", "strong"}
+    assert {one.model for one in ranking.ratings} == {"weak · a", "weak · b", "strong"}
     rating = {one.model: one.rating or 0.0 for one in ranking.ratings}
     # Each weak model met only the strong one, so its rating is the logit of its win rate there.
-    for label, run in zip("AB", runs, strict=True):
+    for label, run in zip("ab", runs, strict=True):
         both = set(points(runs[0], "weak")) & set(points(runs[1], "weak"))
         share = np.mean([points(run, "weak")[item] for item in both])
         gap = 400 * np.log10(share / (1 - share))

@@ -10,8 +10,8 @@ def test_the_command_says_what_the_function_says(command, recipe):
         assert command("run", str(recipe()), *arguments)[0] == EXIT_COMPLETE
     code, out, err = command("compare", "a", "b")
     assert code == EXIT_COMPLETE
-    assert "4 items in common; A has 6, B has 4." in out
-    assert "B - A" in out
+    assert "4 items in common; a has 6, b has 4." in out
+    assert "b minus a" in out
     assert err == ""
     found = orchestrator.compare("runs/a", "runs/b")
     assert command("compare", "a", "runs/b", "--format", "json")[1] == found.to_json()

@@ -79,8 +79,8 @@ def test_items_that_differ_most_stand_first(viewer, tmp_path):
     paired = found["paired"]
     expected = orchestrator.compare(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
     assert paired["headline"] == list(expected.headline)
-    assert [table["title"] for table in paired["tables"]] == ["B - A"]
-    assert "6 items in common; A has 6, B has 6." in paired["notes"]
+    assert [table["title"] for table in paired["tables"]] == ["two minus one"]
+    assert "6 items in common; one has 6, two has 6." in paired["notes"]
 
 
 def test_runs_without_common_items_are_said_to_have_none(viewer, tmp_path):

@@ -192,7 +192,7 @@ def compare_options(command: argparse.ArgumentParser) -> None:
         "--baseline",
         default="",
         metavar="NAME",
-        help="compare only with this run (A, B, …) or name",
+        help="compare only with this run or name",
     )
     command.add_argument(
         "--confidence",

@@ -43,7 +43,6 @@ from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
 
 _MOST_ROWS: Final = 60
-_OF_DIFFERENCES: Final = ("B - A", "difference")
 
 
 def write_page(
@@ -80,8 +79,7 @@ def _figure(table: Table, name: str) -> Figure:
             cell = row[place]
             if isinstance(cell, Measured):
                 drawn.append(point(" - ".join(str(row[at]) for at in of_names), cell, column))
-        is_difference = column.name in _OF_DIFFERENCES
-        options = {"zero": 0.0} if is_difference else {}
+        options = {"zero": 0.0} if column.name == "difference" else {}
         shown = [one for one in drawn if one is not None]
         picture = Picture("intervals", shown, column.name, options=options) if shown else None
     return Figure(key(name), table.title, table.basis, "", table, picture)
@@ -104,7 +102,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Differences between runs, models, judges or methods on common items.
 
     Attributes:
-        runs: Metadata of each run, with its `label` (A, B, …), its items and those only it has.
+        runs: Metadata of each run, with its `label` (its folder), its items and those only it has.
         by: What is compared: "run", "model", "judge" or "method".
         differences: Paired differences, with intervals and Holm's adjustment over all of them.
         rankings: Ratings of all models on one scale, from the pooled judgments of all runs.
@@ -200,7 +198,7 @@ class Comparison(msgspec.Struct, frozen=True):
         Example:
             >>> found.to_html("comparison.html")  # doctest: +SKIP
         """
-        title = " and ".join(str(run["name"]) for run in self.runs)
+        title = " and ".join(str(run["label"]) for run in self.runs)
         return write_page(Path(path), title, self.headline, self.notes, self.tables)
 
     def _repr_html_(self) -> str:
@@ -241,8 +239,7 @@ def compare(
             "model=large:large_v2"; "judge=..." and "method=..." likewise. Equal names are matched,
             and so are judges, and methods of one kind, of which a single one is left over.
         scores: Scores that are compared, by "method.column", "method" or "column". Default: all.
-        baseline: Compare only with this one: the label of a run (A, B, …) or a name. Default: all
-            pairs.
+        baseline: Compare only with this one: the folder of a run, or a name. Default: all pairs.
         confidence_level: Of each interval, and of all resolved differences together, in (0, 1).
         allow_code: Import kinds from outside this project, to read their scores.
 
@@ -360,11 +357,8 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
 
 
 def _run_notes(sides: Sequence[Side]) -> list[str]:
-    notes = [f"{side.label} is {side.folder}." for side in sides] if len(sides) > 1 else []
-    for side in sides:
-        warning = side.result.completeness.words()
-        notes += [f"{side.label}: {warning}"] if warning else []
-    return notes
+    found = ((side.label, side.result.completeness.words()) for side in sides)
+    return [f"{label}: {warning}" for label, warning in found if warning]
 
 
 def _difference_tables(
@@ -373,20 +367,20 @@ def _difference_tables(
     by_score: dict[str, list[Difference]] = {}
     for one in compared:
         by_score.setdefault(one.score, []).append(one)
-    return [_table(score, of_score, by, len(sides)) for score, of_score in by_score.items()]
+    labels = tuple(side.label for side in sides) if by == "run" and len(sides) == 2 else ()
+    return [_table(score, of_score, by, labels) for score, of_score in by_score.items()]
 
 
-def _table(score: str, found: Sequence[Difference], by: By, n_runs: int) -> Table:
-    two_runs = by == "run" and n_runs == 2
+def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str, ...]) -> Table:
     names = [name for name in ("run", "model") if any(getattr(one, name) for one in found)]
-    means = ("A", "B") if two_runs else ("mean", "mean of the other")
-    title = "B - A" if two_runs else f"Differences by {by}"
+    means = two_runs or ("mean", "mean of the other")
+    title = " minus ".join(two_runs[::-1]) or f"Differences by {by}"
     columns = [
         *map(Column, names),
         *([] if two_runs else [Column(by if by != "run" else "runs"), Column("minus")]),
         Column(means[0], "number"),
         Column(means[1], "number"),
-        Column("B - A" if two_runs else "difference", "signed"),
+        Column("difference", "signed"),
         Column("p (Holm)", "p"),
         Column("resolved"),
     ]

@@ -334,12 +334,16 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
     if not changes:
         return None
     has_model = any(one.model for one in changes)
-    names = ["item", "prompt", *(["model"] if has_model else []), "compared"]
-    numbers_of = table_columns("first: number | second: number | difference: signed")
-    columns = (*map(Column, names), *numbers_of)
+    pairs = {(one.first, one.second) for one in changes}
+    first, second = pairs.pop() if len(pairs) == 1 else ("first", "second")
+    names = ["item", "prompt", *(["model"] if has_model else []), *(["compared"] if pairs else [])]
+    columns = [
+        *map(Column, names), Column(first, "number"), Column(second, "number"),
+        Column("difference", "signed"),
+    ]  # fmt: skip
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
-         f"{one.second} - {one.first}", one.a, one.b, one.difference)
+         *((f"{one.second} minus {one.first}",) if pairs else ()), one.a, one.b, one.difference)
         for one in changes[:n_most]
     ]  # fmt: skip
     return make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
@@ -349,7 +353,7 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     """Return how many items are common, and which are not, a sentence each."""
     n = len(common.items)
     if len(sides) < 2:
-        return [f"{counted(n, 'item')} in {sides[0].folder}."]
+        return [f"{counted(n, 'item')} in {sides[0].label}."]
     sizes = ", ".join(f"{side.label} has {len(side.items):,}" for side in sides)
     notes = [f"{counted(n, 'item')} in common; {sizes}."]
     for side in sides:

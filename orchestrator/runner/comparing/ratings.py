@@ -224,7 +224,7 @@ def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
     notes = []
     if split:
         notes.append(
-            "a model followed by letters is another competitor in these runs: its weights, its "
+            "a model followed by a run is another competitor in these runs: its weights, its "
             "prompt or the settings of its answers differ"
         )
     if len(one.ratings) > 2:

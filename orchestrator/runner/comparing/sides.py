@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from string import ascii_uppercase
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -24,7 +24,7 @@ MATCHED: Final[tuple[Matched, ...]] = ("model", "judge", "method")
 
 _COLUMNS: Final[dict[str, Matched]] = {"model": "model", "opponent": "model", "judge": "judge"}
 CONTENT: Final = ("prompt", "followups", "messages")
-_MOST_RUNS: Final = len(ascii_uppercase)
+_MOST_RUNS: Final = 26
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Side:
     """One run of a comparison.
 
     Attributes:
-        label: A, B, C, …
+        label: Its folder, with as much of the path before it as tells the runs apart.
         result: The run.
         items: Columns item and the content of items, one row each.
         context: To read the rows of its methods.
@@ -52,12 +52,6 @@ class Side:
     def where(self) -> str:
         """The folder of the run, as it was given."""
         return str(self.result.path)
-
-    @property
-    def folder(self) -> str:
-        """The folder of the run as notes name it: its last parts, if it was given from the root."""
-        path = self.result.path
-        return "/".join(path.parts[-2:]) if path.is_absolute() else str(path)
 
     def own(self, kind: Matched, name: str) -> str:
         """Return this run's name of what the first run calls `name`."""
@@ -97,12 +91,22 @@ def opened(runs: Sequence[Result], match: Sequence[str], *, allow_code: bool) ->
     """
     if len(runs) > _MOST_RUNS:
         raise UsageError(f"at most {_MOST_RUNS} runs can be compared, got {len(runs)}")
-    sides = [_side(*one, allow_code=allow_code) for one in zip(ascii_uppercase, runs, strict=False)]
+    labels = _labels([run.path.resolve() for run in runs])
+    sides = [_side(*one, allow_code=allow_code) for one in zip(labels, runs, strict=True)]
     given = _given(sides, match)
     return [
         replace(side, renamed={kind: _matched(sides[0], side, kind, given) for kind in MATCHED})
         for side in sides
     ]
+
+
+def _labels(paths: Sequence[Path]) -> list[str]:
+    for n in range(1, max(len(path.parts) for path in paths)):
+        found = ["/".join(path.parts[-n:]) for path in paths]
+        if len({*found}) == len(found):
+            return found
+    # One run, several times.
+    return [f"{path.name} ({place})" for place, path in enumerate(paths, 1)]
 
 
 def _side(label: str, result: Result, *, allow_code: bool) -> Side:
