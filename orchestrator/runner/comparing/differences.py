@@ -20,7 +20,7 @@ from orchestrator.runner.comparing.sides import Common, Side, points_of
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import Adjusted, adjusted
-from orchestrator.tables import Column, Table, make_table, table_columns
+from orchestrator.tables import Column, Table, make_table
 
 By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
