@@ -162,19 +162,15 @@ def _withheld(analysis: RankingAnalysis) -> Phrase:
 
 
 def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
-    """State the best model: by how much over the second, and how often it wins against the last."""
-    best, second, last = ranked[0], ranked[1], ranked[-1]
+    """State the best model: by how much over the second, and how often it wins against it."""
+    best, second = ranked[:2]
     amount = _amount(_pair(analysis, best, second))
-    won = _won(analysis, best, last)
+    won = _won(analysis, best, second)
+    said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
     if len(ranked) == 2:
-        said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
         return phrase(Name(best), " is better than ", Name(second), f": {said}." if said else ".")
-    parts: list[Part] = [Name(best), " is best"]
-    if amount:
-        parts += [f": {amount} over ", Name(second)]
-    if won:
-        parts += [", " if amount else ": ", f"win rate {won} against ", Name(last)]
-    return phrase(parts, ".")
+    over: list[Part] = [f": {said} against ", Name(second)] if said else []
+    return phrase(Name(best), " is best", over, ".")
 
 
 def _tied(

@@ -54,12 +54,12 @@ def clear():
 def test_the_best_model_is_named_with_its_lead_and_its_win_rate(clear):
     found = question(clear)
     lead = next(p for p in clear.pairs if (p.better, p.worse) == ("expert", "apprentice"))
-    row, column = (clear.wins.models.index(name) for name in ("expert", "novice"))
+    row, column = (clear.wins.models.index(name) for name in ("expert", "apprentice"))
     won = clear.wins.preference[row][column]
     assert found.state == "answered"
     assert found.answer.text() == (
-        f"expert is best: {lead.difference:+.0f} [{lead.low:.0f}, {lead.high:.0f}] Elo over "
-        f"apprentice, win rate {100 * won:.0f} % against novice."
+        f"expert is best: {lead.difference:+.0f} [{lead.low:.0f}, {lead.high:.0f}] Elo, win "
+        f"rate {100 * won:.0f} % against apprentice."
     )
 
 

@@ -105,7 +105,7 @@ def test_the_policy_allows_what_stands_in_the_page_and_nothing_else(read):
 def test_the_data_of_the_charts_is_json_without_markup(read):
     text = read.content["script"][0]
     assert "<" not in text
-    assert "ratings" in " ".join(json.loads(text))
+    assert "wins" in " ".join(json.loads(text))
 
 
 def test_every_anchor_is_there_once(read):

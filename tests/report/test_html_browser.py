@@ -10,6 +10,7 @@ import pytest
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page as html
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.layout import unfold
 from tests.report import hostile
 from tests.report.samples import an_analysis
 from tests.report.test_brief import many
@@ -74,12 +75,17 @@ def test_it_is_dark_where_the_system_is_and_can_be_switched(browser, report):
         assert said == []
 
 
-def test_it_prints_on_white_and_with_its_folded_tables(browser, report):
+def test_it_prints_on_white_and_only_what_is_open(browser, report):
     with opened(browser, report, color_scheme="dark") as (page, _):
         page.emulate_media(media="print")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert colour_of(page) == "rgb(255, 255, 255)"
-        assert page.locator("details.folded:not([open])").count() == 0
+        shut, opened_one = (
+            page.locator(f"details.folded{one}") for one in (":not([open])", "[open]")
+        )
+        assert shut.count() > 3
+        assert not any(one.is_visible() for one in shut.all())
+        assert all(one.is_visible() for one in opened_one.all())
 
 
 def test_a_mark_says_what_it_is(browser, report):
@@ -173,12 +179,12 @@ def test_a_name_from_right_to_left_moves_no_word_beside_it(browser, thirty):
         assert bare == []
 
 
-def test_a_print_folds_nothing_away(browser, thirty):
+def test_a_print_has_whole_what_is_unfolded(browser, thirty):
     with opened(browser, thirty, viewport={"width": 718, "height": 1000}) as (page, _):
+        unfold(page)
         page.emulate_media(media="print")
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert page.locator("details:not([open])").count() == 0
         hidden = page.evaluate(
-            "[...document.querySelectorAll('main table')].filter((t) => !t.offsetHeight).length"
+            "[...document.querySelectorAll('main table, pre')]"
+            ".filter((one) => !one.offsetHeight || one.scrollHeight > one.clientHeight + 1).length"
         )
         assert hidden == 0

@@ -158,11 +158,13 @@ def facts(material: Material) -> list[tuple[str, str]]:
     """Return the settings of the run as pairs of words."""
     settings = material.settings
     statistics = settings.get("statistics") or {}
+    n_most = settings.get("limit")
+    limit = "" if n_most is None else f"of which the first {numbers.counted(n_most, 'item')} alone"
     found = [
         ("Recipe", material.name),
         ("Run", PurePath(material.where).name),
         ("Last sent", material.at),
-        ("Dataset", _plain(settings.get("dataset"))),
+        ("Dataset", ", ".join(part for part in (_plain(settings.get("dataset")), limit) if part)),
         ("Methods", ", ".join(source.name for source in material.context.sources)),
         ("Models", ", ".join(material.models)),
         ("Seed", str(settings.get("seed", 0))),

@@ -86,8 +86,12 @@ def _ends(picture: Picture) -> tuple[float, float]:
 def _around(picture: Picture) -> list[float] | None:
     """A range for numbers that differ by rounding alone; None where they differ by more."""
     low, high = _ends(picture)
-    is_one = high - low <= _ROUNDING * max(1.0, abs(low), abs(high))
-    return [round(low) - 1.0, round(low) + 1.0] if is_one else None
+    size = max(1.0, abs(low), abs(high))
+    if high - low > _ROUNDING * size:
+        return None
+    # Shares and correlations end at 1.
+    middle = round(low) if size > 1.0 + _ROUNDING else 0
+    return [middle - 1.0, middle + 1.0]
 
 
 def _stack(rows: Sequence[_Row]) -> list[str]:
@@ -373,10 +377,14 @@ class DrawingError(OrchestratorError):
 
 
 def specification(figure: Figure) -> dict[str, object] | None:
-    """The figure as Vega-Lite; None where it has no picture."""
-    if figure.picture is None:
+    """The figure as Vega-Lite; None where it has no picture, or one of points and no curve."""
+    picture = figure.picture
+    if picture is None:
         return None
-    return draw(figure.picture)
+    is_curved = picture.kind != "lines" or len(picture.rows) > len(
+        {row["group"] for row in picture.rows}
+    )
+    return draw(picture) if is_curved else None
 
 
 def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:

@@ -259,19 +259,24 @@ def _judged(row: Row, answers: Answers) -> Example:
         Text(f"A · {row['model_a']}", _given(a.get("text"))),
         Text(f"B · {row['model_b']}", _given(b.get("text"))),
     ]
+    # Of the answer that is preferred, so that a bar shows how clearly.
+    is_a = row["prefer_a"] >= _EVEN
     bars = [
-        (label, row[column], numbers.probability(row[column]))
-        for label, column in (
-            ("P(A better), A shown first", "prefer_a_ab"),
-            ("P(A better), B shown first", "prefer_a_ba"),
-            ("P(A better), both orders", "prefer_a"),
+        (f"P({'A' if is_a else 'B'} better), {order}", share, numbers.probability(share))
+        for order, column in (
+            ("A shown first", "prefer_a_ab"),
+            ("B shown first", "prefer_a_ba"),
+            ("both orders", "prefer_a"),
         )
+        for share in (row[column] if is_a else 1.0 - row[column],)
     ]
+    if len({words for *_, words in bars}) == 1:
+        bars = bars[-1:]
     return Example(_about(row, _judge(row)), _asked(a or b), texts, bars)
 
 
 def _judge(row: Row) -> str:
-    return f"judge {row['judge']}" if row.get("judge") else "judged by the method"
+    return f"judged by {row['judge']}" if row.get("judge") else "judged by the method"
 
 
 def _about(row: Mapping[str, Any], who: str) -> str:

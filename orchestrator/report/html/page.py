@@ -13,8 +13,10 @@ from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
 from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
 from orchestrator.report.picture import forest
+from orchestrator.report.questions import Question
 from orchestrator.report.rankings import coverage
 from orchestrator.report.text import safe_name, safe_names
+from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000
@@ -64,7 +66,8 @@ def render(material: Material) -> str:
 
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
-    found = [section for section in sections(material) if section]
+    questions = material.brief.questions
+    found = [_drawn(section, questions) for section in sections(material) if section]
     recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
     return page(
         "page.html.j2",
@@ -97,11 +100,39 @@ def summary(material: Material) -> str:
 
 
 def sections(material: Material) -> Iterator[Section]:
-    """The sections, each figure with a key of its own: names may differ in what keys leave out."""
+    """The sections, each figure with a key of its own: names may differ in what keys leave out.
+
+    Titles leave out what all of a page have in common: its only ranking, its only method.
+    """
     taken: set[str] = set()
+    common = [f" ({one.name})" for one in material.context.sources]
+    common = common if len(common) == 1 else []
+    if len(material.rankings) == 1 and not material.rankings[0].warning:
+        common.insert(0, f": {subject(material.rankings[0])}")
     for section in _parts(material):
-        figures = [replace(one, key=_free(one.key, taken)) for one in section.figures]
+        figures = []
+        for one in section.figures:
+            title = one.title
+            for ending in common:
+                title = title.removesuffix(ending)
+            figures.append(replace(one, title=title, key=_free(one.key, taken)))
         yield replace(section, figures=figures)
+
+
+def _drawn(section: Section, questions: Sequence[Question]) -> Section:
+    """The section without the pictures of numbers that the first screen has drawn."""
+    shown = [
+        {one.value for one in question.standings} for question in questions if question.is_drawn
+    ]
+    figures = [
+        replace(one, picture=None)
+        if one.picture is not None
+        and one.picture.kind == "intervals"
+        and any({row["value"] for row in one.picture.rows} <= values for values in shown)
+        else one
+        for one in section.figures
+    ]
+    return replace(section, figures=figures)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -125,8 +156,8 @@ def _parts(material: Material) -> Iterator[Section]:
         "The judge",
         [
             *ranked.of_judges(rankings),
-            *judgments.of_calibration(material),
             *judgments.of_verdicts(material),
+            *judgments.of_calibration(material),
         ],
         tables=[covered] if covered.rows else [],
     )

@@ -89,19 +89,12 @@
     figure.querySelector("details").before(place);
   }
 
-  // Folded tables would print as their titles, and browsers leave buttons out of the headings that
-  // they repeat on each sheet.
-  const closed = [];
+  // Browsers leave buttons out of the headings that they repeat on each sheet.
   const headings = [...document.querySelectorAll("table.data thead button")].map((one) => [one.parentNode, one]);
   addEventListener("beforeprint", () => {
     for (const [heading, button] of headings) heading.replaceChildren(...button.childNodes);
-    for (const one of document.querySelectorAll("details:not([open])")) {
-      one.open = true;
-      closed.push(one);
-    }
   });
   addEventListener("afterprint", () => {
-    for (const one of closed.splice(0)) one.open = false;
     for (const [heading, button] of headings) { button.append(...heading.childNodes); heading.append(button); }
   });
 })();

@@ -19,10 +19,9 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup, escape
 
-from orchestrator import numbers
 from orchestrator.report.html.figures import Figure, key, made_safe
 from orchestrator.report.text import safe_line, safe_name
-from orchestrator.tables import Cell, Measured, Table, cell_text
+from orchestrator.tables import Cell, Measured, Table, cell_parts
 
 # Text from outside (answers, prompts, names) as a page may show it, lines kept.
 #
@@ -110,8 +109,8 @@ class Grid:
     rows: Sequence[Sequence[Shown]]
 
 
-def grid(table: Table, key: str) -> Grid:
-    """A table as it is shown."""
+def grid(table: Table, key: str, limit: int = _MAX_CELL) -> Grid:
+    """A table as it is shown, its cells cut to `limit` characters."""
     axes = [
         # Plain numbers of a table may be of many kinds, which no axis holds together.
         None if column.form in {"number", "probability"} else _axis([row[i] for row in table.rows])
@@ -121,12 +120,15 @@ def grid(table: Table, key: str) -> Grid:
     for row in table.rows:
         cells = []
         for column, value, axis in zip(table.columns, row, axes, strict=True):
-            text, aside = _split(safe_block(cell_text(column, value), _MAX_CELL))
+            parts = cell_parts(column, value)
+            beside = (parts.interval, parts.n, f"({parts.why})" if parts.why else "")
+            aside = safe_block(" ".join(part for part in beside if part), limit)
             interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
             number = value.value if isinstance(value, Measured) else value
             order = ""
             if isinstance(number, int | float) and not isinstance(number, bool):
                 order = repr(float(number)) if math.isfinite(number) else ""
+            text = safe_block(parts.value, limit)
             cells.append(Shown(text, aside, column.form != "text", order, interval))
         rows.append(cells)
     columns = [(column.name, column.form != "text") for column in table.columns]
@@ -138,27 +140,21 @@ def grid(table: Table, key: str) -> Grid:
 
 
 def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
-    """Return the range of a column's intervals; None if there are fewer than two."""
-    ends = [
-        value
+    """Return the range of a column's intervals; None if there are none to compare."""
+    bounded = [
+        cell
         for cell in cells
         if isinstance(cell, Measured) and cell.low is not None and cell.high is not None
+    ]
+    ends = [
+        value
+        for cell in bounded
         for value in (cell.low, cell.high, cell.value)
         if value is not None and math.isfinite(value)
     ]
-    if len(ends) < _FEWEST or min(ends) == max(ends):
+    if len(bounded) < _FEWEST or not ends or min(ends) == max(ends):
         return None
     return min(ends), max(ends)
-
-
-def _split(text: str) -> tuple[str, str]:
-    marks = (" [", " (open", f"{numbers.UNDEFINED} (", " n=")
-    found = [(text.find(mark), mark) for mark in marks if text.find(mark) >= 0]
-    if not found:
-        return text, ""
-    at, mark = min(found)
-    at += 1 if mark.startswith(numbers.UNDEFINED) else 0
-    return text[:at], text[at:].strip()
 
 
 def _interval(
