@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from benchmarks.published import glass_box, peers
 from orchestrator.judgment.harness import align_bench
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.confidence import Gaps, confidence
@@ -47,50 +48,11 @@ JUDGES = {
 }
 ALIGN_BENCH_ITEMS = dict(zip(CATEGORIES, (124, 112, 68, 92, 75, 58, 116, 38), strict=True))
 # SelfEval, Table 1: Pearson on MT-Bench, Pearson on Vicuna-Bench, "Average".
-SELF_EVAL = (
-    (0.5024, 0.5233, 0.5129),
-    (0.4342, 0.6695, 0.5519),
-    (0.1492, 0.1415, 0.1454),
-    (0.2034, 0.4970, 0.3502),
-    (0.4666, 0.3730, 0.4198),
-    (0.5612, 0.6506, 0.6059),
-    (0.5879, 0.6209, 0.6044),
-    (0.4105, 0.5606, 0.4856),
-    (0.3535, 0.2504, 0.3020),
-    (0.4242, 0.5381, 0.4812),
-    (0.1695, 0.1321, 0.1508),
-    (0.1444, 0.1182, 0.1313),
-    (0.1361, 0.0977, 0.1169),
-    (0.5673, 0.6003, 0.5838),
-    (0.4812, 0.6946, 0.5879),
-    (0.1636, 0.1985, 0.1811),
-    (0.2350, 0.4606, 0.3478),
-    (0.4690, 0.6379, 0.5535),
-    (0.4632, 0.6146, 0.5389),
-    (0.5358, 0.6856, 0.6107),
-    (0.4518, 0.5099, 0.4809),
-    (0.2091, 0.3246, 0.2669),
-    (0.4414, 0.4897, 0.4656),
-    (0.2353, 0.2028, 0.2191),
-    (0.0355, 0.2254, 0.1305),
-    (0.0463, 0.2161, 0.1312),
-)
+SELF_EVAL = [(line[0], line[3], line[6]) for line in glass_box.printed().values()]
 # SentProb in that table: Pearson, Kendall, Spearman.
 SENT_PROB = {
     "mt_bench/vicuna-7b/logprobs": (0.2350, 0.1706, 0.2547),
     "vicuna_bench/llama2-7b-chat/logprobs": (0.4970, 0.2304, 0.3192),
-}
-# README of the peer evaluation: Elo, wins.
-PEERS = {
-    "ChatGPT": (1181.7, 3284),
-    "Claude-instant": (1088.1, 2720),
-    "PaLM-v2": (1061.2, 2559),
-    "Vicuna-13B": (1053.6, 2514),
-    "ChatGLM-6B": (1023.3, 2313),
-    "Oasst-Pythia-12B": (1000.1, 2181),
-    "RWKV-14b": (983.0, 2060),
-    "mpt-7b-chat": (933.4, 1750),
-    "Dolly-V2-12B": (678.4, 520),
 }
 
 
@@ -202,14 +164,14 @@ def test_win_rates_of_alpaca_eval_from_arrays(reference):
 
 
 def test_votes_of_the_peer_evaluation():
-    n_models, n_inputs = len(PEERS), 79
+    n_models, n_inputs = len(peers.PRINTED), 79
     n_battles = n_models * (n_models - 1) // 2 * (n_models - 2) * n_inputs
-    wins = sum(wins for _, wins in PEERS.values())
+    wins = sum(wins for _, wins in peers.PRINTED.values())
     assert n_battles == 36 * 7 * 79 == 19908
     assert n_battles - wins == 7
 
 
 def test_elo_and_wins_of_the_peer_evaluation_are_one_ranking():
-    elo, wins = np.array(list(PEERS.values())).T
+    elo, wins = np.array(list(peers.PRINTED.values())).T
     found = ranking_agreement(elo, wins, Resampling(200, np.random.default_rng(0)))
     assert (found.tau_b, found.spearman) == (1.0, 1.0)
