@@ -1,12 +1,13 @@
 """Rouge-L: how much of one text's token sequence is a subsequence of another's.
 
-Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3 (sentence
-level). Needs no model and no extra.
+Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3.1 (sentence
+level). `sentences` is what the package `rouge` 1.0.1 makes of its section 3.2 (summary level), by
+which LLM-self-eval votes. Needs no model and no extra.
 """
 
 import re
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Collection, Sequence
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ class RougeL:
 
     def __init__(self, tokens: str) -> None:
         self._token = _CHARACTER if tokens == "characters" else _WORD
+        self._is_by_sentence = tokens == "sentences"
 
     def describe(self) -> tuple[str, str]:
         """Own code that gives the same everywhere."""
@@ -40,6 +42,8 @@ class RougeL:
 
     def compare(self, texts: Sequence[str]) -> PairScores:
         """LCS / length of the hypothesis, and of the reference, of every ordered pair."""
+        if self._is_by_sentence:
+            return _by_sentence([_sentences(text) for text in texts])
         read = [self._token.findall(text.casefold()) for text in texts]
         lengths = np.array([len(tokens) for tokens in read], np.float64)
         common = np.diag(lengths)
@@ -69,18 +73,64 @@ class RougeLKind(ComparerKind[Config]):
         return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(self.config.tokens))
 
 
-def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence.
+def _sentences(text: str) -> set[tuple[str, ...]]:
+    """Words as written between full stops; of blanks alone, the package makes one without letters.
 
-    Bit-parallel: one addition of integers as long as `first` for each token of `second`.
+    LLM-self-eval reads an answer with the end of its line, so that such a word follows a last stop.
+    """
+    parts = f"{text}\n".split(".") if text else []
+    return {tuple(part.split()) or ("",) for part in parts if part}
+
+
+def _by_sentence(texts: Sequence[Collection[Sequence[str]]]) -> PairScores:
+    """Words of the subsequences of all pairs of sentences / words of a text, each counted once."""
+    sizes = np.array([len(set().union(*text)) for text in texts], np.float64)
+    common = np.diag(sizes)
+    for k, i in permutations(range(len(texts)), 2):
+        found = (_common_words(one, other) for one in texts[i] for other in texts[k])
+        common[k, i] = len(set().union(*found))
+    sizes = np.maximum(sizes, 1.0)
+    precision, recall = common / sizes[:, None], common / sizes
+    return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
+
+
+def _common_words(reference: Sequence[str], hypothesis: Sequence[str]) -> set[str]:
+    """Words of the longest common subsequence that the package finds, of the several there are."""
+    grown, found = [0, *_grown(reference, hypothesis)], set[str]()
+    i, j = len(reference), len(hypothesis)
+    while i and j:
+        if reference[i - 1] == hypothesis[j - 1]:
+            found.add(reference[i - 1])
+            i, j = i - 1, j - 1
+            continue
+        without = grown[j] & (1 << i - 1) - 1, grown[j - 1] & (1 << i) - 1
+        if without[0].bit_count() > without[1].bit_count():
+            i -= 1
+        else:
+            j -= 1
+    return found
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    return next(reversed(_grown(first, second)), 0).bit_count()
+
+
+def _grown(first: Sequence[str], second: Sequence[str]) -> list[int]:
+    """Return a number for each token of `second`: the positions of `first` in its bits.
+
+    A bit is set where one more token of `first` makes the longest subsequence, common with `second`
+    so far, longer. Bit-parallel: one addition of integers as long as `first` for each token.
+
     Source: Hyyro 2004, "Bit-parallel LCS-length computation revisited".
     """
     where: dict[str, int] = {}
     for position, token in enumerate(first):
         where[token] = where.get(token, 0) | 1 << position
     every = (1 << len(first)) - 1
-    unmatched = every
+    unmatched, grown = every, []
     for token in second:
         met = unmatched & where.get(token, 0)
         unmatched = ((unmatched + met) | (unmatched - met)) & every
-    return len(first) - unmatched.bit_count()
+        grown.append(every & ~unmatched)
+    return grown

@@ -123,6 +123,20 @@ def test_the_published_answers_give_all_published_votes_by_rouge_l(answers, tmp_
     assert [place for place, found in enumerate(places) if place != found] == [5, 6]
 
 
+BY_PACKAGE = {
+    "ChatGPT": 0, "Claude-instant": 0, "PaLM-v2": 0, "Vicuna-13B": 0, "ChatGLM-6B": 0,
+    "Oasst-Pythia-12B": 0, "RWKV-14b": 0, "mpt-7b-chat": 0, "Dolly-V2-12B": 0,
+}  # fmt: skip
+"""Wins by the package `rouge`: `python benchmarks/published/peer_votes.py RESPONSES` on 2026-11-27."""
+
+
+@pytest.mark.slow
+def test_by_sentence_the_wins_are_those_of_the_package_of_the_source(answers, tmp_path):
+    result = rated(answers, tmp_path / "run", "{kind: rouge_l, tokens: sentences}")
+    assert cells(result, "peer_elo.elo", "wins") == BY_PACKAGE
+    assert set(result.frames["peer_votes"]["similarity"]) == {"rouge_l:sentences"}
+
+
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)
