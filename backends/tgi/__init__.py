@@ -1,8 +1,8 @@
 """Text Generation Inference: draws by text, scores where prefill details are on, labels.
 
-Written against TGI 3.3, which is in maintenance mode; see `docs/servers.md`. It takes no token ids:
-prompts are rendered by the server and sent back to it as text, so what it reads is checked against
-the ids that it gave to the prompt.
+Written against TGI 3.3, whose repository is archived (2026-11-27). It takes no token ids: prompts
+are rendered by the server and sent back to it as text, so what it reads is checked against the ids
+that it gave to the prompt.
 """
 
 import math
