@@ -5,11 +5,9 @@ level). `sentences` is what the package `rouge` 1.0.1 makes of its section 3.2 (
 which LLM-self-eval votes. Needs no model and no extra.
 """
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import combinations, permutations
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -17,12 +15,8 @@ from backends._local import LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
+from orchestrator.judgment.similarity import Floats, words
 from orchestrator.records import PairScores
-
-# Scripts that are written without blanks: each character is a token.
-_CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD: Final = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
-_CHARACTER: Final = re.compile(r"\S")
 
 
 class Config(RougeLSettings):
@@ -33,8 +27,7 @@ class RougeL:
     """Compares texts by their longest common subsequences of tokens."""
 
     def __init__(self, tokens: str) -> None:
-        self._token = _CHARACTER if tokens == "characters" else _WORD
-        self._is_by_sentence = tokens == "sentences"
+        self._tokens = tokens
 
     def describe(self) -> tuple[str, str]:
         """Own code that gives the same everywhere."""
@@ -42,15 +35,19 @@ class RougeL:
 
     def compare(self, texts: Sequence[str]) -> PairScores:
         """LCS / length of the hypothesis, and of the reference, of every ordered pair."""
-        if self._is_by_sentence:
-            return _by_sentence([_sentences(text) for text in texts])
-        read = [self._token.findall(text.casefold()) for text in texts]
-        lengths = np.array([len(tokens) for tokens in read], np.float64)
-        common = np.diag(lengths)
-        for i, j in combinations(range(len(read)), 2):
-            common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
-        precision = (common / np.maximum(lengths, 1.0)[:, None]).astype(np.float32)
-        return PairScores(precision, np.ascontiguousarray(precision.T), "rouge_l", 0)
+        if self._tokens == "sentences":
+            sizes, common = _by_sentence(texts)
+        else:
+            texts = [text.casefold() for text in texts]
+            of_words = self._tokens == "words"
+            read = [words(text) if of_words else [*"".join(text.split())] for text in texts]
+            sizes = np.array([len(tokens) for tokens in read], np.float64)
+            common = np.diag(sizes)
+            for i, j in combinations(range(len(read)), 2):
+                common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
+        sizes = np.maximum(sizes, 1.0)
+        precision, recall = common / sizes[:, None], common / sizes
+        return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
 
 
 class RougeLKind(ComparerKind[Config]):
@@ -73,25 +70,21 @@ class RougeLKind(ComparerKind[Config]):
         return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(self.config.tokens))
 
 
-def _sentences(text: str) -> set[tuple[str, ...]]:
-    """Words as written between full stops; of blanks alone, the package makes one without letters.
+def _by_sentence(texts: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the number of different words of each text, and of the subsequences of two.
 
-    LLM-self-eval reads an answer with the end of its line, so that such a word follows a last stop.
+    A subsequence is that of two sentences, which end at full stops; all count together. As the
+    package has it, blanks alone are a word without letters; LLM-self-eval reads an answer with the
+    end of its line, so that one follows a last stop.
     """
-    parts = f"{text}\n".split(".") if text else []
-    return {tuple(part.split()) or ("",) for part in parts if part}
-
-
-def _by_sentence(texts: Sequence[Collection[Sequence[str]]]) -> PairScores:
-    """Words of the subsequences of all pairs of sentences / words of a text, each counted once."""
-    sizes = np.array([len(set().union(*text)) for text in texts], np.float64)
+    parts = [f"{text}\n".split(".") if text else [] for text in texts]
+    read = [{tuple(part.split()) or ("",) for part in of_text if part} for of_text in parts]
+    sizes = np.array([len(set().union(*sentences)) for sentences in read], np.float64)
     common = np.diag(sizes)
-    for k, i in permutations(range(len(texts)), 2):
-        found = (_common_words(one, other) for one in texts[i] for other in texts[k])
+    for k, i in permutations(range(len(read)), 2):
+        found = (_common_words(one, other) for one in read[i] for other in read[k])
         common[k, i] = len(set().union(*found))
-    sizes = np.maximum(sizes, 1.0)
-    precision, recall = common / sizes[:, None], common / sizes
-    return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
+    return sizes, common
 
 
 def _common_words(reference: Sequence[str], hypothesis: Sequence[str]) -> set[str]:

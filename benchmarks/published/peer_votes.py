@@ -4,13 +4,15 @@
     pip install rouge==1.0.1
     python benchmarks/published/peer_votes.py LLM-self-eval/responses
 
-The package takes two to three minutes, on one core. Votes are by precision (`-b 0`), a tie where two
-differ by 1e-6 at most; then by the source's own formula, P R / R compared as floats are.
+The package takes two to three minutes, on one core. Votes are by precision (`-b 0`), a tie where
+two differ by 1e-6 at most; then by the source's own formula, P R / R compared as floats are.
 """
 
 import argparse
 import importlib
 import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -21,12 +23,12 @@ sys.path.insert(0, str(ROOT))
 
 from backends.rouge_l import RougeL  # noqa: E402
 from benchmarks.published.peers import joined  # noqa: E402
-from orchestrator.judgment.similarity import peer_votes  # noqa: E402
+from orchestrator.judgment.similarity import Floats, peer_votes  # noqa: E402
 
 TIES_WITHIN = 1e-6
 
 
-def by_package(texts):
+def by_package(texts: Sequence[str]) -> Floats:
     """P and R of all ordered pairs: shape (N, N) each, row the hypothesis; lines keep their end."""
     rouge = importlib.import_module("rouge").Rouge(metrics=["rouge-l"])
     found = np.ones((2, len(texts), len(texts)))
@@ -36,11 +38,11 @@ def by_package(texts):
     return found
 
 
-def votes(scores, ties_within):
+def votes(scores: Iterable[Floats], ties_within: float) -> tuple[Floats, dict[int, int]]:
     """All votes on all items, with the wins of each model."""
-    n, wins, all_votes = len(scores[0]), np.zeros(len(scores[0]), int), []
+    wins, all_votes = Counter[int](), list[float]()
     for one in scores:
-        for first, second, _, cast in peer_votes(one, [True] * n, ties_within):
+        for first, second, _, cast in peer_votes(one, [True] * len(one), ties_within):
             wins[first] += cast.count(1.0)
             wins[second] += cast.count(0.0)
             all_votes += cast
@@ -60,15 +62,15 @@ def main() -> None:
     ours = {
         tokens: [RougeL(tokens).compare(one) for one in texts] for tokens in ("sentences", "words")
     }
-    for which, scores in enumerate(("precision", "recall")):
-        made = np.array([getattr(one, scores) for one in ours["sentences"]])
-        print(f"{scores}: largest difference {np.abs(made - package[:, which]).max():.1g}")
+    for which, name in enumerate(("precision", "recall")):
+        made = np.array([getattr(one, name) for one in ours["sentences"]])
+        print(f"{name}: largest difference {np.abs(made - package[:, which]).max():.1g}")
     theirs, their_wins = votes(package[:, 0], TIES_WITHIN)
-    for tokens, made in ours.items():
-        cast, wins = votes([one.precision.astype(float) for one in made], TIES_WITHIN)
+    for tokens, compared in ours.items():
+        cast, wins = votes([one.precision.astype(float) for one in compared], TIES_WITHIN)
         print(f"\n{tokens}: {np.mean(cast != theirs):.1%} of {cast.size:,} votes differ")
-        for name, won, at in zip(names, wins, their_wins, strict=True):
-            print(f"  {name:<18} {won:>6,} wins, by the package {at:>6,}")
+        for k, name in enumerate(names):
+            print(f"  {name:<18} {wins[k]:>6,} wins, by the package {their_wins[k]:>6,}")
     with np.errstate(invalid="ignore"):
         cast, _ = votes(package[:, 0] * package[:, 1] / package[:, 1], 0.0)
     gone, differ = np.isnan(cast), cast != theirs

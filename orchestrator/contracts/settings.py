@@ -108,8 +108,8 @@ class RougeLSettings(Settings):
 
     tokens: Literal["words", "characters", "sentences"] = "words"
     """Units of a subsequence: words without case and punctuation (and single characters of
-    Chinese and Japanese), or all characters but white space; `sentences`: words as written, sentence
-    by sentence, as the package `rouge` of LLM-self-eval."""
+    Chinese and Japanese), or all characters but white space; `sentences`: words as written, by
+    sentence, as the package `rouge` of LLM-self-eval."""
 
 
 class ByBertScore(BertScoreSettings):

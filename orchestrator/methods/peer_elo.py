@@ -1,10 +1,10 @@
 """Peer evaluation: models judge each other by what their own answers are most like; no prompts.
 
-For every pair (i, j) of candidates, every other candidate k that is a voter and every item: i wins if
-s(o_i, o_k) > s(o_j, o_k), j wins if <, else it is a tie. With N candidates and M items these are
-M * C(N, 2) * (N - 2) votes. s is the F-beta of BERTScore (or Rouge-L) with the judge's answer o_k
-as the hypothesis; beta 0, the default, is its precision: how much of the judge's answer is found in
-the candidate's. One row holds all the votes on one pair of answers to one turn.
+For every pair (i, j) of candidates, every other candidate k (that is a voter) and every item: i
+wins if s(o_i, o_k) > s(o_j, o_k), j wins if <, else it is a tie. With N candidates and M items
+these are M * C(N, 2) * (N - 2) votes. s is the F-beta of BERTScore (or Rouge-L) with the judge's
+answer o_k as the hypothesis; beta 0, the default, is its precision: how much of the judge's answer
+is found in the candidate's. One row holds all the votes on one pair of answers to one turn.
 
 Source: LLM-self-eval; formulas in `docs/methods/peer_elo.md`.
 
@@ -64,9 +64,7 @@ class Config(MethodSettings):
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     similarity: Similarity = Field(ByBertScore(), description="Similarity of answers.")
     beta: float = Field(
-        0.0,
-        ge=0,
-        description="Weight of recall against precision in F-beta; 0 is precision alone.",
+        0.0, ge=0, description="Weight of recall against precision in F-beta; 0 is precision alone."
     )
     ties_within: float = Field(
         1e-6, ge=0, description="Maximum difference of similarities that counts as a tie."
