@@ -57,24 +57,11 @@ _NUMBERS: Final = frozenset({"f64", "i64", "bool"})
 _ROLES: Final = ("pairs", "distribution", "rewriting", "answers")
 # Of roles that are no numbers.
 _TYPES: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(
-        (
-            "model",
-            "model_a",
-            "model_b",
-            "judge",
-            "answer",
-            "rewriting",
-            "text",
-            "winner_ab",
-            "winner_ba",
-        ),
-        frozenset({"str"}),
-    ),
-    **dict.fromkeys(("p", "p_ab", "p_ba"), frozenset({"list[f64]"})),
-    **dict.fromkeys(
-        ("exact", "same_text", "unchanged", "exact_match", "parsed"), frozenset({"bool"})
-    ),
+    **dict.fromkeys(("model", "model_a", "model_b", "judge", "answer"), frozenset({"str"})),
+    **dict.fromkeys(("rewriting", "text", "winner_ab", "winner_ba"), frozenset({"str"})),
+    **dict.fromkeys(("p", "p_ab", "p_ba", "traces"), frozenset({"list[f64]"})),
+    **dict.fromkeys(("exact", "same_text", "unchanged", "exact_match"), frozenset({"bool"})),
+    "parsed": frozenset({"bool"}),
     "turn": frozenset({"i64"}),
 }
 
@@ -85,11 +72,11 @@ class PairColumns(msgspec.Struct, frozen=True):
     They give rankings, also while the run goes on, and figures of the judges.
 
     Attributes:
-        preference: P(A is better), a tie as half, in [0, 1].
         model_a: Name of the first model.
         model_b: Name of the second one.
         judge: Who compares them.
         turn: Of the conversation, from 1 on.
+        preference: P(A is better), a tie as half, in [0, 1].
         preference_ab: The preference with A's answer shown first.
         preference_ba: The preference with B's answer shown first.
         p_ab: Distribution over verdicts, from A much better to B much better, A shown first.
@@ -101,6 +88,7 @@ class PairColumns(msgspec.Struct, frozen=True):
         parsed: Whether the judge's text had a verdict, where rows without one may count.
         score_a: Score of A's answer, higher for a better one, mean of both orders.
         score_b: Score of B's.
+        traces: Numbers of traces that found A better, neither, and B better, of both orders.
         exact: Whether every verdict's probability is known.
         same_text: Whether both answers are equal.
         estimators: Those of `ESTIMATORS` that the rows have, as columns of these names.
@@ -110,11 +98,11 @@ class PairColumns(msgspec.Struct, frozen=True):
             where the method's own summary rates the models.
     """
 
-    preference: str = "prefer_a"
     model_a: str = "model_a"
     model_b: str = "model_b"
     judge: str = ""
     turn: str = ""
+    preference: str = "prefer_a"
     preference_ab: str = ""
     preference_ba: str = ""
     p_ab: str = ""
@@ -128,6 +116,7 @@ class PairColumns(msgspec.Struct, frozen=True):
     same_text: str = ""
     score_a: str = ""
     score_b: str = ""
+    traces: str = ""
     estimators: tuple[str, ...] = ()
     verdicts: bool = True
     ranked: bool = True
@@ -135,27 +124,11 @@ class PairColumns(msgspec.Struct, frozen=True):
     def columns(self) -> dict[str, str]:
         """Return the columns that there are, by the name that reports know them by."""
         named = {
-            "model_a": self.model_a,
-            "model_b": self.model_b,
-            "judge": self.judge,
-            "turn": self.turn,
-            "prefer_a": self.preference,
-            "prefer_a_ab": self.preference_ab,
-            "prefer_a_ba": self.preference_ba,
-            "p_ab": self.p_ab,
-            "p_ba": self.p_ba,
-            "coverage_ab": self.coverage_ab,
-            "coverage_ba": self.coverage_ba,
-            "winner_ab": self.winner_ab,
-            "winner_ba": self.winner_ba,
-            "parsed": self.parsed,
-            "exact": self.exact,
-            "same_text": self.same_text,
-            "score_a": self.score_a,
-            "score_b": self.score_b,
-            **{name: name for name in self.estimators},
+            name.replace("preference", "prefer_a"): getattr(self, name)
+            for name in self.__struct_fields__
         }
-        return {name: column for name, column in named.items() if column}
+        named |= {name: name for name in self.estimators}
+        return {name: one for name, one in named.items() if one and isinstance(one, str)}
 
 
 class ScoreColumns(msgspec.Struct, frozen=True):

@@ -70,6 +70,7 @@ _CONTRASTS: Final = (
     ("mean_post", "mode_post"),
     ("mean_pre", "mean_post"),
     ("mean_pre", SCORES),
+    ("mean_pre", "margin"),
     ("mean", CALIBRATED),
     ("mean_pre", CALIBRATED),
 )
@@ -77,7 +78,7 @@ _CONTRASTS: Final = (
 # The mode that other estimators of pairs are held against.
 _MODES: Final = {
     name: f"mode_{name.rpartition('_')[2]}" for name in PAIRWISE if not name.startswith("mode")
-}
+} | dict.fromkeys(("margin", "davidson"), "mode_pre")
 
 
 class Config(JudgedWinner):

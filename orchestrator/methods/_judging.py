@@ -270,13 +270,13 @@ class Judged(NamedTuple):
     Attributes:
         distribution: Over the labels, averaged over traces.
         probabilities: Its shares, which are known.
-        n_traces: Traces with a verdict; 0 where none were drawn.
+        traces: The shares behind each trace with a verdict; () where none were drawn.
         n_silent: Traces without a verdict, which are not in it.
     """
 
     distribution: LabelDistribution
     probabilities: tuple[float, ...]
-    n_traces: int = 0
+    traces: tuple[tuple[float, ...], ...] = ()
     n_silent: int = 0
 
 
@@ -301,7 +301,7 @@ async def judge_prompts(
         choices = await ask.all(
             *(ask.choose(judge, prompt, asked, prefix=prefix) for prompt in prompts)
         )
-        return [judged([choice]) for choice in choices]
+        return [judged([choice])._replace(traces=()) for choice in choices]
     traces = await reason(ask, judge, prompts, config, unit.item)
     places = [[_place(trace, labels, config.prefix) for trace in drawn] for drawn in traces]
     asks = [
@@ -314,7 +314,7 @@ async def judge_prompts(
     for of_prompt in places:
         n_said = sum(place is not None for place in of_prompt)
         one = judged([next(read) for _ in range(n_said)])
-        found.append(one._replace(n_traces=n_said, n_silent=len(of_prompt) - n_said))
+        found.append(one._replace(n_silent=len(of_prompt) - n_said))
     return found
 
 
@@ -387,8 +387,9 @@ def judged(choices: Sequence[Choice]) -> Judged:
     Raises:
         AskFailed: If one of them is undefined.
     """
-    found = mixture([from_logprobs(choice.logprobs, choice.upper) for choice in choices])
+    each = [from_logprobs(choice.logprobs, choice.upper) for choice in choices]
+    found = mixture(each)
     if found.probabilities is None:
         reason = found.undefined or "nothing is known"
         raise AskFailed(Failure("no_logprobs", f"no verdict can be read: {reason}", permanent=True))
-    return Judged(found, found.probabilities)
+    return Judged(found, found.probabilities, tuple(one.probabilities or () for one in each))

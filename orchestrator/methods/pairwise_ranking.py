@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final, Self
 
+import numpy as np
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.pairwise import expand_two
@@ -38,6 +40,7 @@ from orchestrator.methods._own_labels import (
 )
 from orchestrator.methods._pairwise import (
     FIELDS,
+    PAIR_COLUMNS,
     PREFERENCES,
     READING,
     Order,
@@ -48,6 +51,7 @@ from orchestrator.methods._pairwise import (
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet, pairwise_prompt
+from orchestrator.statistics.judgments import decisions
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
@@ -143,9 +147,10 @@ class PairwiseRanking(PairwiseJudge[Config]):
     """A judge compares two answers, in both orders, with five, three or two labels."""
 
     cites = ("wang2025judgment",)
-    version = 4
+    version = 5
     frame = "judgments"
-    columns: ClassVar[Columns] = {"turn": "i64", **PREFERENCES, **READING}
+    columns: ClassVar[Columns] = {"turn": "i64", **PREFERENCES, **READING, "traces": "list[f64]"}
+    pairs = replace(PAIR_COLUMNS, traces="traces")
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Two orders of each pair, and the reasoning before them where asked for."""
@@ -159,10 +164,10 @@ class PairwiseRanking(PairwiseJudge[Config]):
         config = self.config
         turns, prompts = await self.both_orders(unit, ask)
         read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
-        orders = [order_of(one, config.labels) for one in read]
         return [
-            pair_row(made, ab, ba)
-            for made, ab, ba in zip(turns, orders[::2], orders[1::2], strict=True)
+            pair_row(made, order_of(ab, config.labels), order_of(ba, config.labels))
+            | {"traces": _verdicts(ab, ba, config.labels) if config.chain_of_thought else None}
+            for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
         ]
 
 
@@ -174,9 +179,22 @@ def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
 
 def order_of(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:
     """Return the judgment of one prompt as levels."""
-    p, seen = read.probabilities, read.distribution
-    levels = p if isinstance(labels, str) else levels_of(p, labels)
+    levels, seen = _levels(read.probabilities, labels), read.distribution
+    return Order(levels, seen.coverage, seen.exact, len(read.traces), read.n_silent)
+
+
+def _levels(p: tuple[float, ...], labels: LabelSet | tuple[OwnLabel, ...]) -> tuple[float, ...]:
     if len(p) == _TWO:
         # Two labels, whatever their values, are the released code's A and B.
-        levels = expand_two(*p)
-    return Order(levels, seen.coverage, seen.exact, read.n_traces, read.n_silent)
+        return expand_two(*p)
+    return p if isinstance(labels, str) else levels_of(p, labels)
+
+
+def _verdicts(ab: Judged, ba: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> list[float]:
+    """Count the traces of both orders that find A's answer better, neither, and B's better."""
+    read = [_levels(p, labels) for p in ab.traces]
+    found = np.array(read + [_levels(p, labels)[::-1] for p in ba.traces])
+    half = found.shape[1] // 2
+    better, worse = found[:, :half].sum(axis=1), found[:, half + 1 :].sum(axis=1)
+    verdicts = decisions(better, found[:, half], worse)
+    return [float((verdicts == verdict).sum()) for verdict in (1.0, 0.0, -1.0)]

@@ -188,7 +188,7 @@ class PointwiseRating(JudgeMethod[Config]):
                     "mean_high": high,
                     "coverage": one.distribution.coverage,
                     "exact": one.distribution.exact,
-                    "n_traces": one.n_traces,
+                    "n_traces": len(one.traces),
                     "n_silent": one.n_silent,
                     "n_characters": len(turn.answer.text),
                 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.statistics.judgments import TIE
+from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
@@ -30,7 +30,8 @@ POINTWISE: Final = (
     "mode", "rounded_mean", "median", "first_percentile", "mean", "ram", "quantile", "superiority",
 )  # fmt: skip
 PAIRWISE: Final = (
-    "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post",
+    "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post", "margin",
+    "davidson",
 )  # fmt: skip
 SCORES: Final = "mean_scores"
 """Mean score of A's answer minus that of B's, each averaged over both orders: of methods that score
@@ -55,11 +56,14 @@ WORDS: Final = {
     "mean_pre": "mean, pre",
     "mean_post": "mean, post",
     SCORES: "mean of scores",
+    "margin": "margin of traces",
+    "davidson": "Davidson",
 }
 UNIT: Final = ("item", *OVER, "turn", "judge", "model_a", "model_b")
 COLUMNS: Final = (
     *(name for name in UNIT if name not in OVER), "category", "status", SOFT, *PAIRWISE,
     "score_a", "score_b", "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
+    "traces",
 )  # fmt: skip
 """Columns read from the rows of a judge."""
 _VERDICTS: Final = ("p_ab", "p_ba")
@@ -178,6 +182,8 @@ def preferences(rows: pl.DataFrame) -> Preferences:
     """Preferences of the rows of a pointwise or of a pairwise method."""
     if "model" in rows.columns:
         return _from_scores(rows)
+    if "traces" in rows.columns:
+        rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
     if {"score_a", "score_b"} <= set(rows.columns):
         rows = rows.with_columns((pl.col("score_a") - pl.col("score_b")).alias(SCORES))
@@ -200,6 +206,20 @@ def preferences(rows: pl.DataFrame) -> Preferences:
         "mean_pre",
         len(rows) - len(used),
     )
+
+
+def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the margin of each pair's traces and Davidson's preference, where there are any."""
+    told = (rows["traces"].list.sum() > 0).fill_null(value=False)
+    if not told.any():
+        return rows
+    found = np.full((2, len(rows)), np.nan)
+    for judge in rows.filter(told)["judge"].unique(maintain_order=True):
+        at = (told & rows["judge"].eq_missing(judge)).to_numpy()
+        counts = _matrix(rows["traces"].filter(pl.Series(at)))
+        found[0, at] = (counts[:, 0] - counts[:, 2]) / counts.sum(axis=1)
+        found[1, at] = davidson(counts)[0]
+    return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
 def _from_scores(rows: pl.DataFrame) -> Preferences:

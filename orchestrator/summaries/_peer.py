@@ -41,7 +41,6 @@ class Votes:
         n_items: Items with a vote.
         n_missing: Answers that were left out, by model.
         n_failed: Items (or turns) on which nobody could vote.
-        n_truncated: Answers that were longer than what compared them reads.
     """
 
     models: tuple[str, ...]
@@ -56,7 +55,6 @@ class Votes:
     n_items: int
     n_missing: dict[str, int]
     n_failed: int
-    n_truncated: int
 
     @cached_property
     def sums(self) -> PromptSums:
@@ -116,7 +114,6 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
         n_items=single[PROMPT].n_unique(),
         n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
         n_failed=len(rows) - len(good),
-        n_truncated=int(turns["n_truncated"].sum()),
     )
 
 

@@ -88,8 +88,8 @@ def _basis(votes: Votes) -> str:
         parts.append(f"{undefined:,} votes undefined")
     if missing := sum(votes.n_missing.values()):
         parts.append(f"{missing:,} answers missing")
-    if votes.n_truncated:
-        parts.append(f"{votes.n_truncated:,} answers truncated for comparison")
+    if truncated := votes.pairs.unique(subset=["item", "turn"])["n_truncated"].sum():
+        parts.append(f"{truncated:,} answers truncated for comparison")
     if votes.n_failed:
         parts.append(f"{votes.n_failed:,} without votes")
     return " · ".join(parts)

@@ -1,15 +1,19 @@
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from pydantic import ValidationError
 
 from orchestrator.analyses import judge_accuracy
+from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
+from orchestrator.ranking.preferences import preferences
+from orchestrator.statistics.judgments import davidson
 from tests.summaries import judged
 from tests.summaries.judged import around
 
@@ -117,6 +121,61 @@ def test_missing_judgments_are_said_and_are_not_wrong():
     table = pointwise_tables(rows)["judge_accuracy.pointwise"]
     assert lines(table)[0]["mean"] == 1.0
     assert any("1 pairs were not judged" in note for note in table.notes)
+
+
+def test_traces_are_counted_beside_the_mean_of_their_distributions():
+    """Davidson's model names the side of the margin, and believes more traces more."""
+    counts = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]]
+    truth, rows = [], []
+    for k, (item, right) in enumerate(RIGHT.items()):
+        traces = counts[k % 4] if right != "y" else counts[k % 4][::-1]
+        lean = judged.leaning(0.7 if right != "y" else 0.3), judged.leaning(0.4)
+        rows.append(judged.pair_row(item, "x", "y", *lean, traces=traces))
+        truth.append({None: 0.0, "x": 1.0, "y": -1.0}[right])
+    config = pairwise_ranking.Config(judges=("judge",))
+    source = Source(
+        "pairwise_ranking",
+        "pairwise_ranking",
+        pairwise_ranking.PairwiseRanking(config),
+        "judgments",
+    )
+    found = tables({"judgments": judged.pairs(rows)}, [source])
+    truth = np.array(truth)
+    given = np.array([row["traces"] for row in rows])
+    margin = (given[:, 0] - given[:, 2]) / 4
+    kept = truth != 0
+    credit = np.mean(0.5 + 0.5 * np.sign(margin[kept]) * truth[kept])
+    (line,) = lines(found["judge_accuracy.pairwise"])
+    assert line["margin of traces"] == line["Davidson"] == pytest.approx(credit)
+    errors = {one["estimator"]: one for one in lines(found["judge_accuracy.errors"])}
+    for name, values in (("margin of traces", margin), ("Davidson", davidson(given)[0])):
+        expected = np.mean(0.25 * (values[kept] - truth[kept]) ** 2)
+        assert errors[name]["mean squared error"].value == pytest.approx(expected)
+        assert errors[name]["minus that of the mode"].value is not None
+
+
+def test_each_judge_has_a_model_of_its_own_and_who_does_not_reason_has_none():
+    def of(judge, traces):
+        return [
+            judged.pair_row(f"i{k}", "x", "y", judged.leaning(0.6), judged.leaning(0.4),
+                            judge=judge, traces=one)
+            for k, one in enumerate(traces)
+        ]  # fmt: skip
+
+    sure = [[2.0, 0.0, 0.0], [0.0, 0.0, 2.0]] * 5
+    unsure = [[1.0, 0.0, 1.0], [2.0, 0.0, 0.0]] * 5
+
+    def read(rows):
+        return preferences(judged.pairs(rows).with_columns(pl.col("item").alias(n) for n in OVER))
+
+    both = read([*of("s", sure), *of("u", unsure)])
+    assert both.estimators[-2:] == ("margin", "davidson")
+    for judge, traces in (("s", sure), ("u", unsure)):
+        (one,) = (found for name, found in both.by_judge() if name == judge)
+        assert one.values("davidson") == pytest.approx(davidson(np.array(traces))[0])
+    plain = read(of("p", [None] * 4))
+    assert "davidson" not in plain.estimators
+    assert len(plain.rows) == 4
 
 
 def test_errors_count_how_sure_a_verdict_is_and_compare_it_with_the_mode():

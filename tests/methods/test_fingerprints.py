@@ -69,8 +69,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "pairwise_ranking": (
         {"judges": ["j", "k"], "prompt": "compact", "labels": "five"},
-        "56978d948f8b3e592e33887a8952cd92",
-        "ab5339c50873533f118eb9d866906838",
+        "adefc9a58eec7daa87fbe840cf7a9ca7",
+        "558de0d1084832c8cc343a055e8bd778",
     ),
     "pairwise_scoring": (
         {"judges": ["j"], "scale": [1, 7]},

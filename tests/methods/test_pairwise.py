@@ -101,6 +101,23 @@ def test_the_verdict_is_read_after_the_judge_s_own_tokens():
     assert (row["n_traces"], row["n_silent"]) == (2, 0)
 
 
+def test_traces_are_counted_by_the_side_that_each_prefers():
+    # Of a shown first: better, a tie, worse; of b shown first: better three times.
+    of_a = [(0, 0.6, 0.4, 0, 0), (0, 0.1, 0.7, 0.2, 0), (0.1, 0.2, 0, 0.4, 0.3)]
+    of_b = [(0.6, 0.4, 0, 0, 0)] * 3
+    said = {"a": iter(of_a), "b": iter(of_b)}
+
+    def judge(ask):
+        if isinstance(ask, ChooseAsk):
+            return choice(next(said[first_shown(ask)]))
+        return trace(f"because {ask.repeat} ", "[[>]]")
+
+    row = ranked(judge, chain_of_thought=True, traces=3, reasoning={"temperature": 1})
+    assert row["traces"] == [1, 1, 4]
+    assert row["n_traces"] == 6
+    assert ranked(lambda ask: choice((0, 1, 0, 0, 0)))["traces"] is None
+
+
 def test_one_order_without_a_verdict_is_no_judgment():
     def judge(ask):
         if isinstance(ask, ChooseAsk):

@@ -54,7 +54,7 @@ def scores(rows):
     return frame(pointwise, rows)
 
 
-def pair_row(item, a, b, p_ab, p_ba, *, judge="judge", method="pairwise_ranking"):
+def pair_row(item, a, b, p_ab, p_ba, *, judge="judge", method="pairwise_ranking", traces=None):
     """`p_ba` is in the view of what was shown first, as the judge gave it."""
     found = judge_pair(p_ab, p_ba)
     return {
@@ -79,8 +79,9 @@ def pair_row(item, a, b, p_ab, p_ba, *, judge="judge", method="pairwise_ranking"
         "median_post": found.median_post,
         "exact": True,
         "same_text": False,
-        "n_traces": 0,
+        "n_traces": 0 if traces is None else sum(traces),
         "n_silent": 0,
+        "traces": traces,
         "status": "ok",
     }
 
