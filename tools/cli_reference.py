@@ -19,7 +19,7 @@ This page lists every command and option of `orchestrator`. `make schema` writes
 help texts. Every command also takes `-h`/`--help`, and `-q`/`--quiet` (print results, warnings and
 errors only).
 """
-_NO_DEFAULT: Final = (None, False, "", [], argparse.SUPPRESS)
+_NO_DEFAULT: Final[tuple[object, ...]] = (None, False, "", [], argparse.SUPPRESS)
 
 
 def main() -> None:
