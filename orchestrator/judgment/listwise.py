@@ -16,7 +16,7 @@ them, what is left is divided as at t*:
 It is exact for two answers, and where choices follow the model of Plackett and Luce.
 
 The formula is ours: Wang, Zhang and Choi 2025 (arXiv 2503.03064) judge lists, but their formula was
-not at hand (`docs/methods/listwise.md`).
+not at hand (2026-11-27; `docs/methods/listwise.md`).
 """
 
 import math

@@ -9,8 +9,8 @@ turn say about two models, so that rankings are made of it as of pairwise judgme
 
 Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
 (arXiv 2503.03064), compares mean and mode of lists and finds lists asked for directly better than
-those behind pairwise verdicts. Its listwise prompt and formula were not at hand: prompt, formula
-and orders of presentation are ours, and `docs/methods/listwise.md` says how they are made.
+those behind pairwise verdicts. Its listwise prompt and formula were not at hand (2026-11-27):
+prompt, formula and orders of presentation are ours (`docs/methods/listwise.md`).
 
 Letters that are already listed are not read, so that no letter stands twice or is left out; the
 probability on them is missing from the coverage. Behind a place that can't be read the list ends:
