@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,8 @@ from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_ROUNDING: Final = 1e-12
+
 
 def scaled(values: Floats) -> tuple[Floats, int]:
     """Return values over a power of two that brings the largest to [0.5, 1), and its exponent.
@@ -40,6 +43,22 @@ def scaled(values: Floats) -> tuple[Floats, int]:
     exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1])
     result: Floats = np.ldexp(values, -exponent)
     return result, exponent
+
+
+def levelled(means: Floats, size: float) -> Floats:
+    """Return means of which those that differ by rounding alone are equal.
+
+    The means of z-scores within each model are 0 for every model but for the last digits of a sum,
+    which must not put the models in an order. `means` have shape (M,), nan where there is none;
+    `size` is the mean absolute value of what they are means of, by which rounding is measured.
+    Returns shape (M,): each mean, or the next greater one where less than rounding lies between.
+    """
+    result = means.copy()
+    descending = np.argsort(-means, kind="stable")
+    for before, after in pairwise(descending):
+        if means[before] - means[after] <= _ROUNDING * size:
+            result[after] = result[before]
+    return result
 
 
 # Distance from the median up to which a prompt's mean counts as equal to it. A server's own noise

@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.means import clustered_mean, paired_difference
+from orchestrator.statistics.means import clustered_mean, levelled, paired_difference
 from orchestrator.statistics.results import SKEWED, Interval
 
 
@@ -49,6 +49,16 @@ def test_means_without_an_interval_say_why(values, value, reason):
     assert found.value == pytest.approx(value, nan_ok=True)
     assert found.interval is None
     assert reason in found.undefined
+
+
+def test_means_that_differ_by_rounding_alone_are_equal():
+    means = np.array([1e-17, 0.5, -2e-17, np.nan, 0.5 + 1e-16])
+    zero, half, tiny, none, close = levelled(means, 1.0).tolist()
+    assert (zero, half) == (tiny, close) == (1e-17, 0.5 + 1e-16)
+    assert math.isnan(none)
+    # Rounding is measured by the values, not by their means, which may cancel.
+    assert levelled(np.array([3e-13, 0.0]), 0.1).tolist() == [3e-13, 0.0]
+    assert levelled(np.array([3e-13, 0.0]), 1.0).tolist() == [3e-13, 3e-13]
 
 
 @given(
