@@ -126,12 +126,12 @@ def test_missing_judgments_are_said_and_are_not_wrong():
 def test_traces_are_counted_beside_the_mean_of_their_distributions():
     """Davidson's model names the side of the margin, and believes more traces more."""
     counts = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]]
-    truth, rows = [], []
+    sides, rows = [], []
     for k, (item, right) in enumerate(RIGHT.items()):
         traces = counts[k % 4] if right != "y" else counts[k % 4][::-1]
         lean = judged.leaning(0.7 if right != "y" else 0.3), judged.leaning(0.4)
         rows.append(judged.pair_row(item, "x", "y", *lean, traces=traces))
-        truth.append({None: 0.0, "x": 1.0, "y": -1.0}[right])
+        sides.append({None: 0.0, "x": 1.0, "y": -1.0}[right])
     config = pairwise_ranking.Config(judges=("judge",))
     source = Source(
         "pairwise_ranking",
@@ -140,7 +140,7 @@ def test_traces_are_counted_beside_the_mean_of_their_distributions():
         "judgments",
     )
     found = tables({"judgments": judged.pairs(rows)}, [source])
-    truth = np.array(truth)
+    truth = np.array(sides)
     given = np.array([row["traces"] for row in rows])
     margin = (given[:, 0] - given[:, 2]) / 4
     kept = truth != 0
