@@ -103,10 +103,7 @@ class TrackioTracker(Tracker):
         trackio: Any = importlib.import_module("trackio")
         with _silent():
             self._run: Any = trackio.init(
-                project=began.project,
-                name=began.name,
-                config=dict(began.parameters),
-                embed=False,
+                project=began.project, name=began.name, config=dict(began.parameters), embed=False
             )
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:

@@ -12,15 +12,7 @@ from typing import Any, Final
 from pydantic import Field, model_serializer
 
 from orchestrator.ask import digest
-from orchestrator.dataset.shapes import (
-    CHATS,
-    RowError,
-    at,
-    chat,
-    is_chat,
-    is_list,
-    written,
-)
+from orchestrator.dataset.shapes import CHATS, RowError, at, chat, is_chat, is_list, written
 from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import Settings
 from orchestrator.records import Item, Message, Messages

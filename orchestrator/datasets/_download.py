@@ -192,8 +192,7 @@ def _check_size(remote: Remote, n_bytes: int) -> None:
 def _opened(remote: Remote, patience: Patience) -> Iterator[http.client.HTTPResponse]:
     """A reply with a status that is good; what is wrong is sorted into transient and not."""
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
-        remote.url,
-        headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"},
+        remote.url, headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"}
     )
     if remote.token:
         request.add_unredirected_header("Authorization", f"Bearer {remote.token}")

@@ -106,10 +106,7 @@ class MtBenchKind(DatasetKind[Config]):
 
     cites = ("zheng2023judging",)
     about = About(
-        licence=LICENCE,
-        size="49 kB, references 51 kB",
-        source=SOURCE,
-        files=(QUESTIONS,),
+        licence=LICENCE, size="49 kB, references 51 kB", source=SOURCE, files=(QUESTIONS,)
     )
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)

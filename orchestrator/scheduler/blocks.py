@@ -386,8 +386,7 @@ class AdaptiveBlocks(Blocks):
                 n_prompts=rule.n_items,
                 share=adaptive.share,
                 goal=Goal(
-                    rule.top,
-                    ranking.models.index(adaptive.baseline) if adaptive.baseline else None,
+                    rule.top, ranking.models.index(adaptive.baseline) if adaptive.baseline else None
                 ),
                 sizes=rule.sizes,
             )

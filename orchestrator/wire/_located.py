@@ -168,9 +168,7 @@ def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any] | Failure:
         return Failure("unparseable", said, permanent=True)
     return [
         ListedEntry(
-            token,
-            value,
-            top_logprobs=[Alternative(text, p) for text, p in (others or {}).items()],
+            token, value, top_logprobs=[Alternative(text, p) for text, p in (others or {}).items()]
         )
         for token, value, others in zip(tokens, values, listed, strict=True)
     ]

@@ -9,14 +9,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import (
-    UNKNOWN_ID,
-    Failure,
-    FloatArray,
-    Generation,
-    IntArray,
-    TopLogprobs,
-)
+from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, Generation, IntArray, TopLogprobs
 from orchestrator.wire import failures, spelling
 from orchestrator.wire._columns import Columns
 from orchestrator.wire._located import TOO_LONG, of_lists, tokens_of

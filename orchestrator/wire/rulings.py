@@ -98,10 +98,7 @@ _LEAST: Final = re.compile(
     r"greater than or equal to)\D{0,10}([0-9]{1,3})(?![0-9])",
     re.IGNORECASE | re.DOTALL,
 )
-_LISTS_NONE: Final = _words(
-    rf"{_REFUSED}.{{0,60}}log_?prob",
-    rf"log_?prob\w*.{{0,60}}{_REFUSED}",
-)
+_LISTS_NONE: Final = _words(rf"{_REFUSED}.{{0,60}}log_?prob", rf"log_?prob\w*.{{0,60}}{_REFUSED}")
 _ACCOUNT_CLOSED: Final = _words(
     r"\b(?:account|organi[sz]ation|project|workspace|subscription|access|user)\b.{0,60}"
     r"\b(?:deactivated|suspended|terminated|disabled|banned|restricted|not active|inactive|"

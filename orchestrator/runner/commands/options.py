@@ -189,10 +189,7 @@ def compare_options(command: argparse.ArgumentParser) -> None:
         help="compare only this score: METHOD.COLUMN, METHOD or COLUMN (repeatable)",
     )
     command.add_argument(
-        "--baseline",
-        default="",
-        metavar="NAME",
-        help="compare only with this run or name",
+        "--baseline", default="", metavar="NAME", help="compare only with this run or name"
     )
     command.add_argument(
         "--confidence",
@@ -414,10 +411,7 @@ def view_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator view`."""
     untrusted_option(command)
     command.add_argument(
-        "runs",
-        nargs="*",
-        metavar="RUNS",
-        help="folders of runs, or runs (default: runs/)",
+        "runs", nargs="*", metavar="RUNS", help="folders of runs, or runs (default: runs/)"
     )
     command.add_argument(
         "--port", type=int, metavar="N", help="port (default: 8765 if free, else any; 0 picks any)"
@@ -466,9 +460,7 @@ def init_options(command: argparse.ArgumentParser) -> None:
         "--judge", metavar="MODEL", help="model that judges the others (default: the last)"
     )
     command.add_argument(
-        "--dataset",
-        metavar="D",
-        help="file of questions, or a kind of dataset (default: everyday)",
+        "--dataset", metavar="D", help="file of questions, or a kind of dataset (default: everyday)"
     )
     command.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable with the API key of --url"

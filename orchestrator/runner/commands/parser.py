@@ -16,9 +16,7 @@ from orchestrator.disk.paths import RUNS, STORE_NAME
 from orchestrator.runner.commands.options import LISTED
 
 # What earlier versions had, and what does its work.
-_REMOVED = {
-    "--clients": "use `--shards`",
-}
+_REMOVED = {"--clients": "use `--shards`"}
 _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
     "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
     "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",

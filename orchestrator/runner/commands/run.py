@@ -12,12 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import numbers
-from orchestrator.errors import (
-    EXIT_COMPLETE,
-    EXIT_INTERRUPTED,
-    EXIT_PARTIAL,
-    RunInUseError,
-)
+from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
 from orchestrator.runner.commands.messages import Said, write_files
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.run import run as run_recipe

@@ -133,10 +133,7 @@ def joint_rankings(
         if table is None:
             continue
         analysis = analyse_ranking(
-            table,
-            judge=None,
-            confidence_level=confidence_level,
-            thresholds=thresholds_of(settings),
+            table, judge=None, confidence_level=confidence_level, thresholds=thresholds_of(settings)
         )
         analysis = replace(analysis, source=method)
         found.append(_of_met(analysis) if len(sides) > 1 else analysis)

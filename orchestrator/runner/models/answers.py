@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, GenerateAsk, digest
-from orchestrator.dataset.answers import (
-    AnswerRow,
-    Form,
-    Names,
-    answer_row,
-    find_form,
-    found_at,
-)
+from orchestrator.dataset.answers import AnswerRow, Form, Names, answer_row, find_form, found_at
 from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
@@ -147,9 +140,7 @@ class AnswerFile:
 
 
 _UNSUPPORTED: Final = Failure(
-    "unsupported",
-    "its answers are given: it cannot generate, score or judge",
-    permanent=True,
+    "unsupported", "its answers are given: it cannot generate, score or judge", permanent=True
 )
 
 

@@ -222,9 +222,7 @@ class Budget:
     def _most_by_now(self) -> Most:
         spent = self.spent
         return Most(
-            spent.requests,
-            spent.tokens + self._reserved_tokens,
-            spent.money + self._reserved_money,
+            spent.requests, spent.tokens + self._reserved_tokens, spent.money + self._reserved_money
         )
 
     def release(self, request: Request) -> None:

@@ -15,13 +15,7 @@ from orchestrator.probing import abilities, checks, record, requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
-from orchestrator.records import (
-    Failure,
-    Generation,
-    Messages,
-    Sampling,
-    Scored,
-)
+from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
 from orchestrator.runner.probing.asking import Asking, Target
 
 _CHAT: Final = "/v1/chat/completions"
@@ -143,10 +137,7 @@ class Probe:
             # What follows needs the first reply.
             chat_findings = await self.chat()
             scoring, sampling, choosing, tokens = await _at_once(
-                self.scoring(),
-                self.sampling(),
-                self.choosing(),
-                self.tokens(),
+                self.scoring(), self.sampling(), self.choosing(), self.tokens()
             )
             # By themselves: a draw may depend on what else a server computes, and what is asked
             # last spoils it.
@@ -157,10 +148,7 @@ class Probe:
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
 
     def _record(
-        self,
-        findings: list[Finding],
-        seen: tuple[Seen, ...] = (),
-        measured: float | None = None,
+        self, findings: list[Finding], seen: tuple[Seen, ...] = (), measured: float | None = None
     ) -> ProbeRecord:
         return ProbeRecord(
             backend=self._t.kind,

@@ -126,10 +126,7 @@ def _modules(folder: Traversable) -> Iterator[Traversable]:
 
 
 def rankings_of(
-    frames: FrameFiles,
-    *,
-    confidence_level: float,
-    thresholds: Thresholds = DEFAULTS,
+    frames: FrameFiles, *, confidence_level: float, thresholds: Thresholds = DEFAULTS
 ) -> list[RankingAnalysis]:
     """Return what `analyse` returns, computed only where no earlier call has kept it."""
     settings = repr((confidence_level, thresholds))

@@ -330,10 +330,7 @@ def analyse(
         wanted: list[str | None] = [*judges] if len(judges) == 1 else [*judges, None]
         for judge in wanted:
             analysis = analyse_ranking(
-                table,
-                judge=judge,
-                confidence_level=confidence_level,
-                thresholds=thresholds,
+                table, judge=judge, confidence_level=confidence_level, thresholds=thresholds
             )
             found.append(replace(analysis, source=source))
     return found

@@ -19,15 +19,7 @@ from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.recipe.faults import nearest, without_gone
 from orchestrator.recipe.load import loads
-from orchestrator.records import (
-    Failure,
-    Generation,
-    Item,
-    Message,
-    Outcome,
-    Scored,
-    TopLogprobs,
-)
+from orchestrator.records import Failure, Generation, Item, Message, Outcome, Scored, TopLogprobs
 from orchestrator.runner.models.identity import identity_key, open_given
 from orchestrator.runner.planning.prepare import parts_of
 from orchestrator.runner.planning.revisions import last_revision
@@ -78,13 +70,7 @@ class Replay:
         OrchestratorError: If the plan can't be made again here.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        frames: FrameFiles,
-        *,
-        allow_code: bool = False,
-    ) -> None:
+    def __init__(self, path: Path, frames: FrameFiles, *, allow_code: bool = False) -> None:
         if is_foreign(path):
             raise RunDirectoryError(
                 "this run belongs to another user; the templates of its recipe are not rendered"
@@ -339,11 +325,7 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                 "alternatives": None
                 if top is None
                 else [
-                    {
-                        "token": token,
-                        "id": number if number >= 0 else None,
-                        "logprob": logprob,
-                    }
+                    {"token": token, "id": number if number >= 0 else None, "logprob": logprob}
                     for number, token, logprob in top[at]
                 ],
             }

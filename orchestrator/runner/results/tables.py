@@ -278,10 +278,7 @@ def _loaded(
 
 
 def _context(
-    name: str,
-    settings: Mapping[str, Any],
-    frames: Mapping[str, pl.DataFrame],
-    clusters: Clusters,
+    name: str, settings: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], clusters: Clusters
 ) -> Context:
     statistics = settings.get("statistics", {})
     return Context(

@@ -118,9 +118,7 @@ def free_gpu_bytes() -> int | None:
 
 
 async def wait_until_given_back(
-    free: Callable[[], int | None] = free_gpu_bytes,
-    look_s: float = 0.25,
-    most_s: float = 15.0,
+    free: Callable[[], int | None] = free_gpu_bytes, look_s: float = 0.25, most_s: float = 15.0
 ) -> None:
     """Until free memory no longer rises, or `most_s` have passed; at once without a GPU.
 

@@ -46,11 +46,7 @@ def nodes_of(address: str) -> tuple[Node, ...]:
     words = (sys.executable, "-P", "-m", _MODULE, address)
     try:
         ended = subprocess.run(  # noqa: S603 (this program)
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ANSWER_S,
-            check=True,
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=True
         )
         return msgspec.json.decode(ended.stdout, type=tuple[Node, ...])
     except subprocess.CalledProcessError as error:

@@ -42,10 +42,7 @@ class TokenTexts:
     """The texts of the ids in a run's outcomes."""
 
     def __init__(
-        self,
-        store: Store,
-        server_ids: Mapping[str, int],
-        backend: Callable[[str], Backend | None],
+        self, store: Store, server_ids: Mapping[str, int], backend: Callable[[str], Backend | None]
     ) -> None:
         self._store = store
         self._server_ids = server_ids
