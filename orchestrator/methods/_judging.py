@@ -269,15 +269,18 @@ class Judged(NamedTuple):
 
     Attributes:
         distribution: Over the labels, averaged over traces.
-        probabilities: Its shares, which are known.
         traces: The shares behind each trace with a verdict; () where none were drawn.
         n_silent: Traces without a verdict, which are not in it.
     """
 
     distribution: LabelDistribution
-    probabilities: tuple[float, ...]
     traces: tuple[tuple[float, ...], ...] = ()
     n_silent: int = 0
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """Its shares, which are known."""
+        return self.distribution.probabilities or ()
 
 
 async def judge_prompts(
@@ -392,4 +395,4 @@ def judged(choices: Sequence[Choice]) -> Judged:
     if found.probabilities is None:
         reason = found.undefined or "nothing is known"
         raise AskFailed(Failure("no_logprobs", f"no verdict can be read: {reason}", permanent=True))
-    return Judged(found, found.probabilities, tuple(one.probabilities or () for one in each))
+    return Judged(found, tuple(one.probabilities or () for one in each))

@@ -208,17 +208,14 @@ def check_shown(
         # It depends on what an item holds; the judge's coverage will tell.
         return
     texts = (shown, *(elsewhere or ()))
-    if labels and not any(_shows(text, label) for text in texts for label in labels):
+    forms = [_as_a_word(form.strip()) for label in labels for form in label.spellings]
+    if labels and not any(form.search(text) for text in texts for form in forms):
         names = ", ".join(label.name for label in labels[:5])
         where = "in it" if elsewhere is None else "in it, or in `system`"
         raise ValueError(
             f"the template shows none of the labels ({names}{', …' if labels[5:] else ''}); name "
             f"them {where}"
         )
-
-
-def _shows(text: str, label: Label) -> bool:
-    return any(_as_a_word(form.strip()).search(text) for form in label.spellings)
 
 
 def _as_a_word(form: str) -> re.Pattern[str]:
