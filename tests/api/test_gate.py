@@ -180,7 +180,7 @@ def with_labels(run, n_wrong, folder):
 
 def test_risk_is_that_of_the_verdicts_that_the_analysis_keeps(labelled):
     table = next(one for one in labelled.tables if one.key == "selective")
-    _, kept, _, wrong, *_ = table.rows[0]
+    _, kept, _, _, wrong, *_ = table.rows[0]
     found = orchestrator.gate(labelled, ["risk(judge) < 0.3", "risk(judge) > 0.3"])
     holds, fails = found.requirements
     assert [holds.verdict, fails.verdict] == ["holds", "fails"]
