@@ -24,11 +24,7 @@ _CURVE: Final = table_columns(
     "upper bound, %: number 1 | labels: count | labels needed: count",
 )
 _NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
-_DOUBTS: Final = {
-    "margin": "margin",
-    "orders": "agreement of the orders",
-    "coverage": "coverage",
-}
+_DOUBTS: Final = {"margin": "margin", "orders": "agreement of the orders", "coverage": "coverage"}
 _ABOUT: Final = {
     "prompts": "for verdicts on such prompts, new ones too: each prompt with a label counts once, "
     "its verdicts may depend on each other",

@@ -13,16 +13,7 @@ from rich.text import Text
 from orchestrator import numbers
 from orchestrator.report.brief import Brief
 from orchestrator.report.generic import generic_table
-from orchestrator.report.page import (
-    BAD,
-    DOUBTFUL,
-    FAINT,
-    GOOD,
-    HEADING,
-    Column,
-    Page,
-    paged,
-)
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
 from orchestrator.report.picture import Bounds, make_axis, picture_of
 from orchestrator.report.questions import Check, Question, Standing
 from orchestrator.report.words import Name, Phrase, phrase

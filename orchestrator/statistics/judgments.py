@@ -150,22 +150,19 @@ def davidson(counts: Floats) -> tuple[Floats, float, float]:
 
         P(better) : P(tie) : P(worse) = exp(d_k / 2) : nu : exp(-d_k / 2),   d_k ~ N(0, sigma^2)
 
-    nu and sigma are those of all pairs: the maximum of the likelihood over both, with every d_k
-    integrated out and Rayleigh's density of scale 2 on sigma, which holds it within (0, infinity)
-    where the counts do not. Ten traces of which nine agree say more than one, and a tie says that
-    the answers are near. A pair's own likelihood has its maximum where P(better) - P(worse) is the
-    margin of its traces: the model only says how far to believe that margin.
+    nu and sigma are those of all pairs: the maximum of the likelihood with every d_k integrated out,
+    and Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. A pair's own
+    likelihood has its maximum where P(better) - P(worse) is the margin of its traces: the model
+    says how far to believe that margin.
 
-    Source: Davidson 1970 (doi:10.1080/01621459.1970.10481082); over traces of a judge that thinks
-    Dadkhahi et al. 2025 (arXiv 2512.03019), who learn from labels what is learned from all pairs
-    here.
+    Source: Davidson 1970 (doi:10.1080/01621459.1970.10481082); over traces of a judge that thinks,
+    with labels, Dadkhahi et al. 2025 (arXiv 2512.03019).
 
     Args:
         counts: Shape (n, 3): verdicts for the first answer, for neither, for the second.
 
     Returns:
-        E[P(better) - P(worse)] of each pair given its counts, shape (n,); nu and sigma. Where all
-        verdicts are ties these are 0, infinity and 0.
+        E[P(better) - P(worse)] of each pair, shape (n,), nu and sigma; 0, infinity, 0 for only ties.
 
     Raises:
         StatisticsError: If the shape is another, a count is negative, or a pair has none.

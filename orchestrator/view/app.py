@@ -112,7 +112,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
             Route("/static/{name}", _file),
             Route("/api/{rest:path}", _nothing),
             Route("/{rest:path}", _page),
-        ],
+        ]
     )
 
 

@@ -255,12 +255,7 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
 
 def _asked(asked: Asked, speller: Speller) -> Data:
     ask, outcome = asked.ask, asked.outcome
-    kinds = {
-        GenerateAsk: "generate",
-        ScoreAsk: "score",
-        ChooseAsk: "choose",
-        RewardAsk: "reward",
-    }
+    kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose", RewardAsk: "reward"}
     found: Data = {"model": safe_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
     if not isinstance(ask, SimilarityAsk):
         found["messages"] = [[one.role, text(one.content)] for one in ask.messages]

@@ -98,11 +98,7 @@ def _sample(item: str, turns: Sequence[Mapping[str, Any]], model: str) -> dict[s
         "message": {"role": "assistant", "content": last["text"] or "", "source": "generate"},
         "stop_reason": reason,
     }
-    return {
-        **sample,
-        "output": {"model": model, "choices": [choice]},
-        "scores": _scores(last),
-    }
+    return {**sample, "output": {"model": model, "choices": [choice]}, "scores": _scores(last)}
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,14 +17,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
-from orchestrator.report.html.figures import (
-    Figure,
-    Material,
-    Picture,
-    key,
-    made_safe,
-    name,
-)
+from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
 from orchestrator.tables import (
     Cell,
     Column,
