@@ -150,8 +150,8 @@ def davidson(counts: Floats) -> tuple[Floats, float, float]:
 
         P(better) : P(tie) : P(worse) = exp(d_k / 2) : nu : exp(-d_k / 2),   d_k ~ N(0, sigma^2)
 
-    nu and sigma are those of all pairs: the maximum of the likelihood with every d_k integrated out,
-    and Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. A pair's own
+    nu and sigma are of all pairs: the maximum of the likelihood with every d_k integrated out, and
+    Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. A pair's own
     likelihood has its maximum where P(better) - P(worse) is the margin of its traces: the model
     says how far to believe that margin.
 
@@ -162,7 +162,7 @@ def davidson(counts: Floats) -> tuple[Floats, float, float]:
         counts: Shape (n, 3): verdicts for the first answer, for neither, for the second.
 
     Returns:
-        E[P(better) - P(worse)] of each pair, shape (n,), nu and sigma; 0, infinity, 0 for only ties.
+        E[P(better) - P(worse)] of each pair, shape (n,), nu and sigma; of ties alone 0, inf and 0.
 
     Raises:
         StatisticsError: If the shape is another, a count is negative, or a pair has none.
