@@ -77,7 +77,7 @@ def analyse_ranking(
     sums = table.sums(table.used["prefer_a"])
     rated = rate(sums, table.models, confidence_level=confidence_level)
     models = _model_ratings(rated, sums, table)
-    hard = table.sums(table.mode_wins())
+    hard = table.sums(0.5 + 0.5 * np.sign(table.used["mode_pre"]))
     by_mode = rate(hard, table.models, confidence_level=confidence_level)
     mode_models = _model_ratings(by_mode, hard, table)
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)

@@ -115,11 +115,6 @@ class Table:
         counts: Ints = np.bincount(met, minlength=n_models**2).reshape(n_models, n_models)
         return counts + counts.T
 
-    def mode_wins(self) -> Floats:
-        """1, 0.5 or 0 by the more probable side, shape (n,)."""
-        won: Floats = 0.5 + 0.5 * np.sign(self.used["mode_pre"])
-        return won
-
     def sums(self, wins: Floats) -> PromptSums:
         """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
         clusters, n_clusters = self.clusters()
