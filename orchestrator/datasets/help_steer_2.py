@@ -56,7 +56,7 @@ class HelpSteer2Kind(DatasetKind[Config]):
         path = located("help_steer_2", _file(self.config.split))
         rows = ParquetRows(path, shown_name("help_steer_2", path))
 
-        def make(first: int, _: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        def make(first: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
             other = rows.row(first + 1)
             is_first = row[_RATED] > other[_RATED]
             ratings = pair_of(row[_RATED], other[_RATED], is_first_better=is_first)
@@ -66,8 +66,7 @@ class HelpSteer2Kind(DatasetKind[Config]):
                 **{f"{name}_{_RATED}": value for name, value in ratings.items()},
             }
 
-        picks = [(index, "") for index in _unlike(rows)]
-        return from_rows(PickedRows(rows, picks, make, _COLUMNS), _FIELDS)
+        return from_rows(PickedRows(rows, make, _COLUMNS, _unlike(rows)), _FIELDS)
 
 
 def _unlike(rows: Rows) -> list[int]:

@@ -14,7 +14,7 @@ from orchestrator.dataset.files import JoinedRows
 from orchestrator.dataset.readers import JsonRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     chosen_subsets,
     located,
@@ -67,10 +67,10 @@ class LlmBarKind(DatasetKind[Config]):
         return from_rows(JoinedRows(parts, "llm_bar"), _FIELDS)
 
 
-def _rows(subset: str, path: Path) -> MappedRows:
-    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rows(subset: str, path: Path) -> PickedRows:
+    def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
         first = {1: True, 2: False}[row["label"]]
         answers = pair_of(row["output_1"], row["output_2"], is_first_better=first)
         return {"input": row["input"], "subset": subset, **answers}
 
-    return MappedRows(JsonRows(path, shown_name("llm_bar", path)), make, _COLUMNS)
+    return PickedRows(JsonRows(path, shown_name("llm_bar", path)), make, _COLUMNS)

@@ -13,7 +13,7 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     converted,
     located,
@@ -68,11 +68,11 @@ class MtBenchHumanKind(DatasetKind[Config]):
         path = located("mt_bench_human", _FILE)
         votes = ParquetRows(path, shown_name("mt_bench_human", path))
         first = rows_where(votes, lambda row: row["turn"] == 1)
-        rows = MappedRows(first, _item, _COLUMNS)
+        rows = PickedRows(first, _item, _COLUMNS)
         return from_rows(of_subsets(rows, "category", self.config.subsets), _FIELDS)
 
 
-def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
     return {
         "prompt": one[0]["content"],

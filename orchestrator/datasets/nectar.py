@@ -56,11 +56,11 @@ class NectarKind(DatasetKind[Config]):
         path = located("nectar", _FILE)
         rows = ParquetRows(path, shown_name("nectar", path))
         rng = np.random.default_rng(self.config.seed)
-        picks = [(index, "") for index in drawn(self.config.n, len(rows), rng, "nectar")]
-        return from_rows(PickedRows(rows, picks, _item, ("prompt", *_RANKS)), _FIELDS)
+        places = drawn(self.config.n, len(rows), rng, "nectar")
+        return from_rows(PickedRows(rows, _item, ("prompt", *_RANKS), places), _FIELDS)
 
 
-def _item(_: int, __: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     by_rank = sorted(row["answers"], key=lambda answer: float(answer["rank"]))
     # A conversation of several turns stays as it is written there.
     prompt = str(row["prompt"]).removeprefix(_BEGINS).removesuffix(_ENDS)

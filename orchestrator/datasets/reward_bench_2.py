@@ -13,7 +13,7 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     hub_file,
     located,
@@ -55,10 +55,10 @@ class RewardBench2Kind(DatasetKind[Config]):
         path = located("reward_bench_2", FILE)
         rows = ParquetRows(path, shown_name("reward_bench_2", path))
         wanted = self.config.subsets or _SUBSETS
-        return from_rows(MappedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
+        return from_rows(PickedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
 
 
-def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     (chosen,), wrong = row["chosen"], row["rejected"]
     rejected = {f"rejected_{n}": wrong[n - 1] for n in (1, 2, 3)}
     return {
