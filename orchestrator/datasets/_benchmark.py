@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -20,6 +20,8 @@ from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import DatasetError, File, Settings
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +69,10 @@ def url_of(file: File) -> str:
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
 
 
-def shown_name(kind: str, path: Path) -> str:
-    """A benchmark file for messages."""
-    return f"{kind} ({path})"
+def read(kind: str, file: File, rows: Callable[[Path, str], RowsT]) -> RowsT:
+    """Return the rows of a benchmark's file by what reads them; see `located`."""
+    path = located(kind, file)
+    return rows(path, f"{kind} ({path})")
 
 
 def _advice(kind: str, file: File, why: str) -> str:
@@ -183,12 +186,6 @@ def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
     subsets = [str(rows.row(index)[column]) for index in range(len(rows))]
     names = set(chosen_subsets(dict.fromkeys(subsets), wanted, rows.file))
     places = [index for index, name in enumerate(subsets) if name in names]
-    return PickedRows(rows, places=places)
-
-
-def rows_where(rows: Rows, holds: Callable[[Mapping[str, Any]], bool]) -> Rows:
-    """The rows for which something holds."""
-    places = [index for index in range(len(rows)) if holds(rows.row(index))]
     return PickedRows(rows, places=places)
 
 

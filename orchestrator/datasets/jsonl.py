@@ -4,11 +4,7 @@ from orchestrator.dataset.files import FileConfig, FileKind
 from orchestrator.dataset.readers import LINES_SUFFIXES
 
 
-class Config(FileConfig):
-    """Settings of `jsonl`."""
-
-
-class JsonlKind(FileKind[Config]):
+class JsonlKind(FileKind[FileConfig]):
     """A file of JSON lines."""
 
     suffixes = LINES_SUFFIXES

@@ -16,10 +16,8 @@ from orchestrator.datasets._benchmark import (
     PickedRows,
     SubsetSettings,
     converted,
-    located,
     of_subsets,
-    rows_where,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind
 
@@ -44,11 +42,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Config(SubsetSettings):
-    """Settings of `mt_bench_human`."""
-
-
-class MtBenchHumanKind(DatasetKind[Config]):
+class MtBenchHumanKind(DatasetKind[SubsetSettings]):
     """Pairs of answers to MT-Bench's first turns with the votes of people."""
 
     cites = ("zheng2023judging",)
@@ -65,10 +59,9 @@ class MtBenchHumanKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has no such category.
         """
-        path = located("mt_bench_human", _FILE)
-        votes = ParquetRows(path, shown_name("mt_bench_human", path))
-        first = rows_where(votes, lambda row: row["turn"] == 1)
-        rows = PickedRows(first, _item, _COLUMNS)
+        votes = read("mt_bench_human", _FILE, ParquetRows)
+        first = [place for place in range(len(votes)) if votes.row(place)["turn"] == 1]
+        rows = PickedRows(votes, _item, _COLUMNS, first)
         return from_rows(of_subsets(rows, "category", self.config.subsets), _FIELDS)
 
 

@@ -3,11 +3,7 @@
 from orchestrator.dataset.files import PARQUET_SUFFIXES, FileConfig, FileKind
 
 
-class Config(FileConfig):
-    """Settings of `parquet`."""
-
-
-class ParquetKind(FileKind[Config]):
+class ParquetKind(FileKind[FileConfig]):
     """A Parquet file."""
 
     suffixes = PARQUET_SUFFIXES

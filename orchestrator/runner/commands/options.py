@@ -158,6 +158,21 @@ def export_options(command: argparse.ArgumentParser) -> None:
         "texts, for people",
     )
     command.add_argument(
+        "beside", nargs="*", metavar="RUN", help="more runs, whose rows of --table are added"
+    )
+    command.add_argument(
+        "--column", nargs="+", default=[], metavar="HEADING", help="columns of --table, in order"
+    )
+    command.add_argument(
+        "--where", action="append", default=[], metavar="HEADING=TEXT",
+        help="only rows of --table with this text (repeatable)",
+    )  # fmt: skip
+    command.add_argument(
+        "--across", metavar="HEADING",
+        help="give every text of this column, such as run, columns of its own",
+    )  # fmt: skip
+    flag(command, "--average", "add the mean of the first of these columns (--across)")
+    command.add_argument(
         "--figures", metavar="DIR", help="write each figure to DIR as SVG, PDF and PNG"
     )
     flag(command, "--list", "list the tables and frames")
