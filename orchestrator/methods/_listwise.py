@@ -227,12 +227,7 @@ class _Reading:
     def result(self) -> ReadList:
         """Return the readings."""
         judgment = judge_list(self._choices) if self._choices else None
-        return ReadList(
-            judgment,
-            tuple(self._coverages),
-            tuple(self._exact),
-            self._undefined,
-        )
+        return ReadList(judgment, tuple(self._coverages), tuple(self._exact), self._undefined)
 
 
 class Order(NamedTuple):
@@ -278,10 +273,7 @@ class _Pair(NamedTuple):
 
 
 def turn_rows(
-    number: int,
-    models: Sequence[str],
-    turn: dict[str, Turn],
-    orders: Sequence[Order],
+    number: int, models: Sequence[str], turn: dict[str, Turn], orders: Sequence[Order]
 ) -> list[Row]:
     """Return the rows of one turn, one a pair of models."""
     rows: list[Row] = []

@@ -29,14 +29,7 @@ from pydantic import Field, model_validator
 from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import example
-from orchestrator.methods._judging import (
-    Judged,
-    example_place,
-    judged,
-    reason,
-    said,
-    stages_of,
-)
+from orchestrator.methods._judging import Judged, example_place, judged, reason, said, stages_of
 from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.methods._pairwise import (
