@@ -13,7 +13,7 @@ from orchestrator.judgment.glass_box import PRINTED
 from orchestrator.methods.glass_box import GlassBox
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.tables import beside, frame_of
-from orchestrator.tables import Column, Measured, make_table, table_columns
+from orchestrator.tables import Cell, Column, Measured, make_table, table_columns
 from tests.report.test_export import rows_of
 
 SCORES = {name: score for score, name in PRINTED.items()}
@@ -36,7 +36,7 @@ def headings(text):
 
 def within(place):
     """`meta_evaluation.within` with the printed numbers of one benchmark."""
-    rows = []
+    rows: list[list[Cell]] = []
     for (model, method), numbers in glass_box.printed().items():
         name = SPELT.get(method, method)
         cells = [Measured(value, -1.0, 1.0) for value in numbers[place : place + 3]]
@@ -72,7 +72,9 @@ def test_a_printed_name_is_that_of_a_column_of_the_method():
 
 def tasks(**shares):
     columns = table_columns("model | answers: count | confidence: percent")
-    rows = [[model, 20, Measured(share, 0.0, 1.0)] for model, share in shares.items()]
+    rows: list[list[Cell]] = [
+        [model, 20, Measured(share, 0.0, 1.0)] for model, share in shares.items()
+    ]
     return make_table("probdiff", "ProbDiff", columns, rows, basis=f"{sum(shares.values())}")
 
 
