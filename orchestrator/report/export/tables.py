@@ -11,7 +11,6 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.errors import UsageError
-from orchestrator.judgment.glass_box import PRINTED
 from orchestrator.recipe.faults import nearest
 from orchestrator.report.html.shell import MAX_CHARACTERS, grid, template
 from orchestrator.tables import GROUP, Cell, Column, Form, Measured, Table, cell_text, make_table
@@ -45,6 +44,9 @@ def beside(
     Raises:
         UsageError: If there is no such column; names the nearest.
     """
+    # Imported here: no run needs it.
+    from orchestrator.judgment.glass_box import PRINTED  # noqa: PLC0415
+
     first, *_ = every = [*tables.values()]
     heads = {"run": Column("run")} | {one.name: one for table in every for one in table.columns}
     wanted = wanted or [*heads][len(tables) == 1 :]
