@@ -4,7 +4,11 @@ from orchestrator.dataset.files import FileConfig, FileKind
 from orchestrator.dataset.readers import LINES_SUFFIXES
 
 
-class JsonlKind(FileKind[FileConfig]):
+class Config(FileConfig):
+    """Settings of `jsonl`."""
+
+
+class JsonlKind(FileKind[Config]):
     """A file of JSON lines."""
 
     suffixes = LINES_SUFFIXES

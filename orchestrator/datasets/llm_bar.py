@@ -40,7 +40,11 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("input", "subset", "chosen", "rejected")
 
 
-class LlmBarKind(DatasetKind[SubsetSettings]):
+class Config(SubsetSettings):
+    """Settings of `llm_bar`."""
+
+
+class LlmBarKind(DatasetKind[Config]):
     """The instructions of LLMBar with an answer that follows them and one that does not."""
 
     cites = ("zeng2024llmbar",)

@@ -42,7 +42,11 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-class MtBenchHumanKind(DatasetKind[SubsetSettings]):
+class Config(SubsetSettings):
+    """Settings of `mt_bench_human`."""
+
+
+class MtBenchHumanKind(DatasetKind[Config]):
     """Pairs of answers to MT-Bench's first turns with the votes of people."""
 
     cites = ("zheng2023judging",)

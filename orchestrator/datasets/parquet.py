@@ -3,7 +3,11 @@
 from orchestrator.dataset.files import PARQUET_SUFFIXES, FileConfig, FileKind
 
 
-class ParquetKind(FileKind[FileConfig]):
+class Config(FileConfig):
+    """Settings of `parquet`."""
+
+
+class ParquetKind(FileKind[Config]):
     """A Parquet file."""
 
     suffixes = PARQUET_SUFFIXES

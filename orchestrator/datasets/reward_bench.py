@@ -25,7 +25,11 @@ _FIELDS: Final = FieldNames.model_validate(
 )
 
 
-class RewardBenchKind(DatasetKind[SubsetSettings]):
+class Config(SubsetSettings):
+    """Settings of `reward_bench`."""
+
+
+class RewardBenchKind(DatasetKind[Config]):
     """The prompts of RewardBench with their chosen and rejected answers."""
 
     cites = ("lambert2024rewardbench",)

@@ -35,7 +35,11 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("id", "prompt", "subset", "chosen", "rejected_1", "rejected_2", "rejected_3")
 
 
-class RewardBench2Kind(DatasetKind[SubsetSettings]):
+class Config(SubsetSettings):
+    """Settings of `reward_bench_2`."""
+
+
+class RewardBench2Kind(DatasetKind[Config]):
     """The prompts of RewardBench 2 with a right and three wrong answers."""
 
     cites = ("malik2025rewardbench2",)
