@@ -40,11 +40,7 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("input", "subset", "chosen", "rejected")
 
 
-class Config(SubsetSettings):
-    """Settings of `llm_bar`."""
-
-
-class LlmBarKind(DatasetKind[Config]):
+class LlmBarKind(DatasetKind[SubsetSettings]):
     """The instructions of LLMBar with an answer that follows them and one that does not."""
 
     cites = ("zeng2024llmbar",)

@@ -42,11 +42,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Config(SubsetSettings):
-    """Settings of `mt_bench_human`."""
-
-
-class MtBenchHumanKind(DatasetKind[Config]):
+class MtBenchHumanKind(DatasetKind[SubsetSettings]):
     """Pairs of answers to MT-Bench's first turns with the votes of people."""
 
     cites = ("zheng2023judging",)

@@ -25,11 +25,7 @@ _FIELDS: Final = FieldNames.model_validate(
 )
 
 
-class Config(SubsetSettings):
-    """Settings of `reward_bench`."""
-
-
-class RewardBenchKind(DatasetKind[Config]):
+class RewardBenchKind(DatasetKind[SubsetSettings]):
     """The prompts of RewardBench with their chosen and rejected answers."""
 
     cites = ("lambert2024rewardbench",)

@@ -35,11 +35,7 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("id", "prompt", "subset", "chosen", "rejected_1", "rejected_2", "rejected_3")
 
 
-class Config(SubsetSettings):
-    """Settings of `reward_bench_2`."""
-
-
-class RewardBench2Kind(DatasetKind[Config]):
+class RewardBench2Kind(DatasetKind[SubsetSettings]):
     """The prompts of RewardBench 2 with a right and three wrong answers."""
 
     cites = ("malik2025rewardbench2",)
