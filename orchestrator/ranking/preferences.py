@@ -267,7 +267,7 @@ def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
 
 
 def _n_items(rows: pl.DataFrame, *by: str) -> int:
-    """Count the items of each judge, by group; `n_unique` of rows takes several times the memory."""
+    """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
     return int(rows.group_by("judge", *by).agg(pl.col("item").n_unique())["item"].sum())
 
 
