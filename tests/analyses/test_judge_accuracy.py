@@ -16,6 +16,7 @@ from orchestrator.ranking.preferences import preferences
 from orchestrator.statistics.judgments import davidson
 from tests.summaries import judged
 from tests.summaries.judged import around
+from tests.tables import lines
 
 N = 20
 # Of every item but each fifth (a tie) one answer is right: x on even items, y on odd ones.
@@ -68,10 +69,6 @@ def tables(frames, sources, **config):
 def source(name="pointwise", **settings):
     config = pointwise.Config(judges=("judge",), **settings)
     return Source(name, "pointwise", pointwise.PointwiseRating(config), "scores")
-
-
-def lines(table):
-    return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
 
 
 def pointwise_tables(rows, **config):

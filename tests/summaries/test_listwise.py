@@ -7,6 +7,7 @@ from orchestrator.methods.listwise import Config
 from orchestrator.tables import Measured
 from tests.summaries import judged
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 CONFIG = Config(judges=("judge",))
 # Of each model in two lists: where it is shown, its place in the list, its expected rank.
@@ -38,11 +39,6 @@ def tables(context_of):
         return {table.key: table for table in found}
 
     return make
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 def values(table, column):
