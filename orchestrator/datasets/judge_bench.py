@@ -14,13 +14,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import (
-    PickedRows,
-    SubsetSettings,
-    of_subsets,
-    pair_of,
-    read,
-)
+from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, of_subsets, pair_of, read
 from orchestrator.plugin import About, Dataset, DatasetKind, File
 
 _ADDRESS: Final = (

@@ -12,13 +12,7 @@ from typing import Any, Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import (
-    PickedRows,
-    SubsetSettings,
-    converted,
-    of_subsets,
-    read,
-)
+from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, converted, of_subsets, read
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 _FILE: Final = converted("lmsys/mt_bench_human_judgments", "default", "human", 0, "human.parquet")

@@ -11,12 +11,7 @@ from typing import Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import (
-    SubsetSettings,
-    hub_file,
-    of_subsets,
-    read,
-)
+from orchestrator.datasets._benchmark import SubsetSettings, hub_file, of_subsets, read
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 _FILE: Final = hub_file("allenai/reward-bench", "data/filtered-00000-of-00001.parquet")

@@ -12,13 +12,7 @@ from typing import Any, Final
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import (
-    PickedRows,
-    SubsetSettings,
-    hub_file,
-    of_subsets,
-    read,
-)
+from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, hub_file, of_subsets, read
 from orchestrator.plugin import About, Dataset, DatasetKind
 
 FILE: Final = hub_file("allenai/reward-bench-2", "data/test-00000-of-00001.parquet")

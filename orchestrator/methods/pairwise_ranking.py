@@ -192,8 +192,8 @@ def _levels(p: tuple[float, ...], labels: LabelSet | tuple[OwnLabel, ...]) -> tu
 
 def _verdicts(ab: Judged, ba: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> list[float]:
     """Count the traces of both orders that find A's answer better, neither, and B's better."""
-    read = [_levels(p, labels) for p in ab.traces]
-    found = np.array(read + [_levels(p, labels)[::-1] for p in ba.traces])
+    turned = [_levels(p, labels)[::-1] for p in ba.traces]
+    found = np.array([_levels(p, labels) for p in ab.traces] + turned)
     half = found.shape[1] // 2
     better, worse = found[:, :half].sum(axis=1), found[:, half + 1 :].sum(axis=1)
     verdicts = decisions(better, found[:, half], worse)

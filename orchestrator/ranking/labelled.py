@@ -177,11 +177,9 @@ def judged_pairs(context: Context, source: Source, judge: str | None = None) -> 
         of = "" if judge is None else f" by {judge!r}"
         raise UsageError(f"{context.name}: {source.name!r} has no rows{of}")
     turned = pl.col("model_a") > pl.col("model_b")
-    told = preferences(rows).rows
-    if "orders" not in told.columns:
-        told = told.with_columns(orders=pl.lit(None, pl.Float64))
     return (
-        told.select(
+        preferences(rows)
+        .rows.select(
             "item",
             *OVER,
             "turn",

@@ -272,7 +272,10 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
     # A sum of products may exceed 1 by rounding.
     found[SOFT] = np.clip(0.5 + 0.5 * found["superiority"], 0.0, 1.0)
     one = paired.select(
-        *UNIT, "category", coverage=pl.min_horizontal("coverage_a", "coverage_b")
+        *UNIT,
+        "category",
+        coverage=pl.min_horizontal("coverage_a", "coverage_b"),
+        orders=_UNKNOWN,
     ).with_columns(
         pl.Series("same_text", same),
         # Each array goes when it has become a column.

@@ -151,9 +151,8 @@ def davidson(counts: Floats) -> tuple[Floats, float, float]:
         P(better) : P(tie) : P(worse) = exp(d_k / 2) : nu : exp(-d_k / 2),   d_k ~ N(0, sigma^2)
 
     nu and sigma are of all pairs: the maximum of the likelihood with every d_k integrated out, and
-    Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. A pair's own
-    likelihood has its maximum where P(better) - P(worse) is the margin of its traces: the model
-    says how far to believe that margin.
+    Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. The model says how
+    far to believe the margin of a pair's traces, at which its own likelihood is greatest.
 
     Source: Davidson 1970 (doi:10.1080/01621459.1970.10481082); over traces of a judge that thinks,
     with labels, Dadkhahi et al. 2025 (arXiv 2512.03019).

@@ -159,10 +159,7 @@ def certified(found: Kept, risk: float, error: float) -> tuple[int, bool]:
 
 
 def most_kept(candidates: Sequence[Kept], risk: float, error: float) -> tuple[int, int, bool]:
-    """Return which of several ways to be sure keeps most, with its place as from `certified`.
-
-    Each has its part of the error, so that the choice may be made by the labels themselves.
-    """
+    """Return which of several keeps most at its part of the error, and its place (`certified`)."""
     found = [certified(one, risk, error / len(candidates)) for one in candidates]
     kept_by = [
         is_kept * one.shares[at] for one, (at, is_kept) in zip(candidates, found, strict=True)
