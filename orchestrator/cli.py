@@ -42,6 +42,7 @@ from orchestrator.runner.commands.options import (
     probe_options,
     quiet_option,
     rm_options,
+    start_options,
     stop_options,
     submit_option,
     subset_option,
@@ -353,6 +354,8 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
     ),
     "servers": (
         ("list", "servers:servers", "list the servers left running (default)", json_option),
+        ("start", "servers", "start servers on a cluster that any number of runs share",
+         start_options, _code_run),
         ("stop", "servers", "stop servers left running", stop_options),
         ("serve", "servers", "serve models on this machine", _serve_options),
         ("probe", "servers", "probe servers for the features they support",

@@ -113,10 +113,6 @@ def _side(label: str, result: Result, *, allow_code: bool) -> Side:
     if ITEMS not in result.frames:
         raise UsageError(f"{result.path} has no frame of items; run its recipe again")
     items = result.frames.columns(ITEMS, ("item", *CONTENT)).unique(maintain_order=True)
-    # Older versions wrote fewer columns.
-    absent = [name for name in CONTENT if name not in items.columns]
-    items = items.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    items = items.select("item", *CONTENT)
     context = all_sources(result.frames, result.settings, allow_code=allow_code, run=result.path)
     there = [source for source in context.sources if source.frame in result.frames]
     judges = dict.fromkeys(name for source in there for name in source.method.judges)

@@ -317,9 +317,6 @@ def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[s
 
     Only the texts that are looked at are read.
     """
-    # Older versions wrote fewer columns.
-    if set(_COLUMNS) - set(items.collect_schema()):
-        return []
     about = items.select("cluster", "same_as").collect()
     fields = (settings.get("dataset") or {}).get("fields")
     found = None
