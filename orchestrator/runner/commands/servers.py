@@ -28,7 +28,7 @@ from orchestrator.records import Failure
 from orchestrator.report import tables
 from orchestrator.report.display import make_display
 from orchestrator.report.page import print_to
-from orchestrator.report.text import confirm, write_to
+from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.commands.plan import PROGRAM, one_job, send
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
@@ -442,6 +442,9 @@ def serve(options: argparse.Namespace) -> int:
     except LaunchError as error:
         # Here the weights are the command's, so the command is wrong.
         raise UsageError(str(error)) from error
+    if not is_quiet():
+        names = safe_line(", ".join(options.model))
+        write_to(sys.stderr, f"loading {names}; once it answers, its address follows\n")
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
 

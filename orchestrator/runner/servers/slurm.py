@@ -310,7 +310,8 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
         kind = launch_of(spec, allow_code=prepared.allow_code)
         if not kind.carried:
             raise UsageError(
-                f"model {name!r}: servers of kind {spec.server.kind!r} can't be started with --on {on}"
+                f"model {name!r}: servers of kind {spec.server.kind!r} can't be started "
+                f"with --on {on}"
             )
 
 
