@@ -136,6 +136,6 @@ def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expec
         cluster.rig.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     until(lambda: kept(cluster).get("judge", before) != before, cluster)
     until(lambda: (cluster.run_dir / "results" / "judgments.parquet").exists(), cluster)
-    until(lambda: all("made" in line for line in cluster.jobs()), cluster)
+    until(lambda: all("orch-mad" in line for line in cluster.jobs()), cluster)
     stop(cluster)
     check(cluster, expected)

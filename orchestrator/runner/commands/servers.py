@@ -40,10 +40,10 @@ from orchestrator.runner.probing.probe import probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.servers.fleet import Fleet, Listener
+from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.health import in_time
 from orchestrator.runner.servers.launched import Launched
-from orchestrator.runner.servers.placement import Waves, find_places, plan_anew
+from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
 from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
 from orchestrator.runner.session.event_loop import run_to_end, unwrapped
@@ -356,7 +356,6 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
             keep=Keep(shelf, prepared.plan.identities),
         )
-        fleet.listener = _Keeper(fleet, placed.turns())
         try:
             async with asyncio.TaskGroup() as group:
                 for server in fleet.launched:
@@ -371,18 +370,6 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
                 if kept.job == job and kept.watchdog == os.getpid():
                     shelf.forget(kept)
             await fleet.stop()
-
-
-class _Keeper(Listener):
-    """Places servers anew whose node is lost."""
-
-    def __init__(self, fleet: Fleet, waves: Waves | None) -> None:
-        self._fleet = fleet
-        self._waves = waves
-
-    def lost(self, node: str) -> None:
-        if self._waves is not None:
-            plan_anew(self._waves, node, self._fleet.move)
 
 
 async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: float) -> None:

@@ -301,7 +301,6 @@ def _least_of_neighbours(hashes: Hashes) -> Hashes:
 
 
 _TEXTS: Final = ("item", "prompt", "messages")
-_COLUMNS: Final = (*_TEXTS, "cluster", "same_as")
 
 
 def notes_on_items(prepared: "Prepared") -> list[str]:
