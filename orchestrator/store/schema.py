@@ -30,11 +30,8 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
 _SNAPSHOT_BUSY_S: Final = 1.0
-# A larger page leaves less unused beside the rows of long answers, of which few fit on it. Only new
-# files get it.
-_PAGE_BYTES: Final = 8192
-PAGE_SIZES: Final = (_PAGE_BYTES, 4096)
-"""Sizes of pages that stores have, those of earlier versions too."""
+# A larger page leaves less unused beside the rows of long answers, of which few fit on it.
+PAGE_BYTES: Final = 8192
 # Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB: the more
 # commits share a copy, the fewer pages are written twice.
 _CHECKPOINT_PAGES: Final = 2000
@@ -119,7 +116,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         if exclusive:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         is_new = _check(connection, path)
-        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if journal != "wal":
             logger.warning(
@@ -396,11 +393,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def create(path: Path, page_bytes: int) -> None:
-    """Make an empty store with pages of a size, all of it in the file itself."""
+def create(path: Path) -> None:
+    """Make an empty store, all of it in the file itself."""
     connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
     try:
-        connection.execute(f"PRAGMA page_size={page_bytes}")
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
         _create(connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -335,7 +335,7 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                 "position": at,
                 "token": None if found.pieces is None else found.pieces[at],
                 "id": token_id,
-                "logprob": None if logprobs is None else _finite(logprobs[at]),
+                "logprob": logprobs[at] if logprobs and math.isfinite(logprobs[at]) else None,
                 "alternatives": None
                 if top is None
                 else [
@@ -347,7 +347,3 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                     for number, token, logprob in top[at]
                 ],
             }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

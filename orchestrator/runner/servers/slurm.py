@@ -301,7 +301,7 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
         )
     if keep_servers:
         raise UsageError(
-            f"--keep-servers can't be used with --on {on}: servers there end with the run"
+            f"--keep-servers can't be used with --on {on}: use `orchestrator servers start`"
         )
     for name in prepared.identities:
         spec = prepared.models[name]
@@ -339,7 +339,7 @@ def places_on(prepared: Prepared, on: On) -> Placed:
         nodes = nodes_of_job(f"{array}_{task}" if array and task else job)
     elif on == "slurm":
         see_that_all_fit(prepared)
-    elif on == "ray" and not cluster.autoscaling:
+    elif not cluster.autoscaling:
         nodes = nodes_of(address_of(cluster))
     placed = _placed(prepared, Inventory((), n_most, nodes))
     if placed.without_room and on == "ray":
