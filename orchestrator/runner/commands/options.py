@@ -307,12 +307,6 @@ def probe_options(command: argparse.ArgumentParser) -> None:
     flag(command, "--plain", "probe the models of a URL without a chat template")
 
 
-def start_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator servers start`, but for those of other commands."""
-    command.add_argument("recipe", metavar="RECIPE", help="recipe whose servers are started")
-    place_option(command)
-
-
 def stop_options(command: argparse.ArgumentParser) -> None:
     """Arguments of `orchestrator servers stop`."""
     command.add_argument("name", nargs="*", metavar="NAME", help="names of the servers to stop")
