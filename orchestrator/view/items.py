@@ -255,15 +255,7 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
     preview = pl.col("prompt").str.slice(0, _PREVIEW).alias("preview")
     if ITEMS in frames:
         return frames.scan(ITEMS).select("item", "category", preview).collect()
-    # A run of an earlier version: the items that have rows, in their order.
-    parts = [
-        frames.columns(name, ("item", "category")).unique(maintain_order=True)
-        for name in frames
-        if {"item", "category"} <= set(frames.columns(name, ("item", "category")).columns)
-    ]
-    empty = pl.DataFrame(schema={"item": pl.String, "category": pl.String})
-    found = pl.concat([empty, *parts]).unique("item", maintain_order=True)
-    return found.with_columns(preview=pl.lit(None, dtype=pl.String))
+    return pl.DataFrame(schema=dict.fromkeys(("item", "category", "preview"), pl.String))
 
 
 # Measures of pairs: the columns they need, name, title, explanation, digits, and value of an item

@@ -306,11 +306,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Start the servers of a recipe on a cluster, for runs that share them.
-
-    On Slurm a job keeps them, until its time limit or `servers stop`; in a job this is what the
-    command itself does, and on Ray, until it is interrupted.
-    """
+    """Have a job keep the servers of a recipe; in a job and on Ray, keep them here."""
     if options.on == "local":
         raise UsageError("add --on slurm or --on ray; here, `run --keep-servers` keeps servers")
     job = os.environ.get("SLURM_JOB_ID") if options.on == "slurm" else "ray"
@@ -326,11 +322,8 @@ def start(options: argparse.Namespace) -> int:
         send(planned, Said(), is_alone=True)
         confirm("runs with cluster.jobs=shared use these servers; `servers stop` ends them")
         return EXIT_COMPLETE
-    with (
-        RunDirectory.lock(folder) as held,
-        logged(held.log_path, make_display("plain", sys.stderr)),
-    ):
-        run_to_end(lambda _: _keep(prepared, held, options.on, job))
+    with RunDirectory.lock(folder) as run, logged(run.log_path, make_display("plain", sys.stderr)):
+        run_to_end(lambda _: _keep(prepared, run, options.on, job))
     return EXIT_COMPLETE
 
 

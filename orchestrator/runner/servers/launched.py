@@ -214,7 +214,7 @@ class Launched:
     def _kept(self) -> RunningServer | None:
         if self.keeping is None:
             return None
-        found = self.keeping.find()
+        found = self.keeping.of.shelf.find(self.keeping.key)
         if found is not None:
             self._started_at = asyncio.get_running_loop().time()
             _log.info(

@@ -267,10 +267,6 @@ class Keeping(msgspec.Struct):
     kind: str
     models: tuple[str, ...]
 
-    def find(self) -> KeptServer | None:
-        """The server, where an earlier run kept it and no other part of this run has it."""
-        return self.of.shelf.find(self.key)
-
     async def wait(self) -> KeptServer:
         """The server that is kept on a cluster, once it is there."""
         has_said = False
@@ -283,12 +279,7 @@ class Keeping(msgspec.Struct):
         return found
 
     def share(self, server: RunningServer, name: str, job: str) -> None:
-        """Say that a server runs on a cluster, kept there by this program in this job.
-
-        Raises:
-            UsageError: If others could read the folder.
-            OSError: If it can't be written.
-        """
+        """Say that a server runs on a cluster, kept there by this program in this job."""
         now = datetime.now(UTC).timestamp()
         kept = self._record(server, f"{name}-{job}", os.getpid(), now)
         self.of.shelf.put(msgspec.structs.replace(kept, job=job), server.api_key)
