@@ -51,10 +51,8 @@ def orchestrator(cluster: Cluster, *words: str) -> str:
 
 def begin(cluster: Cluster) -> str:
     """Start the servers; return the number of the job that keeps them."""
-    said = orchestrator(
-        cluster, "servers", "start", str(cluster.recipe), "--on=slurm", "--allow-code"
-    )
-    return said.split()[2]
+    orchestrator(cluster, "servers", "start", str(cluster.recipe), "--on=slurm", "--allow-code")
+    return max((line.split()[0] for line in cluster.jobs()), key=int)
 
 
 def kept(cluster: Cluster) -> dict[str, str]:
