@@ -295,7 +295,6 @@ def stop(options: argparse.Namespace) -> int:
             raise UsageError(f"scancel {job}: {said.why}")
     for name, kept in found.items():
         if kept.job.isdecimal() and kept.job in jobs:
-            # They end with their job.
             shelf.forget(kept)
         elif name in options.name or not options.name:
             shelf.stop(kept)
@@ -310,7 +309,6 @@ def start(options: argparse.Namespace) -> int:
     if options.on == "local":
         raise UsageError("add --on slurm or --on ray; here, `run --keep-servers` keeps servers")
     job = os.environ.get("SLURM_JOB_ID") if options.on == "slurm" else "ray"
-    # The script of the job says which it is there.
     own = [] if slurm_chain.HANDS_ON in os.environ else ["cluster.jobs=null"]
     loaded, base, given = loaded_recipe(
         options.recipe, [*options.overrides, *own], None, allow_code=options.allow_code
