@@ -90,10 +90,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, limit: int, keepalive_s: float, trusted: "ssl.SSLContext | None") -> None:
         super().__init__(
-            limit=limit,
-            keepalive_timeout=keepalive_s,
-            socket_factory=_socket,
-            ssl=trusted or True,
+            limit=limit, keepalive_timeout=keepalive_s, socket_factory=_socket, ssl=trusted or True
         )
 
     async def connect(

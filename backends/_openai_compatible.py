@@ -281,10 +281,7 @@ class OpenaiCompatible:
         )
 
     async def _ask(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], T | Failure],
+        self, path: str, encode: Callable[[], bytes], decode: Callable[[bytes, str], T | Failure]
     ) -> T:
         """Post to a path; return the decoded reply.
 
@@ -415,12 +412,7 @@ class NativeKind(BackendKind[ChatConfig]):
     """Connections to models of servers with our own routes."""
 
     capabilities = Capabilities(
-        generate=True,
-        score=True,
-        choose="exact",
-        features=FEATURES,
-        plain_choose=True,
-        reward=True,
+        generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True, reward=True
     )
 
 

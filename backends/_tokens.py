@@ -49,10 +49,7 @@ class AskServer(Protocol):
     """Sends a body to a path and reads the reply; raises `Failed`."""
 
     def __call__(
-        self,
-        path: str,
-        encode: Callable[[], bytes],
-        decode: Callable[[bytes, str], V | Failure],
+        self, path: str, encode: Callable[[], bytes], decode: Callable[[bytes, str], V | Failure]
     ) -> Awaitable[V]:
         """Return the decoded reply."""
         ...
@@ -316,9 +313,7 @@ async def outcome(work: Awaitable[V]) -> V | Failure:
         return NO_TEXT
 
 
-def as_outcome(
-    method: Callable[P, Awaitable[V]],
-) -> Callable[P, Coroutine[Any, Any, V | Failure]]:
+def as_outcome(method: Callable[P, Awaitable[V]]) -> Callable[P, Coroutine[Any, Any, V | Failure]]:
     """Let a coroutine function return the failure that it raises as `Failed`."""
 
     @wraps(method)

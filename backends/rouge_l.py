@@ -1,14 +1,13 @@
 """Rouge-L: how much of one text's token sequence is a subsequence of another's.
 
-Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3 (sentence
-level). Needs no model and no extra.
+Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3.1 (sentence
+level). `sentences` is what the package `rouge` 1.0.1 makes of its section 3.2 (summary level), by
+which LLM-self-eval votes. Needs no model and no extra.
 """
 
-import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -16,12 +15,8 @@ from backends._local import LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
+from orchestrator.judgment.similarity import Floats, words
 from orchestrator.records import PairScores
-
-# Scripts that are written without blanks: each character is a token.
-_CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD: Final = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
-_CHARACTER: Final = re.compile(r"\S")
 
 
 class Config(RougeLSettings):
@@ -32,7 +27,7 @@ class RougeL:
     """Compares texts by their longest common subsequences of tokens."""
 
     def __init__(self, tokens: str) -> None:
-        self._token = _CHARACTER if tokens == "characters" else _WORD
+        self._tokens = tokens
 
     def describe(self) -> tuple[str, str]:
         """Own code that gives the same everywhere."""
@@ -40,13 +35,19 @@ class RougeL:
 
     def compare(self, texts: Sequence[str]) -> PairScores:
         """LCS / length of the hypothesis, and of the reference, of every ordered pair."""
-        read = [self._token.findall(text.casefold()) for text in texts]
-        lengths = np.array([len(tokens) for tokens in read], np.float64)
-        common = np.diag(lengths)
-        for i, j in combinations(range(len(read)), 2):
-            common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
-        precision = (common / np.maximum(lengths, 1.0)[:, None]).astype(np.float32)
-        return PairScores(precision, np.ascontiguousarray(precision.T), "rouge_l", 0)
+        if self._tokens == "sentences":
+            sizes, common = _by_sentence(texts)
+        else:
+            texts = [text.casefold() for text in texts]
+            of_words = self._tokens == "words"
+            read = [words(text) if of_words else [*"".join(text.split())] for text in texts]
+            sizes = np.array([len(tokens) for tokens in read], np.float64)
+            common = np.diag(sizes)
+            for i, j in combinations(range(len(read)), 2):
+                common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
+        sizes = np.maximum(sizes, 1.0)
+        precision, recall = common / sizes[:, None], common / sizes
+        return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
 
 
 class RougeLKind(ComparerKind[Config]):
@@ -69,18 +70,60 @@ class RougeLKind(ComparerKind[Config]):
         return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(self.config.tokens))
 
 
-def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence.
+def _by_sentence(texts: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the number of different words of each text, and of the subsequences of two.
 
-    Bit-parallel: one addition of integers as long as `first` for each token of `second`.
+    A subsequence is that of two sentences, which end at full stops; all count together. As the
+    package has it, blanks alone are a word without letters; LLM-self-eval reads an answer with the
+    end of its line, so that one follows a last stop.
+    """
+    parts = [f"{text}\n".split(".") if text else [] for text in texts]
+    read = [{tuple(part.split()) or ("",) for part in of_text if part} for of_text in parts]
+    sizes = np.array([len(set().union(*sentences)) for sentences in read], np.float64)
+    common = np.diag(sizes)
+    for k, i in permutations(range(len(read)), 2):
+        found = (_common_words(one, other) for one in read[i] for other in read[k])
+        common[k, i] = len(set().union(*found))
+    return sizes, common
+
+
+def _common_words(reference: Sequence[str], hypothesis: Sequence[str]) -> set[str]:
+    """Words of the longest common subsequence that the package finds, of the several there are."""
+    grown, found = [0, *_grown(reference, hypothesis)], set[str]()
+    i, j = len(reference), len(hypothesis)
+    while i and j:
+        if reference[i - 1] == hypothesis[j - 1]:
+            found.add(reference[i - 1])
+            i, j = i - 1, j - 1
+            continue
+        without = grown[j] & (1 << i - 1) - 1, grown[j - 1] & (1 << i) - 1
+        if without[0].bit_count() > without[1].bit_count():
+            i -= 1
+        else:
+            j -= 1
+    return found
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    return next(reversed(_grown(first, second)), 0).bit_count()
+
+
+def _grown(first: Sequence[str], second: Sequence[str]) -> list[int]:
+    """Return a number for each token of `second`: the positions of `first` in its bits.
+
+    A bit is set where one more token of `first` makes the longest subsequence, common with `second`
+    so far, longer. Bit-parallel: one addition of integers as long as `first` for each token.
+
     Source: Hyyro 2004, "Bit-parallel LCS-length computation revisited".
     """
     where: dict[str, int] = {}
     for position, token in enumerate(first):
         where[token] = where.get(token, 0) | 1 << position
     every = (1 << len(first)) - 1
-    unmatched = every
+    unmatched, grown = every, []
     for token in second:
         met = unmatched & where.get(token, 0)
         unmatched = ((unmatched + met) | (unmatched - met)) & every
-    return len(first) - unmatched.bit_count()
+        grown.append(every & ~unmatched)
+    return grown

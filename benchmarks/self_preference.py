@@ -18,6 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.judge_aware import JudgedPairs, fit_judge_aware
+from orchestrator.statistics.student import interval_around
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +71,8 @@ def cell(n_prompts: int, strengths: Floats, n_simulations: int) -> str:
         still = fit_judge_aware(pairs)
         if fit is None or still is None:
             raise RuntimeError("a simulated study has no fit")
-        interval = fit.favour_interval(0, 0, LEVEL)
+        value, error = float(fit.favours[0, 0]), float(fit.favour_errors[0, 0])
+        interval = interval_around(value, error, fit.dof, LEVEL)
         covered.append(interval is not None and interval.contains(float(whole.favours[0, 0])))
         alarms.append(still.p_value(0, 0) < 1.0 - LEVEL)
         naive.append(naive_alarm(pairs))

@@ -187,11 +187,7 @@ def _write_weights(
     end = 0
     for part in model.parts:
         begin, end = end, end + _FLOAT_BYTES * math.prod(part.shape)
-        entries[part.name] = {
-            "dtype": "F32",
-            "shape": part.shape,
-            "data_offsets": (begin, end),
-        }
+        entries[part.name] = {"dtype": "F32", "shape": part.shape, "data_offsets": (begin, end)}
     listed = json.dumps(entries).encode()
     listed += b" " * (-len(listed) % 8)
     progress = _progress(file, end)

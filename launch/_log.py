@@ -64,8 +64,7 @@ class ServerLog:
 
 
 ADDRESS_IN_USE: Final = re.compile(
-    r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket",
-    re.IGNORECASE,
+    r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket", re.IGNORECASE
 )
 
 _EMBEDDED_MODULES: Final = (
@@ -119,10 +118,7 @@ _CAUSES: Final = (
         r"Total number of attention heads \((?P<what>\d+)\) must be divisible by tensor",
         "{what} attention heads can't be shared out evenly: change tensor_parallel_size",
     ),
-    (
-        r"Cannot find any model weights with (?P<what>[^\n]*)",
-        "there are no weights in {what}",
-    ),
+    (r"Cannot find any model weights with (?P<what>[^\n]*)", "there are no weights in {what}"),
     (
         r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
         "this vLLM was built for another device, or its installation is incomplete",
@@ -155,10 +151,7 @@ _CAUSES: Final = (
         r"error: (?P<what>invalid (?:argument|device): [^\n]*)",
         "it refuses its command line: {what}",
     ),
-    (
-        r"failed to load model,? '(?P<what>[^'\n]*)'",
-        "it can't read the model {what}",
-    ),
+    (r"failed to load model,? '(?P<what>[^'\n]*)'", "it can't read the model {what}"),
     (
         r"Not enough memory\. Please try to increase --mem-fraction-static",
         "no memory is left for the KV cache: raise mem_fraction_static, or serve a smaller model",
@@ -192,10 +185,7 @@ _CAUSES: Final = (
         r"Unrecognized model in|unsupported model",
         "this model is not supported by the server",
     ),
-    (
-        r"No such file or directory:? *(?P<what>[^\n]*)",
-        "no such file or folder: {what}",
-    ),
+    (r"No such file or directory:? *(?P<what>[^\n]*)", "no such file or folder: {what}"),
     (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
     (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
     (r"^([\w.]+: )?error: (?P<what>[^\n]+)", "{what}"),

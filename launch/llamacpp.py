@@ -79,8 +79,7 @@ class Config(ForeignConfig):
         "auto", description="Compute attention in one kernel; off is most exact."
     )
     chat_template: PathSetting | None = Field(
-        None,
-        description="File of a chat template (relative to the recipe); null: the model's own.",
+        None, description="File of a chat template (relative to the recipe); null: the model's own."
     )
     lora: tuple[PathSetting, ...] = Field(
         (), description="GGUF files of LoRA adapters (relative to the recipe), all applied."

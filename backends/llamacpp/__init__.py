@@ -18,13 +18,8 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._openai_compatible import (
-    CONTROL_TIMEOUT_S,
-    OpenaiCompatible,
-)
-from backends._openai_compatible import (
-    ChatConfig as ChatConfig,
-)
+from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible
+from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, as_outcome, known, outcome
 from backends._transport import Transport, http_transport
 from backends.llamacpp import completions, wire

@@ -81,9 +81,7 @@ class _Info(msgspec.Struct, gc=False):
 
 _NOTHING: Final = _Meta()
 _NO_NUMBER: Final = Failure(
-    "unparseable",
-    "the server returned no log-probability for a requested token",
-    permanent=True,
+    "unparseable", "the server returned no log-probability for a requested token", permanent=True
 )
 _OTHER_IDS: Final = Failure(
     "unparseable", "the server scored other ids than requested", permanent=True

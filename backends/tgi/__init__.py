@@ -1,8 +1,8 @@
 """Text Generation Inference: draws by text, scores where prefill details are on, labels.
 
-Written against TGI 3.3, which is in maintenance mode; see `docs/servers.md`. It takes no token ids:
-prompts are rendered by the server and sent back to it as text, so what it reads is checked against
-the ids that it gave to the prompt.
+Written against TGI 3.3, whose repository is archived (2026-11-27). It takes no token ids: prompts
+are rendered by the server and sent back to it as text, so what it reads is checked against the ids
+that it gave to the prompt.
 """
 
 import math
@@ -32,12 +32,7 @@ _TAIL: Final = 24
 class Config(ChatConfig):
     """Settings of the connection."""
 
-    top_n_tokens: int = Field(
-        5,
-        ge=1,
-        le=1000,
-        description="The server's --max-top-n-tokens.",
-    )
+    top_n_tokens: int = Field(5, ge=1, le=1000, description="The server's --max-top-n-tokens.")
     extra_parameters: Extra = Field(
         default_factory=dict, description="Fields added to `parameters` of every generation."
     )
@@ -195,9 +190,7 @@ class Tgi(OpenaiCompatible):
     async def _look(self, prompt: Templated, allowed: Sequence[str]) -> Listed:
         top_n, special = self._config.top_n_tokens, self._endpoint.plain
         return await self._ask(
-            _GENERATE,
-            lambda: wire.look(prompt.text, top_n, allowed, special=special),
-            wire.listed,
+            _GENERATE, lambda: wire.look(prompt.text, top_n, allowed, special=special), wire.listed
         )
 
     # -- tokens ------------------------------------------------------------------------------------

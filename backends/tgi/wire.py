@@ -244,11 +244,7 @@ def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
 
 
 def generation(
-    body: bytes,
-    reading: Reading,
-    ask: GenerateAsk,
-    n_prompt: int,
-    spelled: Spelled | None = None,
+    body: bytes, reading: Reading, ask: GenerateAsk, n_prompt: int, spelled: Spelled | None = None
 ) -> Generation | Failure:
     """A drawn text, without the stop string that the server leaves in it.
 

@@ -81,12 +81,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def tokenize_chat(
-    model: str,
-    messages: Messages,
-    template: Mapping[str, object],
-    *,
-    opens: bool,
-    goes_on: bool,
+    model: str, messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
     """Body of `/tokenize` for a chat.
 

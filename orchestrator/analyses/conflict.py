@@ -88,10 +88,7 @@ class ConflictAnalysis(Analysis[Config]):
                 for part in context.slices_of(source, _OF_JUDGMENTS):
                     rows = part.filter(pl.col("status") == "ok")
                     found.append(rows.select(*_KEYS, rater=rater, judged=_HASH, label=label))
-        labels = pl.concat(
-            [*found, *_labels(context, config.labels, gaps)],
-            how="diagonal",
-        )
+        labels = pl.concat([*found, *_labels(context, config.labels, gaps)], how="diagonal")
         if labels.is_empty():
             raise UsageError(
                 f"{context.name}: the rewritings have no judgments: add a method of kind "
@@ -199,9 +196,7 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
     people = [str(name) for name in labels.filter(pl.col("judged").is_null())["rater"].unique()]
     if len(people) > 2:
         known = [k for pair, k in kappas.items() if set(pair) <= set(people) and not np.isnan(k)]
-        lines.append(
-            ["people", "mean Cohen", float(np.mean(known)) if known else None, None],
-        )
+        lines.append(["people", "mean Cohen", float(np.mean(known)) if known else None, None])
         ratings = np.stack([given[name] for name in people], axis=1)
         counts = rater_counts(ratings, (-1.0, 0.0, 1.0))
         every = fleiss_kappa(counts, prompts, level)

@@ -64,8 +64,7 @@ class Config(Settings):
     """Settings of `jury`."""
 
     method: str | None = Field(
-        None,
-        description="Name of a judging method with several judges. Default: the first.",
+        None, description="Name of a judging method with several judges. Default: the first."
     )
     weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {},

@@ -83,8 +83,7 @@ class Config(Settings):
         (), description="Scores to evaluate. Default: every score of every method."
     )
     baseline: ScoreRef | None = Field(
-        None,
-        description="Score to test every other score against. Default: test all pairs.",
+        None, description="Score to test every other score against. Default: test all pairs."
     )
 
 

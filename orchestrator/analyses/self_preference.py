@@ -33,6 +33,7 @@ from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
 from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.ratings import rate
+from orchestrator.statistics.student import interval_around
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import as_chance, untrusted, with_interval
 
@@ -151,7 +152,9 @@ def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         mine, others = (
             of_side[(side != 0.0) & who] for who in (pairs.judge == j, pairs.judge != j)
         )
-        interval = fit.favour_interval(j, k, level)
+        interval = interval_around(
+            float(fit.favours[j, k]), float(fit.favour_errors[j, k]), fit.dof, level
+        )
         lines.append(
             [
                 judged.judges[j],
@@ -186,9 +189,9 @@ def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
     """Return the slope with which each judge tells the models apart."""
     lines: list[list[Cell]] = []
     for j, judge in enumerate(judged.judges):
-        interval = fit.discrimination_interval(j, context.confidence_level)
-        n = int((judged.pairs.judge == j).sum())
-        lines.append([judge, n, with_interval(float(fit.discriminations[j]), interval)])
+        value, error = float(fit.discriminations[j]), float(fit.discrimination_errors[j])
+        interval = interval_around(value, error, fit.dof, context.confidence_level)
+        lines.append([judge, int((judged.pairs.judge == j).sum()), with_interval(value, interval)])
     columns = table_columns("judge | judgments: count | discrimination: number 2")
     notes = [
         "discrimination: factor of the models' differences in this judge's preferences, mean 1 "
@@ -207,7 +210,8 @@ def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
     )
     lines: list[list[Cell]] = []
     for m in np.argsort(-fit.strengths, kind="stable"):
-        interval = fit.strength_interval(int(m), context.confidence_level)
+        value, error = float(fit.strengths[m]), float(fit.strength_errors[m])
+        interval = interval_around(value, error, fit.dof, context.confidence_level)
         bounds = (None, None) if interval is None else (interval.low, interval.high)
         low, high = (None if bound is None else ELO_MEAN + ELO_SCALE * bound for bound in bounds)
         lines.append(

@@ -376,9 +376,5 @@ _PARTS: Final[dict[str, _Names]] = {
         "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
-    plugins.DATASETS: {
-        "suffixes": _suffixes,
-        "about": _about,
-        "open": called_with("self", "base"),
-    },
+    plugins.DATASETS: {"suffixes": _suffixes, "about": _about, "open": called_with("self", "base")},
 }

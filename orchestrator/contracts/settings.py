@@ -106,9 +106,10 @@ class BertScoreSettings(Settings):
 class RougeLSettings(Settings):
     """Rouge-L: the longest common subsequence of tokens."""
 
-    tokens: Literal["words", "characters"] = "words"
+    tokens: Literal["words", "characters", "sentences"] = "words"
     """Units of a subsequence: words without case and punctuation (and single characters of
-    Chinese and Japanese), or all characters but white space."""
+    Chinese and Japanese), or all characters but white space; `sentences`: words as written, by
+    sentence, as the package `rouge` of LLM-self-eval."""
 
 
 class ByBertScore(BertScoreSettings):

@@ -48,7 +48,7 @@ class AlignBenchKind(DatasetKind[Config]):
 
     cites = ("liu2023alignbench",)
     about = About(
-        licence="none stated: all rights reserved by its authors",
+        licence="none stated on 2026-11-27: all rights reserved",
         size="about 1 MB",
         source="https://github.com/THUDM/AlignBench",
         files=(FILES["1.1"],),

@@ -91,10 +91,7 @@ def group_confidence(
         groups = np.sort(np.convolve(values, np.full(window, 1 / window), mode="valid"))
     n_bottom = max(1, int(len(groups) * bottom))
     return GroupConfidence(
-        mean,
-        float(groups[0]),
-        float(groups[:n_bottom].mean()),
-        float(values[-tail:].mean()),
+        mean, float(groups[0]), float(groups[:n_bottom].mean()), float(values[-tail:].mean())
     )
 
 

@@ -65,16 +65,12 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBo
     if k == vocabulary:
         # Nothing is left out, so what is missing to one is rounding.
         rest = np.where(np.isnan(rest), rest, 0.0)
-    known = _terms(listed).sum(axis=-1)
+    known = -(np.exp(listed) * np.where(np.isneginf(listed), 0.0, listed)).sum(axis=-1)
     lower = known - rest * np.log(np.where(rest == 0, 1.0, rest))
     if vocabulary is None:
         return EntropyBounds(lower, None)
     spread = np.log(max(vocabulary - k, 1))
     return EntropyBounds(lower, lower + rest * spread)
-
-
-def _terms(logprobs: FloatArray) -> FloatArray:
-    return -np.exp(logprobs) * np.where(np.isneginf(logprobs), 0.0, logprobs)
 
 
 ORIENTATION: Final[Mapping[str, int]] = {

@@ -96,13 +96,7 @@ def read_criterion(
         return None
     points = points_of(values)
     low, high = distribution.mean_bounds(points)
-    return CriterionReading(
-        distribution.probabilities,
-        points,
-        low,
-        high,
-        distribution,
-    )
+    return CriterionReading(distribution.probabilities, points, low, high, distribution)
 
 
 def score_rubric(

@@ -353,7 +353,9 @@ async def _meanings(
             found.append(found[texts.index(text)])
             continue
         both = [
-            _entails(unit, question, *pair) for one in firsts for pair in ((one, text), (text, one))
+            _entailment(unit.judge or unit.models[0], question, *pair)
+            for one in firsts
+            for pair in ((one, text), (text, one))
         ]
         said = [
             from_logprobs(one.logprobs, one.upper).probabilities for one in await ask.all(*both)
@@ -405,10 +407,6 @@ def _is_true(
         _TRUTH,
         Prefix(config.p_true_prefix),
     )
-
-
-def _entails(unit: Unit, question: str, one: str, other: str) -> ChooseAsk:
-    return _entailment(unit.judge or unit.models[0], question, one, other)
 
 
 def _entailment(model: str, question: str, one: str, other: str) -> ChooseAsk:

@@ -48,10 +48,7 @@ WHERE: Final = (
     "lm-sys/FastChat (Apache-2.0); there are also `prompts: selfeval` (mode single) and, for the "
     "bundled judge, `prompts: compact`"
 )
-NAMES: Final = {
-    "single": ("single-v1", "single-math-v1"),
-    "pairwise": ("pair-v2", "pair-math-v1"),
-}
+NAMES: Final = {"single": ("single-v1", "single-math-v1"), "pairwise": ("pair-v2", "pair-math-v1")}
 """FastChat's names: the general wording, and the one with a reference; `-multi-turn` is added."""
 _COMPACT: Final = {
     "single": Wording(user=compact.RATING, form="jinja"),

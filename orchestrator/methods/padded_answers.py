@@ -104,15 +104,11 @@ def _list_from(lines: Sequence[str], at: int) -> tuple[int, list[int]]:
         same = found is not None and found["indent"] == first["indent"]
         if same and found is not None and found["mark"][-1] == first["mark"][-1]:
             starts.append(here)
-        elif lines[here].strip() and len(_indent(lines[here])) <= len(first["indent"]):
+        elif lines[here].strip() and not lines[here][: len(first["indent"]) + 1].isspace():
             break
         if lines[here].strip():
             end = here + 1
     return end, starts
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _numbered(line: str, first: str, number: int) -> str:

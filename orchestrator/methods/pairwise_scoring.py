@@ -15,7 +15,7 @@ answer's mean score, averaged over both orders.
 Labels of one's own have whole numbers as values, which are the scores; the second one is read
 behind the likeliest label of the score x.
 
-Deviations: the paper does not print the prompt of this setting; ours is our own wording. A score
+Deviations: the prompt of this setting was not at hand (2026-11-27); the wording is ours. A score
 that can't be read is missing (the released code makes it a tie).
 """
 
@@ -29,14 +29,7 @@ from pydantic import Field, model_validator
 from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import example
-from orchestrator.methods._judging import (
-    Judged,
-    example_place,
-    judged,
-    reason,
-    said,
-    stages_of,
-)
+from orchestrator.methods._judging import Judged, example_place, judged, reason, said, stages_of
 from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.methods._pairwise import (

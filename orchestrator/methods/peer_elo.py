@@ -1,10 +1,10 @@
 """Peer evaluation: models judge each other by what their own answers are most like; no prompts.
 
-For every pair (i, j) of candidates, every other candidate k and every item: i wins if
-s(o_i, o_k) > s(o_j, o_k), j wins if <, else it is a tie. With N candidates and M items these are
-M * C(N, 2) * (N - 2) votes. s is the F-beta of BERTScore (or Rouge-L) with the judge's answer o_k
-as the hypothesis; beta 0, the default, is its precision: how much of the judge's answer is found in
-the candidate's. One row holds all the votes on one pair of answers to one turn.
+For every pair (i, j) of candidates, every other candidate k (that is a voter) and every item: i
+wins if s(o_i, o_k) > s(o_j, o_k), j wins if <, else it is a tie. With N candidates and M items
+these are M * C(N, 2) * (N - 2) votes. s is the F-beta of BERTScore (or Rouge-L) with the judge's
+answer o_k as the hypothesis; beta 0, the default, is its precision: how much of the judge's answer
+is found in the candidate's. One row holds all the votes on one pair of answers to one turn.
 
 Source: LLM-self-eval; formulas in `docs/methods/peer_elo.md`.
 
@@ -56,12 +56,15 @@ class Config(MethodSettings):
         description="Models that are rated and vote. Default: all that are not judges.",
         min_length=FEWEST,
     )
+    voters: tuple[ModelName, ...] | None = Field(
+        None,
+        description="Those of them that vote; the others are rated alone. Default: all.",
+        min_length=2,
+    )
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     similarity: Similarity = Field(ByBertScore(), description="Similarity of answers.")
     beta: float = Field(
-        0.0,
-        ge=0,
-        description="Weight of recall against precision in F-beta; 0 is precision alone.",
+        0.0, ge=0, description="Weight of recall against precision in F-beta; 0 is precision alone."
     )
     ties_within: float = Field(
         1e-6, ge=0, description="Maximum difference of similarities that counts as a tie."
@@ -118,6 +121,8 @@ class PeerElo(Method[Config]):
                 f"peer_elo: {len(candidates)} candidates; at least {FEWEST} are needed, so "
                 "that a third model can vote on each pair"
             )
+        if strange := set(self.config.voters or ()).difference(candidates):
+            raise UsageError(f"peer_elo: {min(strange)!r} is among 'voters', but is no candidate")
         return [Combination(tuple(candidates), comparer_name(self.config.similarity))]
 
     def companions(self) -> list[Companion]:
@@ -171,8 +176,11 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
         "n_truncated": compared.n_truncated,
     }
     rows: list[Row] = []
-    for first, second, judges, votes in peer_votes(scores, can_judge, config.ties_within):
-        wins_a, wins_b, ties = votes.count(1.0), votes.count(0.0), votes.count(0.5)
+    voters = config.voters or models
+    for first, second, judges, given in peer_votes(scores, can_judge, config.ties_within):
+        votes = {models[one]: vote for one, vote in zip(judges, given, strict=True)}
+        votes = {model: vote for model, vote in votes.items() if model in voters}
+        wins_a, wins_b, ties = (list(votes.values()).count(one) for one in (1.0, 0.0, 0.5))
         n = wins_a + wins_b + ties
         text_a, text_b = (turn[models[one]].answer.text for one in (first, second))
         rows.append(
@@ -180,8 +188,8 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
                 **shared,
                 "model_a": models[first],
                 "model_b": models[second],
-                "judges": [models[judge] for judge in judges],
-                "votes": [None if math.isnan(vote) else vote for vote in votes],
+                "judges": list(votes),
+                "votes": [None if math.isnan(vote) else vote for vote in votes.values()],
                 "wins_a": wins_a,
                 "wins_b": wins_b,
                 "ties": ties,

@@ -60,9 +60,7 @@ class Config(RewritingSettings):
         description="Thresholds of the confidence; the first is the main one.",
     )
     tau: float = Field(
-        TIE_THRESHOLD,
-        ge=0,
-        description="Maximum difference of d at which models tie on a prompt.",
+        TIE_THRESHOLD, ge=0, description="Maximum difference of d at which models tie on a prompt."
     )
     rewritings: int = Field(
         1,

@@ -45,11 +45,7 @@ def numbered(rows: pl.DataFrame) -> pl.DataFrame:
         return (numbers if alone else rows[column].rank("dense").cast(pl.Int32)).alias(column)
 
     named = [name for name in _NAMED if rows.schema.get(name) == pl.String()]
-    return rows.with_columns(
-        numbers,
-        *map(ranked, OVER),
-        pl.col(named).cast(pl.Categorical),
-    )
+    return rows.with_columns(numbers, *map(ranked, OVER), pl.col(named).cast(pl.Categorical))
 
 
 def without_n(cell: Measured) -> Measured:

@@ -49,8 +49,7 @@ class Config(Settings):
         None, description="Least and greatest label of a single answer, such as [1, 10]."
     )
     judge_scale: tuple[float, float] | None = Field(
-        None,
-        description="Least and greatest score of the judge, mapped to `scale`. Default: that.",
+        None, description="Least and greatest score of the judge, mapped to `scale`. Default: that."
     )
 
     @model_validator(mode="after")

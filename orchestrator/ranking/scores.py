@@ -354,13 +354,7 @@ class ScoresSummary(Summary[MethodSettings]):
             )
         return [
             make_table(
-                table,
-                "Mean scores",
-                columns,
-                lines,
-                basis=basis,
-                notes=notes,
-                comparisons=compared,
+                table, "Mean scores", columns, lines, basis=basis, notes=notes, comparisons=compared
             )
         ]
 

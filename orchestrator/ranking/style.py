@@ -58,10 +58,6 @@ _KEYS: Final = ("item", "turn", "model")
 _READ: Final = ("item", "turn", "judge", "model_a", "model_b", SOFT, "status", "model", "p")
 
 
-def _as_judged(found: Preferences) -> Preferences:
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class EqualStyle:
     """Ratings with and without control of style, for the pairs of a method.
@@ -77,7 +73,7 @@ class EqualStyle:
     source: Source
     features: Sequence[Feature] = FEATURES
     markdown: Literal["ratio", "density"] = "ratio"
-    prepared: Callable[[Preferences], Preferences] = _as_judged
+    prepared: Callable[[Preferences], Preferences] = lambda found: found
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate ratings side by side, and the effects of features that can be controlled.
@@ -145,9 +141,7 @@ def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
 
 
 def controllable(
-    found: Preferences,
-    features: Sequence[Feature],
-    markdown: Literal["ratio", "density"] = "ratio",
+    found: Preferences, features: Sequence[Feature], markdown: Literal["ratio", "density"] = "ratio"
 ) -> Styled:
     """Return the pairs with finite ratings, and the features whose effect can be fitted."""
     found, alone = _connected(found)

@@ -61,11 +61,7 @@ class Ratings:
     def of(self, kept: NDArray[np.bool_]) -> "Ratings":
         """Return the intervals of the selected cases."""
         return Ratings(
-            self.score[kept],
-            self.low[kept],
-            self.high[kept],
-            self.gold[kept],
-            self.prompts[kept],
+            self.score[kept], self.low[kept], self.high[kept], self.gold[kept], self.prompts[kept]
         )
 
 

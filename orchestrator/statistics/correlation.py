@@ -16,12 +16,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.statistics.association import (
-    Kind,
-    association,
-    leave_one_out,
-    midranks,
-)
+from orchestrator.statistics.association import Kind, association, leave_one_out, midranks
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.resampling import (
     ARCSINE,
@@ -306,12 +301,7 @@ class Comparison(Correlation):
 
 
 def compare_correlations(
-    first: Floats,
-    second: Floats,
-    gold: Floats,
-    prompts: Ints,
-    kind: Kind,
-    resampling: Resampling,
+    first: Floats, second: Floats, gold: Floats, prompts: Ints, kind: Kind, resampling: Resampling
 ) -> Comparison:
     """Difference of two evaluators' correlations with gold, on the points that both have.
 

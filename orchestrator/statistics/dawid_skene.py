@@ -345,10 +345,7 @@ def _normed(votes: Votes, prior: Floats, counts: Floats, smoothing: float) -> tu
     n_labels = prior.shape[1]
     counts = np.maximum(counts + smoothing / n_labels, _LEAST)
     prior = np.maximum(prior + smoothing / n_labels, _LEAST)
-    return (
-        prior / prior.sum(axis=1, keepdims=True),
-        counts / counts.sum(axis=3, keepdims=True),
-    )
+    return (prior / prior.sum(axis=1, keepdims=True), counts / counts.sum(axis=3, keepdims=True))
 
 
 def _unpacked(parameters: Floats, votes: Votes) -> tuple[Floats, Floats]:

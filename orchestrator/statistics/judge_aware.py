@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
-from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 Floats = NDArray[np.float64]
@@ -81,21 +80,6 @@ class JudgeAwareFit:
     discrimination_errors: Floats
     favour_errors: Floats
     dof: float
-
-    def favour_interval(self, judge: int, trait: int, level: float) -> Interval | None:
-        """The interval of a favour in log-odds; None where there is none."""
-        value, error = float(self.favours[judge, trait]), float(self.favour_errors[judge, trait])
-        return student.interval_around(value, error, self.dof, level)
-
-    def discrimination_interval(self, judge: int, level: float) -> Interval | None:
-        """The interval of a judge's discrimination; None where there is none."""
-        value, error = self.discriminations[judge], self.discrimination_errors[judge]
-        return student.interval_around(float(value), float(error), self.dof, level)
-
-    def strength_interval(self, model: int, level: float) -> Interval | None:
-        """The interval of a strength; None where there is none."""
-        value, error = float(self.strengths[model]), float(self.strength_errors[model])
-        return student.interval_around(value, error, self.dof, level)
 
     def p_value(self, judge: int, trait: int) -> float:
         """Two-sided, of no favour; nan where there is none."""

@@ -38,11 +38,7 @@ _CHUNK_BYTES: Final = 4 * 2**20
 
 
 def prompt_weights(
-    n_prompts: int,
-    n_resamples: int,
-    rng: np.random.Generator,
-    *,
-    row_bytes: int = 0,
+    n_prompts: int, n_resamples: int, rng: np.random.Generator, *, row_bytes: int = 0
 ) -> Iterator[Floats]:
     """Chunks of multinomial weights, shape (b, n_prompts), that add up to `n_resamples` rows.
 

@@ -81,11 +81,7 @@ class Capital:
         self.n = np.zeros(n_series, np.int64)
 
     def add(
-        self,
-        values: Floats,
-        which: NDArray[np.bool_] | None = None,
-        *,
-        sizes: Floats | None = None,
+        self, values: Floats, which: NDArray[np.bool_] | None = None, *, sizes: Floats | None = None
     ) -> Floats:
         """Bet on more values.
 

@@ -39,7 +39,6 @@ class Votes:
         row: Shape (n,), row of `pairs`.
         n_prompts: Clusters with a vote; where each item stands alone these are the items.
         n_items: Items with a vote.
-        n_undefined: Votes that could not be given.
         n_missing: Answers that were left out, by model.
         n_failed: Items (or turns) on which nobody could vote.
         n_truncated: Answers that were longer than what compared them reads.
@@ -55,7 +54,6 @@ class Votes:
     row: Ints
     n_prompts: int
     n_items: int
-    n_undefined: int
     n_missing: dict[str, int]
     n_failed: int
     n_truncated: int
@@ -116,7 +114,6 @@ def read_votes(rows: pl.DataFrame) -> Votes | None:
         row=single["row"].to_numpy().astype(np.int64),
         n_prompts=len(clusters),
         n_items=single[PROMPT].n_unique(),
-        n_undefined=int(pairs["undefined"].sum()),
         n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
         n_failed=len(rows) - len(good),
         n_truncated=int(turns["n_truncated"].sum()),

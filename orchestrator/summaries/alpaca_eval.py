@@ -261,10 +261,7 @@ class AlpacaEvalSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    rows.filter(OK),
-                    pl.col("preference"),
-                    context.confidence_level,
-                    ends=(1.0, 2.0),
+                    rows.filter(OK), pl.col("preference"), context.confidence_level, ends=(1.0, 2.0)
                 ),
             ),
             make_table(

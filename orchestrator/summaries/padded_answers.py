@@ -63,11 +63,7 @@ def _line(rows: pl.DataFrame, level: float) -> list[Cell]:
     judged = good.filter(~pl.col("same_text"))
     both = (_decided(judged["p_ab"]) > 0) & (_decided(judged["p_ba"]) > 0)
     judged = judged.with_columns(both=pl.Series(both, dtype=pl.Boolean))
-    values = (
-        pl.col("verdict") > 0,
-        pl.col("both"),
-        pl.col("prefer_padded"),
-    )
+    values = (pl.col("verdict") > 0, pl.col("both"), pl.col("prefer_padded"))
     shares: list[Cell] = [without_n(share_of(judged, value, level)) for value in values]
     coverage = judged.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
     plain: list[Cell] = [

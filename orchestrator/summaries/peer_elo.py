@@ -84,8 +84,8 @@ class PeerEloSummary(Summary[Config]):
 def _basis(votes: Votes) -> str:
     prompts = counted_words(votes.n_items, votes.n_prompts)
     parts = [prompts, f"{len(votes.prompts):,} votes"]
-    if votes.n_undefined:
-        parts.append(f"{votes.n_undefined:,} votes undefined")
+    if undefined := votes.pairs["undefined"].sum():
+        parts.append(f"{undefined:,} votes undefined")
     if missing := sum(votes.n_missing.values()):
         parts.append(f"{missing:,} answers missing")
     if votes.n_truncated:

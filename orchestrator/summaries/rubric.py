@@ -14,7 +14,13 @@ from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
-from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
+from orchestrator.ranking.preferences import (
+    decided,
+    estimator_table,
+    mass,
+    preferences,
+    rates_table,
+)  # fmt: skip
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
 from orchestrator.tables import with_interval
@@ -246,18 +252,13 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
         pl.col("model").cast(pl.String) < pl.col("model_b").cast(pl.String)
     )
     signs = [
-        _signs(paired[f"{name}"].to_numpy() - paired[f"{name}_b"].to_numpy())
+        decided(paired[f"{name}"].to_numpy() - paired[f"{name}_b"].to_numpy())
         for name in ("given", "other")
     ]
     differ = float((signs[0] != signs[1]).mean()) if len(paired) else None
     means = levelled(by_model["other"].to_numpy(), 100.0)
     order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
-
-
-def _signs(gaps: Floats) -> Floats:
-    result: Floats = np.where(np.abs(gaps) <= 1e-9, 0.0, np.sign(gaps))
-    return result
 
 
 def _plain_mean(values: pl.Series) -> float | None:

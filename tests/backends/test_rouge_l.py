@@ -52,6 +52,72 @@ def test_characters_can_be_the_tokens():
     assert RougeL("characters").compare(("a b", "ab c")).recall[0, 1] == pytest.approx(2 / 3)
 
 
+BY_PACKAGE = {
+    "The cat sat. The dog ran.": (1, 5 / 6, 0, 0, 1 / 6, 1 / 6),
+    "The dog sat. A cat ran away!": (5 / 7, 1, 0, 0, 0, 0),
+    "Yes. Yes. No": (0, 0, 1, 0, 0, 0),
+    "a b c a b": (0, 0, 0, 1, 2 / 3, 0),
+    "b a c b a.": (1 / 4, 0, 0, 2 / 4, 1, 1 / 4),
+    " . ..": (1, 0, 0, 0, 1, 1),
+}
+"""Precision of each text against all by `rouge` 1.0.1, each read with the end of its line:
+`Rouge(["rouge-l"]).get_scores(one + "\\n", other + "\\n")[0]["rouge-l"]["p"]`."""
+
+
+def test_by_sentence_it_is_that_of_the_package_of_the_peer_source():
+    found = RougeL("sentences").compare(tuple(BY_PACKAGE))
+    assert found.precision == pytest.approx(np.array(list(BY_PACKAGE.values())), abs=1e-7)
+    assert found.recall[0, 1] == pytest.approx(5 / 7)
+    assert found.recall[4, 5] == 1
+
+
+def words_by_table(reference, hypothesis):
+    """Words of one subsequence, recovered from the full table as the package goes through it."""
+    best = np.zeros((len(reference) + 1, len(hypothesis) + 1), int)
+    for i, one in enumerate(reference, 1):
+        for j, other in enumerate(hypothesis, 1):
+            best[i, j] = (
+                best[i - 1, j - 1] + 1 if one == other else max(best[i - 1, j], best[i, j - 1])
+            )
+    i, j, found = len(reference), len(hypothesis), set()
+    while i and j:
+        if reference[i - 1] == hypothesis[j - 1]:
+            found.add(reference[i - 1])
+            i, j = i - 1, j - 1
+        elif best[i - 1, j] > best[i, j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return found
+
+
+sentences = st.lists(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=8), min_size=1, max_size=3
+)
+
+
+@given(sentences, sentences)
+def test_by_sentence_words_of_all_subsequences_count_once(one, other):
+    texts = tuple(". ".join(map(" ".join, text)) for text in (one, other))
+    found = RougeL("sentences").compare(texts)
+    for k, (hypothesis, reference) in enumerate(((one, other), (other, one))):
+        union = set()
+        for part in reference:
+            for words in hypothesis:
+                union |= words_by_table(part, words)
+        n, m = (len({word for part in text for word in part}) for text in (hypothesis, reference))
+        assert found.precision[k, 1 - k] == pytest.approx(len(union) / n)
+        assert found.recall[k, 1 - k] == pytest.approx(len(union) / m)
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters", "sentences"])
+def test_of_texts_without_words_scores_are_shares_too(tokens):
+    found = RougeL(tokens).compare(("", "...", "\0. \ufeff.", ". " * 500, "x" * 5000))
+    assert np.isfinite(found.precision).all()
+    assert ((found.precision >= 0) & (found.precision <= 1)).all()
+    assert not found.precision[0].any()
+
+
 def test_an_empty_text_is_like_none_not_even_itself():
     found = RougeL("words").compare(("", "x", "?!"))
     assert found.precision.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
@@ -79,6 +145,5 @@ def test_it_has_no_address():
 
 
 def test_what_a_token_is_is_part_of_its_identity():
-    assert RougeLKind(Config()).identity(ROOT) != RougeLKind(Config(tokens="characters")).identity(
-        ROOT
-    )
+    given = [Config(tokens=tokens) for tokens in ("words", "characters", "sentences")]
+    assert len({tuple(RougeLKind(one).identity(ROOT).values()) for one in given}) == 3

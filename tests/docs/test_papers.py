@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from orchestrator.recipe.load import find
-from tests.conftest import SHARED
+from tests.conftest import ROOT, SHARED
 from tests.docs.papers import NOT_MADE, entries
 
 # The notes and the README number no tables: a text of theirs stands for what has no caption.
@@ -92,3 +92,30 @@ def test_an_entry_names_a_recipe_with_the_kinds_of_its_tables_or_says_why_not(en
     for name in entry.tables:
         # Tables of a ranking are named by method and judge: ratings-pairwise-ranking-judge.
         assert any(kind in name.replace("-", "_") for kind in known), name
+
+
+CLAIM = re.compile(
+    r"not at hand|maintenance mode|no licence|none stated|states? no licence|last release"
+    r"|(?<!none )not (?:yet )?(?:published|released)|only on the hub|archived",
+)
+DATE = re.compile(r"20\d\d-\d\d-\d\d|commit [0-9a-f]{7}")
+
+
+def claims() -> list[tuple[str, str]]:
+    """What we say is not there, with the lines around it: in pages, docstrings and comments."""
+    found = []
+    for folder in ("docs", "orchestrator", "backends", "launch", "recipes"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix not in {".md", ".py", ".yaml"} or "design" in path.parts:
+                continue
+            text = path.read_text(encoding="utf-8")
+            for match in CLAIM.finditer(text):
+                around = text[max(0, match.start() - 250) : match.end() + 250]
+                found.append((f"{path.relative_to(ROOT)}: {match[0]}", around))
+    return found
+
+
+def test_a_claim_that_something_is_not_there_carries_the_date_of_its_check():
+    known = claims()
+    assert len(known) > 10
+    assert [where for where, around in known if not DATE.search(around)] == []

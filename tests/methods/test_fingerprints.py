@@ -74,8 +74,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "peer_elo": (
         {"similarity": {"kind": "rouge_l"}, "elo_orders": 7},
-        "0ee6c2c88a63681159de8f857c5d2251",
-        "fdedb7339d52f89abedd64582ec059dc",
+        "9088f299edef18851c126f7d61ff3ad7",
+        "8cc6d3ba6dad8b0b3786eaa45c46482a",
     ),
     "pointwise": (
         {"judges": ["j"], "prompt": "compact", "chain_of_thought": True},

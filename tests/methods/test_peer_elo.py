@@ -158,3 +158,25 @@ def test_what_compares_is_named_by_all_that_decides_its_numbers():
     names = [name(), name(layer=3), name(idf=True), name(max_length=64), name(encoder="x/y")]
     assert len(set(names)) == 5
     assert name(threads=1) == name(device="cuda") == name()
+
+
+def test_who_is_no_voter_is_rated_and_gives_no_vote():
+    world = World(a="xyz", b="xq", c="xy", d="xyq")
+    every, some = rows_of(world), rows_of(world, config=peer_elo.Config(voters=("a", "c")))
+    assert [one["judges"] for one in some] == [["c"], [], ["c"], ["a"], ["a", "c"], ["a"]]
+    assert [one["undefined"] for one in some] == [0] * 6
+    for one, other in zip(some, every, strict=True):
+        votes = dict(zip(other["judges"], other["votes"], strict=True))
+        assert one["votes"] == [votes[judge] for judge in one["judges"]]
+    assert row(some, "b", "c")["prefer_a"] == votes_share(row(some, "b", "c"))
+    assert row(some, "a", "c")["prefer_a"] is None
+
+
+def votes_share(found):
+    return sum(found["votes"]) / len(found["votes"]) if found["votes"] else None
+
+
+def test_voters_are_candidates():
+    method = peer_elo.PeerElo(peer_elo.Config(voters=("a", "x")))
+    with pytest.raises(UsageError, match="'x' is among 'voters', but is no candidate"):
+        method.combinations(MODELS)

@@ -123,6 +123,21 @@ def test_the_published_answers_give_all_published_votes_by_rouge_l(answers, tmp_
     assert [place for place, found in enumerate(places) if place != found] == [5, 6]
 
 
+BY_PACKAGE = {
+    "ChatGPT": 3034, "Claude-instant": 2854, "PaLM-v2": 2435, "Vicuna-13B": 2260,
+    "ChatGLM-6B": 2231, "Oasst-Pythia-12B": 1800, "RWKV-14b": 1921, "mpt-7b-chat": 1407,
+    "Dolly-V2-12B": 347,
+}  # fmt: skip
+"""Wins by the package `rouge`, of `benchmarks/published/peer_votes.py` on 2026-11-27."""
+
+
+@pytest.mark.slow
+def test_by_sentence_the_wins_are_those_of_the_package_of_the_source(answers, tmp_path):
+    result = rated(answers, tmp_path / "run", "{kind: rouge_l, tokens: sentences}")
+    assert cells(result, "peer_elo.elo", "wins") == BY_PACKAGE
+    assert set(result.frames["peer_votes"]["similarity"]) == {"rouge_l:sentences"}
+
+
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)

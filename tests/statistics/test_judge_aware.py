@@ -13,6 +13,7 @@ import scipy
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.judge_aware import JudgedPairs, fit_judge_aware
+from orchestrator.statistics.student import interval_around
 
 SHARP = np.array([1.5, 0.5])
 STRENGTHS = np.array([0.6, 0.0, -0.6])
@@ -89,7 +90,7 @@ def test_it_has_the_greatest_likelihood():
 
 def test_a_sharper_judge_is_not_taken_for_one_that_favours_itself():
     fit = fitted(drawn(favour=0.0, n_prompts=200))
-    interval = fit.favour_interval(0, 0, 0.99)
+    interval = interval_around(fit.favours[0, 0], fit.favour_errors[0, 0], fit.dof, 0.99)
     assert interval is not None
     assert interval.contains(0.0)
     favoured = fitted(drawn(favour=0.7, n_prompts=200))
