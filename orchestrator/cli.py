@@ -348,7 +348,7 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
         ("merge", "stored", "put runs of one recipe together into one run", merge_options),
         ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
         ("gc", "stored", "delete outcomes that the last recipe of a run does not need",
-         _run_argument, gc_options),
+         gc_options),
         ("rm", "stored", "delete runs, after a question", rm_options),
     ),
     "servers": (

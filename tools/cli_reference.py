@@ -19,6 +19,7 @@ This page lists every command and option of `orchestrator`. `make schema` writes
 help texts. Every command also takes `-h`/`--help`, and `-q`/`--quiet` (print results, warnings and
 errors only).
 """
+_NO_DEFAULT: Final[tuple[object, ...]] = (None, False, "", [], argparse.SUPPRESS)
 
 
 def main() -> None:
@@ -89,7 +90,8 @@ def _row(action: argparse.Action) -> str:
     notes = [_sentence(action.help % vars(action) if action.help else "")]
     if action.choices is not None and action.metavar is not None:
         notes.append(f"One of {', '.join(f'`{one}`' for one in action.choices)}.")
-    if action.default not in (None, False, [], argparse.SUPPRESS) and action.nargs != 0:
+    is_said = "default" in notes[0]
+    if not is_said and action.nargs != 0 and action.default not in _NO_DEFAULT:
         notes.append(f"Default: `{action.default}`.")
     if action.required and action.option_strings:
         notes.append("Required.")

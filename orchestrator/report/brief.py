@@ -4,7 +4,7 @@ Computed once from the findings of a run; the terminal, Markdown, JSON, the HTML
 and notebooks show this value, each in its own form. Nothing here does I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,11 @@ from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
-from orchestrator.report.words import Phrase, Quote, phrase, plain
+from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
+from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.trust import Trusts
+from orchestrator.store import FailureCount
 from orchestrator.tables import Table
 
 FORMAT: Final = 1
@@ -68,6 +70,7 @@ class Brief(msgspec.Struct, frozen=True):
         questions: What the run answers, the most important first.
         silence: Why there is no question; empty where there is one.
         checks: Of the whole run: its units, and what readers were told of its data and servers.
+        next_steps: What to do next, a sentence each, by what the run lacks.
         cautions: What not to conclude, a sentence each.
         cost: Resources used; None where that is not known.
     """
@@ -77,6 +80,7 @@ class Brief(msgspec.Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     silence: str = ""
     checks: tuple[Check, ...] = ()
+    next_steps: tuple[Phrase, ...] = ()
     cautions: tuple[Phrase, ...] = ()
     cost: Cost | None = None
 
@@ -96,6 +100,7 @@ class Brief(msgspec.Struct, frozen=True):
                 "questions": [question.as_json() for question in self.questions],
                 "silence": self.silence,
                 "checks": [check.as_json() for check in self.checks],
+                "next_steps": [step.text() for step in self.next_steps],
                 "cautions": [caution.text() for caution in self.cautions],
                 "cost": None if self.cost is None else plain(msgspec.to_builtins(self.cost)),
             },
@@ -113,6 +118,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     cost: Cost | None = None,
     trust: Trusts | None = None,
     settings: Mapping[str, Any] | None = None,
+    failures: Sequence[FailureCount] = (),
 ) -> Brief:
     """Put a run in brief.
 
@@ -126,6 +132,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         cost: Resources used.
         trust: Verdicts on the judges of each method, by its name.
         settings: The resolved recipe.
+        failures: Requests that failed, by model and cause.
     """
     settings = settings or {}
     level = (settings.get("statistics") or {}).get("confidence_level")
@@ -133,7 +140,20 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     ranked = {one.source for one in rankings}
     measured = [table for table in tables if table.source not in ranked]
     found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
-    questions = tuple(_doubted(one, settings, tables) for one in found)
+    unmade = [note for table in tables if not table.columns for note in table.notes]
+    asked = [_doubted(one, settings, tables) for one in found]
+    # What to try stands under what to do next.
+    questions = tuple(
+        msgspec.structs.replace(one, detail=one.detail.partition(" Try ")[0]) for one in asked
+    )
+    shares = (exact_match or {}).values()
+    is_checked = any(share is not None for share in shares) or any(
+        "labels" in one for one in settings.get("analyses") or ()
+    )
+    steps = [
+        *_of_run(completeness or Completeness(), failures, notes),
+        *_of_answers(asked, rankings, measured, is_checked=is_checked),
+    ]
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
     silence = _TABLES_ALONE if has_results else _NO_RESULTS
@@ -142,7 +162,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         incomplete=incomplete,
         questions=questions,
         silence="" if questions else silence,
-        checks=tuple(_checks(completeness, [*notes, *_failed(tables)])),
+        checks=tuple(_checks(completeness, [*notes, *unmade])),
+        next_steps=tuple(dict.fromkeys(steps)),
         cautions=tuple(dict.fromkeys(line for one in questions for line in one.cautions)),
         cost=cost,
     )
@@ -157,11 +178,6 @@ def _doubted(found: Question, settings: Mapping[str, Any], tables: Sequence[Tabl
     return msgspec.structs.replace(found, checks=checks)
 
 
-def _failed(tables: Sequence[Table]) -> list[str]:
-    """Return why summaries and analyses could not be made."""
-    return [note for table in tables if not table.columns for note in table.notes]
-
-
 def _checks(completeness: Completeness | None, notes: Sequence[str]) -> list[Check]:
     found = []
     if completeness is not None and completeness.total:
@@ -171,3 +187,109 @@ def _checks(completeness: Completeness | None, notes: Sequence[str]) -> list[Che
         text += f", {numbers.count(failed)} failed" if failed else ", none failed"
         found.append(Check("run", phrase(f"{text}."), bool(completeness.left or failed)))
     return found + [Check("note", phrase(Quote(note)), is_doubtful=True) for note in notes]
+
+
+# What to do next: a sentence for each cause that keeps a run from saying more, in the order in
+# which they are to be mended, and none without its cause. Every format shows these.
+
+CUT: Final = "answers cut by max_tokens"
+"""How the note on such answers begins."""
+_REMEDIES: Final = {
+    "refused": "Start the server of ",
+    "unreachable": "Start the server of ",
+    "dead_server": "Start the server of ",
+    "unauthorised": "Set a key that the endpoint accepts (`api_key_env`) for ",
+    "no_credit": "Add credit to the account of ",
+    "not_found": "Correct the name or the address of ",
+    "rate_limited": "Lower `limits.requests_per_minute` of ",
+    "timeout": "Raise `limits.timeout_s`, or lower `limits.max_in_flight`, of ",
+    "no_logprobs": "Use a server that returns log-probabilities for ",
+}
+"""What to do about a failure, before the models that it was met with, by its cause."""
+
+
+def _of_run(
+    completeness: Completeness, failures: Sequence[FailureCount], notes: Sequence[str]
+) -> Iterator[Phrase]:
+    """Yield what to do before anything else is concluded: servers, keys, units without a row."""
+    met: dict[str, dict[str, None]] = {}
+    for one in failures if completeness.left or completeness.failed else ():
+        if (remedy := _REMEDIES.get(one.cause)) is not None:
+            met.setdefault(remedy, {})[one.model] = None
+    for remedy, models in met.items():
+        yield phrase(remedy, names([*models]), "; then run the same command again.")
+    if completeness.left and not met:
+        n = numbers.counted(completeness.left, "unit")
+        yield phrase(f"Run the same command again to finish {n}.")
+    elif completeness.failed and not met:
+        n = numbers.counted(completeness.failed, "unit")
+        yield phrase(f"See why {n} failed, with `orchestrator view RUN`.")
+    if cut := next((note for note in notes if note.startswith(CUT)), ""):
+        which = cut.rpartition(": ")[2]
+        yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
+
+
+def _of_answers(
+    questions: Sequence[Question],
+    rankings: Sequence[RankingAnalysis],
+    tables: Sequence[Table],
+    *,
+    is_checked: bool,
+) -> Iterator[Phrase]:
+    """Yield what to do about each answer that there is not, and about a judge nobody checked."""
+    for found in questions:
+        _, is_advised, advice = found.detail.partition(" Try ")
+        if is_advised:
+            several = len(questions) > 1
+            start = phrase(found.subject, ": try ") if several else phrase("Try ")
+            yield phrase(start, Quote(advice))
+        elif found.state in ("open", "tied"):
+            yield from _more_words(found, rankings, tables)
+    first = next(iter(questions), None)
+    if first is not None and first.state in ("answered", "tied", "open") and not is_checked:
+        is_judged = any(check.about in ("form", "order") for check in first.checks)
+        if is_judged and " Try " not in first.detail:
+            yield phrase(
+                "Check the judge against people: `orchestrator labels RUN --by uncertainty --to "
+                "labels.csv` puts first what it is least sure of."
+            )
+
+
+def _more_words(
+    found: Question, rankings: Sequence[RankingAnalysis], tables: Sequence[Table]
+) -> Iterator[Phrase]:
+    """Yield how many prompts would tell the first model from the next that may be as good."""
+    pairs = [
+        (pair.better, pair.worse, pair.difference, pair.low, pair.level, one.n_clusters)
+        for one in rankings
+        if (one.source, one.judge) == (found.source, found.judge)
+        for pair in one.pairs
+        if not pair.resolvable
+    ]
+    pairs += [
+        (pair.higher, pair.lower, cell.value, cell.low, pair.level, cell.n_clusters or cell.n or 0)
+        for table in tables
+        if table.source == found.source
+        for one in table.comparisons
+        if one.judge in ("", found.judge)
+        for pair in one.pairs
+        if not pair.resolvable
+        for cell in (pair.difference,)
+    ]
+    for above, below, difference, low, level, n in pairs:
+        if above != found.standings[0].model:
+            continue
+        start = phrase("More prompts to tell ", Name(above), " from ", Name(below))
+        if difference is None or low is None or level is None:
+            yield phrase(start, f": {numbers.count(n)} are too few to say how many.")
+            return
+        needed = units_needed(difference, low, n, level)
+        if needed > MOST:
+            yield phrase(start, f": more than {numbers.count(MOST)}, if they are like these.")
+            return
+        yield phrase(
+            start,
+            f": about {numbers.count(needed)} instead of {numbers.count(n)}. An estimate: so many "
+            "do in 8 of 10 runs if the difference is the one seen here.",
+        )
+        return

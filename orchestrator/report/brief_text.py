@@ -147,11 +147,19 @@ def _laid_out(
             yield Text("")
         yield generic_table(_clipped(table))
     yield from shown.trust(brief, limits, is_apart=bool(few))
-    if brief.cautions[: limits.cautions]:
-        yield Text("")
-        yield page.heading("What not to conclude")
-        for caution in brief.cautions[: limits.cautions]:
-            yield shown.bullet(shown.phrase(caution))
+    steps = brief.next_steps[: max(1, limits.cautions)]
+    if (
+        limits.terse
+        and not limits.cautions
+        and all(one.state != "withheld" for one in brief.questions[:1])
+    ):
+        steps = ()
+    cautions = brief.cautions[: limits.cautions]
+    for heading, said in (("What to do next", steps), ("What not to conclude", cautions)):
+        if said and not (limits.terse and said is steps):
+            yield Text("")
+            yield page.heading(heading)
+        yield from (shown.bullet(shown.phrase(one)) for one in said)
     yield Text("")
     # The summary of a call has just said it.
     is_said = limits.terse and taken > 0
@@ -196,9 +204,8 @@ class _Shown:
         page = self._page
         yield self.phrase(question.answer, _STYLES.get(question.state, f"{HEADING} {DOUBTFUL}"))
         is_said = limits.terse and any(check.is_doubtful for check in question.checks)
-        detail = _advice(question.detail) if is_said else question.detail
-        if detail:
-            yield page.prose(detail, BAD if question.state == "withheld" else DOUBTFUL)
+        if question.detail and not is_said:
+            yield page.prose(question.detail, BAD if question.state == "withheld" else DOUBTFUL)
         basis = page.words(" · ") if question.basis else Text("")
         basis.append(page.data(question.basis).plain)
         about = Text.assemble(self.phrase(question.subject), basis, style=FAINT)
@@ -339,12 +346,6 @@ def _clipped(table: Table) -> Table:
 
 def _subjects(checks: Sequence[Check]) -> str:
     return ", ".join(dict.fromkeys(check.about for check in checks))
-
-
-def _advice(detail: str) -> str:
-    """Return the end of a warning that says what to try; empty where it does not."""
-    _, mark, advice = detail.rpartition(" Try ")
-    return f"{mark.lstrip()}{advice}" if mark else ""
 
 
 def _counted(question: Question) -> Phrase:

@@ -11,10 +11,11 @@ from rich.table import Table
 
 from orchestrator.gates.results import FORMAT, Checked, Decision, Verdict
 from orchestrator.numbers import UNDEFINED
+from orchestrator.report.generic import generic_markdown
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
-from orchestrator.report.text import escaped, safe_line
+from orchestrator.report.text import safe_line
 from orchestrator.report.words import plain
-from orchestrator.tables import Column, Form, Measured, cell_text
+from orchestrator.tables import Column, Form, Measured, cell_text, make_table, table_columns
 
 _OF_ALL: Final[dict[Verdict, str]] = {
     "holds": "holds", "fails": "fails", "not known yet": "is not decided yet",
@@ -102,18 +103,14 @@ def gate_markdown(found: Decision) -> str:
     about = f"Run {found.run.get('name', '')} ({found.run.get('run', '')})"
     if found.against is not None:
         about += f", against {found.against.get('name', '')} ({found.against.get('run', '')})"
-    lines = [f"## {escaped(gate_words(found))}", "", escaped(about), ""]
-    lines += ["| requirement | verdict | measured | why |", "| :--- | :--- | ---: | :--- |"]
-    for one in found.requirements:
-        cells = (
-            one.requirement,
-            f"{marks[one.verdict]} {one.verdict}",
-            measured_words(one),
-            one.why,
-        )
-        lines.append(f"| {' | '.join(map(escaped, cells))} |")
-    lines += ["", *(f"- {escaped(note)}" for note in (*found.notes, found.adjustment))]
-    return "\n".join(lines) + "\n"
+    rows = [
+        (one.requirement, f"{marks[one.verdict]} {one.verdict}", measured_words(one), one.why)
+        for one in found.requirements
+    ]
+    columns = table_columns("requirement | verdict | measured | why")
+    notes = (*found.notes, found.adjustment)
+    table = make_table("gate", gate_words(found), columns, rows, basis=about, notes=notes)
+    return f"{generic_markdown(table)}\n"
 
 
 def gate_json(found: Decision) -> str:

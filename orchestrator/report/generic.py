@@ -232,15 +232,8 @@ def generic_table(page: Page, table: Table) -> Iterator[RenderableType]:
     Where it is too wide, names are cut, then intervals stand under their values; where that is too
     wide still, the columns go on below, each time beside what names the rows.
     """
-    yield from table_lines(page, table)
-    yield page.words("")
-
-
-def table_lines(page: Page, table: Table, *, is_titled: bool = True) -> Iterator[RenderableType]:
-    """The same on a page; without its title, warning and basis unless `is_titled`."""
-    if is_titled:
-        yield page.heading(*_heading(table))
-    if is_titled and table.warning:
+    yield page.heading(*_heading(table))
+    if table.warning:
         yield page.prose(table.warning, f"{HEADING} {BAD}")
     if table.rows:
         yield from aligned(page, table)
@@ -248,6 +241,7 @@ def table_lines(page: Page, table: Table, *, is_titled: bool = True) -> Iterator
         yield page.words("nothing to show", FAINT)
     for note in table.notes:
         yield page.prose(note, FAINT, bullet=True)
+    yield page.words("")
 
 
 def generic_markdown(table: Table, level: int = 2) -> str:
@@ -258,20 +252,14 @@ def generic_markdown(table: Table, level: int = 2) -> str:
         lines += [f"**{escaped(table.warning)}**", ""]
     if basis:
         lines += [escaped(basis), ""]
-    return "\n".join([*lines, *rows_markdown(table)])
-
-
-def rows_markdown(table: Table) -> Iterator[str]:
-    """The rows and the notes alone, line by line."""
-    yield f"| {' | '.join(escaped(column.name) for column in table.columns)} |"
+    lines.append(f"| {' | '.join(escaped(column.name) for column in table.columns)} |")
     sides = [":---" if column.form == "text" else "---:" for column in table.columns]
-    yield f"| {' | '.join(sides)} |"
+    lines.append(f"| {' | '.join(sides)} |")
     for row in table.rows:
         texts = map(cell_text, table.columns, row)
-        yield f"| {' | '.join(map(escaped, texts))} |"
-    if table.notes:
-        yield ""
-        yield from (f"- {escaped(note)}" for note in table.notes)
+        lines.append(f"| {' | '.join(map(escaped, texts))} |")
+    notes = [f"- {escaped(note)}" for note in table.notes]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
 def generic_json(table: Table) -> dict[str, Any]:
@@ -299,4 +287,5 @@ def _heading(table: Table) -> tuple[str, str]:
     title = table.title
     if table.source and table.source not in table.key.split("."):
         title = f"{title} ({table.source})"
-    return f"{title} {UNTRUSTED}" if table.warning else title, table.basis
+    is_marked = table.warning and not title.startswith("No ranking")
+    return f"{title} {UNTRUSTED}" if is_marked else title, table.basis

@@ -1,11 +1,12 @@
 """The plan of a run: requests, tokens and money by stage and model."""
 
-from html import escape
+import importlib
 from typing import Final
 
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.tables import make_table, table_columns
 
 # Models without a pace that a line names.
 _MOST_NAMED: Final = 4
@@ -129,16 +130,16 @@ class Plan(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Return the stages as a table, for a notebook."""
-        rows: list[dict[str, object]] = msgspec.to_builtins(self.stages)
-        names = list(rows[0]) if rows else []
-        heads = "".join(f"<th>{escape(name)}</th>" for name in names)
-        cells = ["".join(f"<td>{escape(str(row[name]))}</td>" for name in names) for row in rows]
-        said = [
+        said = (
             f"{numbers.counted(self.n_items, 'item')}, {numbers.counted(self.n_units, 'unit')}, "
             f"at {'most' if self.is_known else 'least'} "
             f"{numbers.counted(self.left, 'request')} left to send",
             *([self.duration.words()] if self.duration is not None and self.left else []),
             *self.notes,
-        ]
-        body = "".join(f"<tr>{row}</tr>" for row in (heads, *cells))
-        return "".join(f"<p>{escape(line)}</p>" for line in said) + f"<table>{body}</table>"
+        )
+        columns = table_columns(
+            "stage | model | total: count | held: count | left: count | max_tokens: count"
+        )
+        rows = [(s.name, s.model, s.total, s.held, s.left, s.max_tokens) for s in self.stages]
+        html = importlib.import_module("orchestrator.report.html.shell")  # only for a notebook
+        return str(html.notebook((), said, [make_table("plan", "Plan", columns, rows)]))

@@ -14,7 +14,15 @@ from orchestrator.report.words import neighbour_amount, rank_words, subject
 from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
-from orchestrator.tables import Cell, Column, Measured, Table, make_table, table_columns
+from orchestrator.tables import (
+    Cell,
+    Column,
+    Measured,
+    Table,
+    counted_words,
+    make_table,
+    table_columns,
+)
 
 _RATING: Final = Column("rating", "rating")
 WIN: Final = Column("wins", "probability")
@@ -26,17 +34,20 @@ _MAX_MESSAGE: Final = 600
 def tables_of(
     analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
 ) -> list[Table]:
-    """Return the tables of a report without pictures, the ratings first; those with rows alone.
+    """Return the tables of a report without pictures, the ratings first; of others those with rows.
 
     Args:
         analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    found = [ratings(analysis, exact_match), neighbours(analysis)]
+    first = ratings(analysis, exact_match)
+    notes = (*first.notes, *analysis.notes, f"Intervals: {analysis.method}.")
+    first = msgspec.structs.replace(first, warning=analysis.warning, notes=notes)
+    found = [neighbours(analysis)]
     if analysis.n_judged:
         found += [_win_matrix(analysis), position([analysis]), coverage([analysis])]
     found += [_failures(analysis), categories(analysis, is_alone=True)]
-    return [table for table in found if table.rows]
+    return [first, *(table for table in found if table.rows)]
 
 
 def key(what: str, analysis: RankingAnalysis) -> str:
@@ -71,8 +82,24 @@ def ratings(
         *table_columns("group | P(win): probability | judgments: count | missing: count"),
         *([Column("exact match", "percent")] if exact_match else []),
     ]
-    table = make_table(key("ratings", analysis), words.title(analysis), columns, rows)
-    return msgspec.structs.replace(table, notes=(_OF_GROUPS,))
+    missing = analysis.n_units - analysis.n_judged
+    basis = [
+        counted_words(analysis.n_items_used, analysis.n_clusters),
+        numbers.counted(analysis.n_judged, "judgment"),
+        *([f"{numbers.count(missing)} missing"] if missing else []),
+        analysis.uncertainty,
+        *([words.few_words(analysis)] if analysis.approximate else []),
+    ]
+    # First what the rows say together
+    said = (analysis.caution, words.told_apart(analysis).text(), " · ".join(basis))
+    return make_table(
+        key("ratings", analysis),
+        words.title(analysis),
+        columns,
+        rows,
+        basis=" ".join(part for part in said if part),
+        notes=(_OF_GROUPS,),
+    )
 
 
 def _rated(model: ModelRating) -> Measured:

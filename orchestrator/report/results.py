@@ -15,7 +15,6 @@ from orchestrator.report.brief_text import brief_text
 from orchestrator.report.gate import gate_markdown, gate_text, gate_value
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.markdown import brief_markdown, ranking_markdown
-from orchestrator.report.page import DOUBTFUL, HEADING, Paged
 from orchestrator.report.progress import Completeness
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -36,7 +35,7 @@ class Findings:
         exact_match: Share of answers equal to the reference, by model.
         tables: What summaries and analyses say.
         completeness: How far the run is; None where that is not known.
-        brief: The run in brief, shown first; None to show the rest alone.
+        brief: The run in brief, shown first.
         run: Metadata of the run, for programs; empty where it is not known.
         gate: Verdict on the gates of the recipe; None where they were not held against the run.
     """
@@ -45,7 +44,7 @@ class Findings:
     exact_match: Mapping[str, float | None]
     tables: Sequence[Table] = ()
     completeness: Completeness | None = None
-    brief: Brief | None = None
+    brief: Brief = field(default_factory=Brief)
     run: Mapping[str, Any] = field(default_factory=dict)
     gate: Decision | None = None
 
@@ -67,16 +66,14 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
             "warning": found.warning,
             **is_complete,
             "run": plain(dict(found.run)),
-            "brief": None if found.brief is None else found.brief.as_json()["brief"],
+            "brief": found.brief.as_json()["brief"],
             "rankings": [ranking_json(ranking, found.exact_match) for ranking in found.rankings],
             "tables": [generic_json(table) for table in found.tables],
         }
         if found.gate is not None:
             document["gate"] = gate_value(found.gate)
         return json.dumps(document, indent=2, allow_nan=False) + "\n"
-    texts = [f"> **{found.warning}**"] if found.warning else []
-    if found.brief is not None:
-        texts = [brief_markdown(found.brief)]
+    texts = [brief_markdown(found.brief)]
     if found.gate is not None:
         texts.append(gate_markdown(found.gate).rstrip())
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
@@ -94,8 +91,6 @@ def first_screen(
         more: Where the rest is, in words.
         taken: Lines of the terminal that other output takes.
     """
-    if found.brief is None:
-        return as_tables(found)
     first = {table.source: table for table in reversed(found.tables) if table.columns}
     answered = {question.source for question in found.brief.questions}
     kept = [table for source, table in reversed(first.items()) if source not in answered]
@@ -107,12 +102,7 @@ def first_screen(
 
 def as_tables(found: Findings) -> list[RenderableType]:
     """All results for a terminal: the run in brief, then every ranking and table."""
-    shown: list[RenderableType] = []
-    if found.brief is not None:
-        shown += [brief_text(found.brief, whole=True), Text("")]
-    elif warning := found.warning:
-        style = f"{HEADING} {DOUBTFUL}"
-        shown.append(Paged(lambda page: iter([page.words(warning, style), Text("")])))
+    shown: list[RenderableType] = [brief_text(found.brief, whole=True), Text("")]
     if found.gate is not None:
         shown += [gate_text(found.gate), Text("")]
     shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]

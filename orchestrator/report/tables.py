@@ -1,28 +1,21 @@
-"""Tables for the terminal. Every function returns something rich can print, laid out when printed.
+"""Tables for the terminal, as something that rich can print, laid out when it is printed."""
 
-The ranking never suggests an order that the data do not carry: ranks are ranges where they are
-open, and which pairs of models can be told apart stands before the first row.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator import numbers
 from orchestrator.probing import record
 from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
 from orchestrator.probing.record import Finding
 from orchestrator.report.calls import faults, listing, plan_table, run_summary, runs, status
-from orchestrator.report.generic import table_lines
-from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
+from orchestrator.report.generic import generic_table
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING
 from orchestrator.report.rankings import tables_of
 from orchestrator.report.text import safe_line
-from orchestrator.report.words import few_words, title, verdict
 from orchestrator.statistics.ranking import RankingAnalysis
-from orchestrator.tables import counted_words
 
 __all__ = [
     "faults", "listing", "plan_table", "probe_tables", "ranking", "run_summary", "runs", "status",
@@ -84,48 +77,13 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_MAX_NAME: Final = 32
-
-
-@paged
 def ranking(
-    page: Page, analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
-) -> Iterator[RenderableType]:
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> RenderableType:
     """The whole report of one ranking.
 
     Args:
-        page: Where it is laid out.
         analysis: What `orchestrator.ranking.analysis` found.
         exact_match: Share of answers equal to the reference, by model, where there is one.
     """
-    if analysis.warning:
-        yield page.prose(analysis.warning, f"{HEADING} {BAD}")
-    if analysis.caution:
-        yield page.prose(analysis.caution, DOUBTFUL)
-    yield page.prose(title(analysis), HEADING)
-    parts: list[Text | str] = [
-        page.words(counted_words(analysis.n_items_used, analysis.n_clusters)),
-        page.words(numbers.counted(analysis.n_judged, "judgment")),
-    ]
-    missing = analysis.n_units - analysis.n_judged
-    if missing:
-        parts.append(page.words(f"{numbers.count(missing)} missing", BAD))
-    parts.append(page.words(analysis.uncertainty, FAINT))
-    if analysis.approximate:
-        parts.append(page.words(few_words(analysis), DOUBTFUL))
-    yield from page.flow(parts)
-    called = page.names((model.model for model in analysis.ratings), _MAX_NAME)
-    said = verdict(analysis, lambda name: called.get(name) or page.name(name, _MAX_NAME).plain)
-    if said:
-        yield page.words(said, "" if analysis.order_resolvable else f"{HEADING} {DOUBTFUL}")
-    for place, table in enumerate(tables_of(analysis, exact_match)):
-        yield Text("")
-        # The ratings have the title of the whole.
-        yield from table_lines(page, table, is_titled=place > 0)
-    if analysis.notes:
-        yield Text("")
-        yield page.heading("Notes")
-        for note in analysis.notes:
-            yield page.prose(note, bullet=True)
-    yield Text("")
-    yield page.prose(f"Intervals: {analysis.method}; {analysis.uncertainty}.", FAINT)
+    return Group(*map(generic_table, tables_of(analysis, exact_match)))

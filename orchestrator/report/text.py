@@ -169,7 +169,8 @@ def escaped(text: str, width: int | None = None) -> str:
     """Text from outside as one line that Markdown shows as it is."""
     # HTML first: its entities hold characters that Markdown would escape.
     marked = _SPECIAL.sub(r"\\\1", safe_line(text, width))
-    return html.escape(_HARMLESS.sub(r"\1", marked), quote=False)
+    plain = _HARMLESS.sub(r"\1", marked).replace("\\: ", ": ")
+    return html.escape(plain, quote=False)
 
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:

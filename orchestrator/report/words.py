@@ -105,16 +105,6 @@ def title(analysis: RankingAnalysis) -> str:
     return f"No r{words.removesuffix(UNTRUSTED).rstrip()[1:]}" if analysis.warning else words
 
 
-def verdict(analysis: RankingAnalysis, name: Callable[[str], str] = str) -> str:
-    """State the models that can be told apart, over all pairs; empty for none compared.
-
-    Args:
-        analysis: The ranking.
-        name: Makes the name of a model harmless for the format.
-    """
-    return told_apart(analysis).text(name)
-
-
 def told_apart(analysis: RankingAnalysis) -> Phrase:
     """State the models that can be told apart, over all pairs; empty for none compared."""
     if analysis.pairs and analysis.warning:
@@ -256,7 +246,7 @@ def ranking_json(
         "warning": analysis.warning,
         "trusted": not analysis.warning,
         "order_resolvable": analysis.order_resolvable,
-        "verdict": verdict(analysis),
+        "verdict": told_apart(analysis).text(),
         **plain(msgspec.to_builtins(analysis)),
         "neighbours": plain(msgspec.to_builtins(analysis.neighbours)),
     }

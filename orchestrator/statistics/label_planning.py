@@ -1,8 +1,9 @@
-"""Planning of human labels: which rows are drawn, and how wide intervals become with more."""
+"""Planning: human labels, which are drawn and how much more would tell; units for a difference."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -184,3 +185,30 @@ def label_correlation(data: Labelled) -> float:
     if labels.size < 3 or not (np.ptp(labels) > 0.0 and np.ptp(scores) > 0.0):
         return math.nan
     return float(np.corrcoef(labels, scores)[0, 1])
+
+
+MOST: Final = 100_000
+"""Beyond this a number of units is no plan: a difference so small is not told from none."""
+
+
+def units_needed(difference: float, end: float, n: int, level: float, power: float = 0.8) -> int:
+    """Units of which a share `power` of samples would tell a mean difference like this one from 0.
+
+    By the normal approximation (Cohen 1988, section 2.4): an interval's end is z standard errors
+    away, which shrink with the root of the number of units, and a sample's difference falls below
+    the true one by more than its quantile at `power` in all but that share. A difference that
+    was seen in few units is itself uncertain, and so is the number; `MOST` + 1 for more.
+
+    Args:
+        difference: As it was seen, not 0.
+        end: End of its interval that is nearer to 0 or beyond.
+        n: Independent units that it was seen in.
+        level: Confidence level of the interval.
+        power: Share of samples, in (0, 1).
+    """
+    z = NormalDist().inv_cdf(0.5 + 0.5 * level)
+    error = abs(difference - end) / z
+    shrink = (z + NormalDist().inv_cdf(power)) * error
+    if shrink > abs(difference) * math.sqrt(MOST / n):
+        return MOST + 1
+    return math.ceil(n * (shrink / difference) ** 2)

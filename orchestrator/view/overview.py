@@ -107,6 +107,7 @@ def _brief(brief: Brief) -> dict[str, object]:
         "silence": brief.silence,
         "checks": checks(brief.checks),
         "cautions": [said(one) for one in brief.cautions],
+        "next_steps": [said(one) for one in brief.next_steps],
         "cost": [] if brief.cost is None else list(brief.cost.words()),
     }
 
@@ -131,9 +132,9 @@ def table_of(table: Table) -> dict[str, object]:
     shown = grid(table, table.key)
     return {
         "key": shown.key,
-        "title": safe_line(shown.title),
-        "basis": safe_line(shown.basis),
-        "notes": [safe_line(note) for note in shown.notes],
+        "title": safe_line(table.title),
+        "basis": safe_line(table.basis),
+        "notes": [safe_line(note) for note in table.notes],
         "columns": [[safe_line(name), number] for name, number in shown.columns],
         "bounded": list(shown.bounded),
         "rows": [

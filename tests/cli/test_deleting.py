@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 from orchestrator.runner import api
+from orchestrator.runner.results.runs import describe
 from orchestrator.store import RunDirectory
 from tests.launched import recipe_data
 
@@ -79,14 +81,48 @@ def test_nobody_can_be_asked_without_a_terminal(command, made):
     assert left(made) == ["made", "made.2", "notes.txt"]
 
 
-def test_those_older_go_alone(command, made):
+@pytest.mark.parametrize(
+    ("less", "more"), [("8", "10"), ("8d", "10d"), ("1w", "2w"), ("190h", "240h")]
+)
+def test_those_older_go_alone(command, made, less, more):
     age(made / "made", 9)
     age(made.parent / "elsewhere", 9)
-    assert "nothing was deleted" in command("runs", "rm", "--older-than", "10", "--yes")[1]
-    assert "nothing was deleted" in command("runs", "rm", "made.2", "--older-than", "8", "--yes")[1]
-    assert "deleted 1 run" in command("runs", "rm", "--older-than", "8", "--yes")[1]
+    assert "nothing was deleted" in command("runs", "rm", "--older-than", more, "--yes")[1]
+    assert (
+        "nothing was deleted" in command("runs", "rm", "made.2", "--older-than", less, "--yes")[1]
+    )
+    assert "deleted 1 run" in command("runs", "rm", "--older-than", less, "--yes")[1]
     assert left(made) == ["made.2", "notes.txt"]
     assert (made.parent / "elsewhere").is_dir()
+
+
+@pytest.mark.parametrize("age", ["", "d", "-1", "nan", "inf", "1e3", "30 d", "30m", "٣", "9" * 9])
+def test_an_age_is_a_number_and_a_unit(command, made, age):
+    code, _, err = command("runs", "rm", f"--older-than={age}", "--yes")
+    assert code == EXIT_USAGE
+    assert "expected an age such as 30d" in err
+    assert left(made) == ["made", "made.2", "notes.txt"]
+
+
+def test_what_was_freed_is_said(command, made):
+    size = numbers.size(describe(made / "made")["size"])
+    assert f"deleted 1 run: {size} freed" in command("runs", "rm", "made", "--yes")[1]
+
+
+def test_gc_without_a_run_counts_what_all_would_free(command, made):
+    (made / "made" / "store.damaged-1").write_bytes(b"x" * 3_000_000)
+    (made / "made.2" / "run.json").write_text("{")
+    before = {path: path.read_bytes() for path in made.glob("*/store.*")}
+    code, out, err = command("runs", "gc")
+    assert (code, err) == (EXIT_COMPLETE, "")
+    first, second, total = out.splitlines()
+    assert first.startswith("runs/made: `orchestrator runs gc --drop` would delete 0 outcomes")
+    assert "about 3.0 MB" in first
+    assert "made.2" in second
+    assert "repair" in second
+    assert total == "gc would free about 3.0 MB"
+    assert command("runs", "gc", "--drop")[0] == EXIT_USAGE
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def a_link(made):

@@ -113,3 +113,9 @@ def test_each_method_cites_a_work():
         if path.stem != "answers"  # it draws answers, and rests on no paper
     ]
     assert [page.name for page in pages if "\nBibTeX (" not in page.read_text("utf-8")] == []
+
+
+def test_the_reference_says_each_default_once():
+    for line in cli_reference.page().splitlines():
+        assert line.lower().count("default:") + line.count("(default)") <= 1, line
+    assert "Default: ``" not in cli_reference.page()

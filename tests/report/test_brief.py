@@ -18,7 +18,7 @@ from orchestrator.report.picture import forest
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check
 from orchestrator.report.text import safe_names
-from orchestrator.report.words import Name, names, phrase, verdict
+from orchestrator.report.words import Name, names, phrase, told_apart
 from orchestrator.statistics.ranking import Pair
 from orchestrator.statistics.trust import Judgments, assess
 from orchestrator.tables import Column, Measured, make_table
@@ -113,7 +113,7 @@ def test_separate_ratings_that_holm_cannot_tell_apart_are_explained(clear):
         Pair(pair.better, pair.worse, 841.0, 700.0, 980.0, 0.02, 0.06, resolvable=False)
         for pair in clear.pairs
     ]
-    said = verdict(replace(clear, pairs=tuple(pairs)))
+    said = told_apart(replace(clear, pairs=tuple(pairs))).text()
     assert said == (
         "Not resolvable: no two models can be told apart when all 3 pairs are tested together "
         "(Holm, 5 %); taken alone, 3 would be."

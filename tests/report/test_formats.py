@@ -10,7 +10,7 @@ from orchestrator.report.html import ranked
 from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.tables import ranking
 from orchestrator.report.text import escaped
-from orchestrator.report.words import pairs_apart, ranking_json, verdict
+from orchestrator.report.words import pairs_apart, ranking_json, told_apart
 from tests.report.samples import an_analysis, printed
 
 
@@ -32,7 +32,7 @@ def test_markdown_says_which_neighbours_are_resolvable(analysis):
 
 def test_markdown_warns_where_nothing_is_resolvable():
     text = ranking_markdown(an_analysis({"a": 0.01, "b": 0.0}, n_items=10))
-    assert "**Not resolvable: the two models cannot be told apart." in text
+    assert "\nNot resolvable: the two models cannot be told apart." in text
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_every_format_says_which_models_can_be_told_apart(close):
     apart = [(pair.better, pair.worse) for pair in close.pairs if pair.resolvable]
     assert ("a", "e") in apart
     assert not any(pair.resolvable for pair in close.neighbours)
-    said = verdict(close)
+    said = told_apart(close).text()
     assert said.startswith(f"{len(apart)} of 10 pairs of models can be told apart: a over ")
     assert said in ranking_markdown(close)
     assert " ".join(printed(ranking(close), width=400).split()).count(said) == 1
@@ -78,7 +78,7 @@ def test_every_format_says_which_models_can_be_told_apart(close):
 
 def test_the_sentence_stays_short_with_thirty_models():
     strengths = {f"model-number-{i}": 0.1 * i for i in range(30)}
-    said = verdict(an_analysis(strengths, n_items=60))
+    said = told_apart(an_analysis(strengths, n_items=60)).text()
     assert re.fullmatch(r"\d+ of 435 pairs of models can be told apart\.", said)
 
 
@@ -95,7 +95,7 @@ def test_pairs_are_named_where_they_are_few(n_apart):
 
 
 def test_where_all_can_be_told_apart_one_sentence_says_so(analysis):
-    assert verdict(analysis) == "All 3 pairs of models can be told apart."
+    assert told_apart(analysis).text() == "All 3 pairs of models can be told apart."
 
 
 def test_json_has_no_number_that_json_lacks():

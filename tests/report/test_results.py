@@ -50,7 +50,6 @@ def test_a_table_is_escaped_in_markdown():
 def test_nothing_found_is_an_object_without_rankings_and_tables():
     found = json.loads(as_text("json", Findings([], {})))
     assert (found["rankings"], found["tables"]) == ([], [])
-    assert as_tables(Findings([], {})) == []
 
 
 def test_a_row_that_does_not_fit_its_columns_is_refused():

@@ -13,6 +13,7 @@ from orchestrator.report.lines import PlainPainter
 from orchestrator.report.live import LivePainter, frame
 from orchestrator.report.planned import Duration, Plan, StageCount
 from orchestrator.report.progress import Completeness, Pace, StageProgress
+from orchestrator.report.words import phrase
 from tests.report.samples import Stream, a_model, a_progress, a_ranking, an_analysis, printed
 from tests.report.windows import SIZES, Window, in_window
 
@@ -149,10 +150,11 @@ def test_a_small_window_names_the_doubts_that_it_cannot_spell_out(thirty):
 def test_a_small_window_keeps_the_advice_about_a_judge_that_is_not_trusted():
     found = brief(rankings=[an_analysis(coverage=0.1)])
     (first,) = found.questions
-    long = msgspec.structs.replace(first, detail="It is so. " * 40 + "Try another prompt.")
-    found = msgspec.structs.replace(found, questions=(long,))
+    long = msgspec.structs.replace(first, detail="It is so. " * 40)
+    steps = (phrase("Try another prompt."), *found.next_steps)
+    found = msgspec.structs.replace(found, questions=(long,), next_steps=steps)
     lines = in_window(brief_text(found, MORE), 80, 16)
-    assert lines[1] == "Try another prompt."
+    assert "• Try another prompt." in lines
     assert any(line.startswith("! form") for line in lines)
 
 

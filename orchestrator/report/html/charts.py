@@ -26,7 +26,6 @@ _DARK_TEXT: Final = "#101010"
 _LIGHT_TEXT: Final = "#fdfdfd"
 # Orange to blue through white: safe for the colour-blind, and readable in grey at the ends.
 _DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6baed6", "#1f5fa8")
-_BLUES: Final = ("#e6eef6", "#b8d3ea", "#6baed6", "#2171b5")
 # With its labels a chart is as wide as the column of a telephone can shrink without loss.
 _WIDTH: Final = 440
 _ROW: Final = 28
@@ -216,7 +215,6 @@ def _shape(groups: Sequence[str]) -> dict[str, alt.Shape]:
 
 def _matrix(picture: Picture) -> _Chart:
     options = picture.options
-    colours = _BLUES if options.get("ranks") else _DIVERGING
     columns, rows = list(options["columns"]), list(options["order"])
     wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
     # Names that are wider than their column stand at an angle.
@@ -228,7 +226,7 @@ def _matrix(picture: Picture) -> _Chart:
     squares = base.mark_rect(cornerRadius=2).encode(
         color=alt.Color(
             "value:Q",
-            scale=alt.Scale(domain=list(options["domain"]), range=list(colours)),
+            scale=alt.Scale(domain=list(options["domain"]), range=list(_DIVERGING)),
             legend=None,
         ),
         description="tip:N",

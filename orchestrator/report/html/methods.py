@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator import contracts, numbers, plugins
+from orchestrator import contracts, plugins
 from orchestrator.contracts.context import Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
@@ -25,7 +25,6 @@ from orchestrator.report.html.figures import (
     made_safe,
     name,
 )
-from orchestrator.statistics.means import levelled
 from orchestrator.tables import (
     Cell,
     Column,
@@ -34,7 +33,6 @@ from orchestrator.tables import (
     Table,
     cell_text,
     make_table,
-    table_columns,
     with_interval,
 )
 
@@ -179,7 +177,7 @@ _OVER_BLACK: Final = 0.82
 
 
 def of_agreement(material: Material) -> list[Figure]:
-    """Agreement of the methods on answers and on the order of models, and effects of length."""
+    """Agreement of the methods on answers, and effects of length."""
     aligned = align(material.context)
     if aligned is None:
         return []
@@ -187,8 +185,6 @@ def of_agreement(material: Material) -> list[Figure]:
     found = []
     if len(aligned.names) > 1:
         found.append(_matrix(aligned, level))
-        if aligned.frame["model"].n_unique() > 1:
-            found.append(_orders(aligned))
     return [*found, *_lengths(aligned, level)]
 
 
@@ -223,55 +219,6 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
         "but not on answers."
     )
     return Figure(table.key, title, basis_of(aligned, level), says, table, picture)
-
-
-def _orders(aligned: Aligned) -> Figure:
-    """The mean of each score by model, as ranks."""
-    means = aligned.frame.group_by("model", maintain_order=True).agg(
-        pl.col(list(aligned.names)).fill_nan(None).mean()
-    )
-    models = means["model"].to_list()
-    lines: list[list[Any]] = []
-    drawn: list[dict[str, Any]] = []
-    for score_name in aligned.names:
-        size = aligned.frame[score_name].fill_nan(None).abs().mean()
-        levels = levelled(
-            means[score_name].fill_null(np.nan).to_numpy(),
-            float(size) if isinstance(size, float) else 0.0,
-        )
-        ranks = pl.Series(levels).fill_nan(None).rank("min", descending=True).to_list()
-        for model, rank, mean in zip(models, ranks, means[score_name].to_list(), strict=True):
-            if rank is None:
-                continue
-            lines.append([score_name, model, int(rank), mean])
-            drawn.append(
-                {
-                    "row": name(score_name),
-                    "column": name(model),
-                    "value": -float(rank),
-                    "text": str(int(rank)),
-                    "on_dark": rank == 1 and len(models) > 1,
-                    "tip": (
-                        f"{name(model)} by {name(score_name)}: rank {int(rank)}, mean {mean:.4g}"
-                    ),
-                }
-            )
-    columns = table_columns("score | model | rank: count | mean: number 4")
-    title = "Agreement between methods, model by model"
-    table = make_table("orders-of-models", title, columns, lines)
-    options = {
-        "order": [name(one) for one in aligned.names],
-        "columns": [name(model) for model in models],
-        "domain": [-len(models), -1],
-        "ranks": True,
-    }
-    picture = Picture("matrix", drawn, "", "", options=options)
-    basis = f"n = {numbers.counted(aligned.frame.height, 'answer')} · ranks of means, no intervals"
-    says = (
-        "Rank of each model by the mean of each score; 1 is best. Ranks do not show which "
-        "differences are significant: see the rankings and the tables of each method."
-    )
-    return Figure(table.key, title, basis, says, table, picture)
 
 
 def _lengths(aligned: Aligned, level: float) -> list[Figure]:

@@ -11,7 +11,7 @@ from orchestrator import numbers
 from orchestrator.report import rankings as tables
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, named
-from orchestrator.report.words import few_words, verdict
+from orchestrator.report.words import few_words, told_apart
 from orchestrator.statistics.bounded_mean import METHOD as SHARES
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
@@ -67,7 +67,7 @@ def group_words(analysis: RankingAnalysis) -> str:
     Best first: `>` where all before can be told from all after, else `≈`.
     """
     called = named(model.model for model in analysis.ratings)
-    said = verdict(analysis, called)
+    said = told_apart(analysis).text(called)
     if not analysis.order_resolvable:
         return said
     order = " > ".join(" ≈ ".join(map(called, group)) for group in groups(analysis))
@@ -89,7 +89,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
     called = named(model.model for model in analysis.ratings)
     few = len(analysis.ratings) <= _MOST_IN_A_SENTENCE
-    order = f"{group_words(analysis)} {LEGEND}" if few else verdict(analysis, called)
+    order = f"{group_words(analysis)} {LEGEND}" if few else told_apart(analysis).text(called)
     says = f"Ratings on the Elo scale, mean 1000. {order}"
     if analysis.warning:
         says = f"{analysis.warning} {says}"

@@ -91,9 +91,7 @@ class Grid:
 
     Attributes:
         key: Its anchor.
-        title: Its heading.
-        basis: The sample and the intervals.
-        notes: Below it.
+        of: The table, for its words.
         columns: Each with its heading, and whether it holds numbers.
         bounded: Of each column, whether its numbers have something beside them: they are drawn in
             two cells, so that the numbers stand below each other.
@@ -101,9 +99,7 @@ class Grid:
     """
 
     key: str
-    title: str
-    basis: str
-    notes: Sequence[str]
+    of: Table
     columns: Sequence[tuple[str, bool]]
     bounded: Sequence[bool]
     rows: Sequence[Sequence[Shown]]
@@ -136,7 +132,7 @@ def grid(table: Table, key: str, limit: int = _MAX_CELL) -> Grid:
         number and any(row[i].aside or row[i].interval for row in rows)
         for i, (_, number) in enumerate(columns)
     ]
-    return Grid(key, table.title, table.basis, table.notes, columns, bounded, rows)
+    return Grid(key, table, columns, bounded, rows)
 
 
 def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
@@ -244,6 +240,7 @@ def template(name: str) -> jinja2.Template:
     environment.filters["line"] = partial(safe_line, joined=True)
     environment.filters["isolated"] = isolated
     environment.filters["together"] = together
+    environment.filters["coded"] = coded
     environment.filters["name"] = safe_name
     environment.filters["block"] = safe_block
     return environment.get_template(name)
@@ -261,8 +258,12 @@ def isolated(text: str) -> Markup:
     Text between backticks is shown as code.
     """
     escaped = str(escape(safe_line(text, joined=True)))
-    placed = _RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped)
-    return Markup(_CODE.sub(r"<code>\1</code>", placed))  # noqa: S704 (escaped above)
+    return coded(Markup(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped)))  # noqa: S704 (escaped)
+
+
+def coded(text: str) -> Markup:
+    """Our own words, what stands between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped here)
 
 
 def own_file(name: str) -> str:
@@ -305,6 +306,12 @@ def keyed() -> Callable[[Table], Grid]:
         return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
 
     return of
+
+
+def notebook(headline: Sequence[str], notes: Sequence[str], tables: Sequence[Table]) -> str:
+    """Return sentences and tables as HTML that stands in a notebook."""
+    variables = {"headline": headline, "notes": notes, "tables": tables, "grid": keyed()}
+    return template("notebook.html.j2").render(**variables)
 
 
 def render_comparison(

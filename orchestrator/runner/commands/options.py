@@ -340,9 +340,20 @@ def merge_options(command: argparse.ArgumentParser) -> None:
 
 
 def gc_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator runs gc`, after the run."""
+    """Arguments of `orchestrator runs gc`."""
+    command.add_argument(
+        "run", nargs="?", metavar="RUN",
+        help="folder of a run, or its name in runs/ (without RUN: count those of all in runs/)",
+    )  # fmt: skip
     flag(command, "--drop", "delete the outcomes (default: only count them)")
     allow_code_option(command)
+
+
+def _age(text: str) -> float:
+    """Seconds of an age such as 30d."""
+    if found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([hdw]?)", text, re.ASCII):
+        return float(found[1]) * 3600 * {"h": 1, "w": 7 * 24}.get(found[2], 24)
+    raise argparse.ArgumentTypeError(f"expected an age such as 30d, 12h or 8w, not {text!r}")
 
 
 def rm_options(command: argparse.ArgumentParser) -> None:
@@ -351,8 +362,9 @@ def rm_options(command: argparse.ArgumentParser) -> None:
         "runs", nargs="*", metavar="RUN", help="folders of runs, or their names in runs/"
     )
     command.add_argument(
-        "--older-than", type=float, metavar="DAYS",
-        help="only runs last written more than so many days ago (without RUN: of all in runs/)",
+        "--older-than", type=_age, metavar="AGE",
+        help="only runs last written longer ago, such as 30d, 12h or 8w (without RUN: of all in "
+        "runs/); a bare number is days",
     )  # fmt: skip
     flag(command, "--yes", "delete without asking")
 

@@ -24,7 +24,7 @@ from orchestrator.recipe.load import load as load_recipe
 from orchestrator.records import Failure
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.text import confirm, write_to
+from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.probing.asking import Http, Target
 from orchestrator.runner.probing.probe import probe_model
@@ -317,6 +317,9 @@ def serve(options: argparse.Namespace) -> int:
     except LaunchError as error:
         # Here the weights are the command's, so the command is wrong.
         raise UsageError(str(error)) from error
+    if not is_quiet():
+        names = safe_line(", ".join(options.model))
+        write_to(sys.stderr, f"loading {names}; once it answers, its address follows\n")
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
 

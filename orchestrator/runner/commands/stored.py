@@ -5,7 +5,6 @@ import contextlib
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
 
 import yaml
 
@@ -36,8 +35,6 @@ from orchestrator.runner.results.runs import describe, list_runs
 from orchestrator.runner.results.stored import missing_notes
 from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage, unplanned
 
-_DAY_S: Final = 24 * 3600
-
 
 def merge(options: argparse.Namespace) -> int:
     """Put runs together."""
@@ -54,8 +51,30 @@ def merge(options: argparse.Namespace) -> int:
 
 
 def gc(options: argparse.Namespace) -> int:
-    """Count or drop what the last recipe does not ask for."""
-    path = newest(run_path(options.run))
+    """Count or drop what the last recipe does not ask for; of all in runs/, count it only."""
+    if options.run is not None:
+        path = newest(run_path(options.run))
+        say_of(path, _unneeded(path, options)[1])
+        return EXIT_COMPLETE
+    if options.drop:
+        raise UsageError("which run? RUN; without it, what gc would free is only counted")
+    total = 0
+    for row in list_runs(Path(RUNS)):
+        path = Path(row["path"])
+        try:
+            room, lines = _unneeded(path, options)
+        except OrchestratorError as error:
+            # One that can't be counted must not hide the others.
+            write_to(sys.stdout, safe_line(str(error)) + "\n")
+            continue
+        say_of(path, lines[-1:])
+        total += room
+    confirm(f"gc would free about {numbers.size(total)}")
+    return EXIT_COMPLETE
+
+
+def _unneeded(path: Path, options: argparse.Namespace) -> tuple[int, list[str]]:
+    """Count or drop what the last recipe of a run does not ask for; bytes, and lines about it."""
     if is_foreign(path):
         # It would open the files that the recipe names.
         raise RunDirectoryError(f"{path} belongs to another user; gc deletes nothing from it")
@@ -76,20 +95,16 @@ def gc(options: argparse.Namespace) -> int:
     what = f"{sum(found.outcomes.values()):,} outcomes and {found.n_units:,} units of earlier plans"
     if options.drop:
         confirm(f"{path}: deleted {what}; {numbers.size(n_left)} of {numbers.size(before)} remain")
-        return EXIT_COMPLETE
+        return before - n_left, []
+    room += before - n_left
+    would = f"`orchestrator runs gc --drop` would delete {what}, about {numbers.size(room)}"
     lines = [f"{found.n_kept:,} outcomes are needed by the last recipe"]
     lines += [
         f"no longer needed: {n:,} of {model} ({kind})"
         for (model, kind), n in sorted(found.outcomes.items())
     ]
     lines += [f"left by repair: {file.name}" for file in aside]
-    would = f"`orchestrator runs gc --drop` would delete {what}, about"
-    room += before - n_left
-    lines.append(
-        f"{would} {numbers.size(room)}; nothing was changed" if room else "nothing to delete"
-    )
-    say_of(path, lines)
-    return EXIT_COMPLETE
+    return room, [*lines, f"{would}; nothing was changed" if room else "nothing to delete"]
 
 
 def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
@@ -125,14 +140,14 @@ def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
 
 def rm(options: argparse.Namespace) -> int:
     """Delete runs, after a question; nothing if one of them is in use or another user's."""
-    days = options.older_than
-    if days is None and not options.runs:
-        raise UsageError("which runs? RUN, or --older-than DAYS for those in runs/")
+    least_s = options.older_than
+    if least_s is None and not options.runs:
+        raise UsageError("which runs? RUN, or --older-than AGE for those in runs/")
     if options.runs:
         rows = [describe(run) for run in dict.fromkeys(map(run_path, options.runs))]
     else:
         rows = [row for row in list_runs(Path(RUNS)) if row["state"] not in {"running", "foreign"}]
-    rows = [row for row in rows if days is None or row["age_s"] > days * _DAY_S]
+    rows = [row for row in rows if least_s is None or row["age_s"] > least_s]
     with contextlib.ExitStack() as held:
         for run in (Path(row["path"]) for row in rows):
             _hold(run, held)
@@ -147,7 +162,7 @@ def rm(options: argparse.Namespace) -> int:
             return EXIT_COMPLETE
         for row in rows:
             _delete(Path(row["path"]))
-    confirm(f"deleted {n}, {total}")
+    confirm(f"deleted {n}: {total} freed")
     return EXIT_COMPLETE
 
 

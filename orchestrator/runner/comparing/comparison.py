@@ -3,7 +3,6 @@
 import importlib
 import json
 from collections.abc import Sequence
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -202,16 +201,8 @@ class Comparison(msgspec.Struct, frozen=True):
         return write_page(Path(path), title, self.headline, self.notes, self.tables)
 
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>{escape(line)}</b></p>" for line in self.headline]
-        parts += [f"<p>{escape(note)}</p>" for note in self.notes]
-        for table in self.tables:
-            heads = "".join(f"<th>{escape(column.name)}</th>" for column in table.columns)
-            parts += [f"<h4>{escape(table.title)}</h4>", f"<table><tr>{heads}</tr>"]
-            for row in table.rows:
-                texts = (cell_text(*pair) for pair in zip(table.columns, row, strict=True))
-                parts.append(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>")
-            parts.append(f"</table><p>{escape(table.basis)}</p>")
-        return "".join(parts)
+        html = importlib.import_module("orchestrator.report.html.shell")  # only for a notebook
+        return str(html.notebook(self.headline, self.notes, self.tables))
 
 
 def compare(

@@ -276,6 +276,7 @@ class Result:
             cost=self._cost,
             trust=self.trust,
             settings=self.settings,
+            failures=self.record.failures,
         )
 
     @property

@@ -22,6 +22,7 @@ from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import GIVEN, Message
+from orchestrator.report.brief import CUT
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
@@ -111,7 +112,7 @@ def _said(
     ended: Mapping[str, Counter[str]],
 ) -> Iterator[str]:
     if cut := _shares(ended.get(_CUT, Counter()), answered):
-        yield f"answers cut by max_tokens, and judged as far as they go: {cut}"
+        yield f"{CUT}, and judged as far as they go: {cut}"
     others = [reason for reason in ended if reason != _CUT]
     for reason in others[:_SHOWN]:
         shares = _shares(ended[reason], answered)

@@ -32,6 +32,7 @@ const checks = (found) => h("dl", { class: "checks" }, found.map((one) => h("div
   h("dt", {}, one.doubtful && h("span", { "aria-hidden": "true" }, "! "), one.about), h("dd", {}, said(one.says)))));
 
 const limits = (found) => h("div", { class: "limits" },
+  found.next_steps.length > 0 && [h("h3", {}, "What to do next"), h("ul", { class: "cautions" }, found.next_steps.map((line) => h("li", {}, said(line))))],
   found.cautions.length > 0 && [h("h3", {}, "What not to conclude"), h("ul", { class: "cautions" }, found.cautions.map((line) => h("li", {}, said(line))))],
   found.cost.length > 0 && h("p", { class: "cost" }, h("b", {}, "Cost"), ` ${found.cost.join(" · ")}`));
 

@@ -1,0 +1,164 @@
+"""What to do next: each cause gives its sentence, no sentence stands without its cause."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.brief import _REMEDIES, CUT, brief
+from orchestrator.report.brief_text import brief_text
+from orchestrator.report.html import page as html
+from orchestrator.report.markdown import brief_markdown
+from orchestrator.report.progress import Completeness
+from orchestrator.report.text import escaped
+from orchestrator.statistics.bounded_mean import intervals, p_values
+from orchestrator.statistics.label_planning import MOST, units_needed
+from orchestrator.store import FailureCount
+from orchestrator.tables import Column, Comparison, Measured, ModelPair, make_table
+from tests.oracles.verdicts import reading
+from tests.oracles.verdicts.facts import Even
+from tests.report import hostile
+from tests.report.samples import an_analysis, printed
+
+MODELS = ("ash", "birch", "cedar")
+LABELS = "orchestrator labels RUN"
+AGAIN = "un the same command again"
+SEE = "`orchestrator view RUN`"
+
+
+@cache
+def analysed(apart, n_items, coverage):
+    strengths = {name: apart * place for place, name in enumerate(MODELS)}
+    return an_analysis(strengths, n_items, coverage=coverage)
+
+
+@st.composite
+def states(draw):
+    """A run: strengths of its models, its judge's form, units, failures, notes, references."""
+    n_items = draw(st.sampled_from([4, 12, 40]))
+    apart = draw(st.sampled_from([0.0, 0.05, 0.4, 3.0]))
+    coverage = draw(st.sampled_from([None, None, 0.1]))
+    analysis = analysed(apart, n_items, coverage)
+    ended = draw(st.sampled_from([100, 90]))
+    failed = draw(st.sampled_from([0, 0, 5]))
+    causes = draw(st.lists(st.sampled_from([*_REMEDIES, "bad_request", "method"]), max_size=3))
+    failures = [
+        FailureCount(permanent=False, model=draw(st.sampled_from(MODELS)), cause=cause, status=0,
+                     n=3, last_message="so")
+        for cause in causes
+    ]  # fmt: skip
+    notes = draw(st.sampled_from([[], [f"{CUT}, and judged as far as they go: ash 3 of 40"]]))
+    exact = draw(st.sampled_from([{}, dict.fromkeys(MODELS, 0.5)]))
+    analyses = draw(st.sampled_from([[], [{"kind": "human_labels", "labels": "l.csv"}]]))
+    made = brief(
+        name="run",
+        rankings=[analysis],
+        exact_match=exact,
+        completeness=Completeness(100, ended, failed),
+        notes=notes,
+        failures=failures,
+        settings={"analyses": analyses},
+    )
+    return made, analysis, failures, notes, bool(exact or analyses)
+
+
+@given(states())
+def test_each_cause_has_its_sentence_and_no_sentence_is_without_its_cause(state):
+    made, analysis, failures, notes, is_checked = state
+    said = [step.text() for step in made.next_steps]
+    question = made.questions[0]
+    is_short = (
+        "90 of" in made.checks[0].says.text() or "none failed" not in made.checks[0].says.text()
+    )
+    is_left = bool(made.incomplete)
+    remedies = {_REMEDIES[one.cause] for one in failures if one.cause in _REMEDIES and is_short}
+    for remedy in _REMEDIES.values():
+        about = [one for one in said if one.startswith(remedy)]
+        assert len(about) == (remedy in remedies)
+        models = {one.model for one in failures if _REMEDIES.get(one.cause) == remedy}
+        assert all(model in one for one in about for model in models)
+    assert any(one.startswith(f"R{AGAIN}") for one in said) == (is_left and not remedies)
+    assert any(SEE in one for one in said) == (is_short and not is_left and not remedies)
+    assert any(one.startswith("Raise `max_tokens`") for one in said) == bool(notes)
+    assert any(one.startswith("Try ") for one in said) == bool(analysis.warning or analysis.caution)
+    is_open = question.state in ("open", "tied") and not analysis.caution
+    assert any(one.startswith("More prompts") for one in said) == is_open
+    is_unchecked = question.state in ("answered", "open", "tied") and not is_checked
+    assert any(LABELS in one for one in said) == (is_unchecked and not analysis.caution)
+    assert " Try " not in question.detail
+    assert len(set(said)) == len(said)
+
+
+@given(states())
+def test_no_sentence_contradicts_the_verdict(state):
+    made, analysis, *_ = state
+    even = {frozenset((one.better, one.worse)) for one in analysis.pairs if not one.resolvable}
+    said = [step.text() for step in made.next_steps]
+    found = [one for text in said for one in reading.stated(text, MODELS, "next") if text]
+    assert {frozenset((one.first, one.second)) for one in found if isinstance(one, Even)} <= even
+    is_asked = any(text.startswith("More prompts") for text in said)
+    assert is_asked == any(isinstance(one, Even) for one in found)
+    if made.questions[0].state in ("answered", "withheld"):
+        assert not is_asked
+
+
+@given(states())
+def test_every_format_has_every_sentence(state):
+    made, *_ = state
+    text = " ".join(printed(brief_text(made, whole=True), width=400).split())
+    markdown = brief_markdown(made)
+    document = json.loads(json.dumps(made.as_json()))["brief"]
+    assert document["next_steps"] == [step.text() for step in made.next_steps]
+    assert ("What to do next" in text) == ("What to do next" in markdown) == bool(made.next_steps)
+    for step in made.next_steps:
+        assert step.text() in text
+        assert step.text(escaped) in markdown
+
+
+def test_the_page_and_the_notebook_have_it_with_commands_as_code():
+    analysis = an_analysis(dict.fromkeys(MODELS, 0.0))
+    about = hostile.material(rankings=[analysis], brief=brief(rankings=[analysis]))
+    for shown in (html.render(about), html.summary(about)):
+        assert "More prompts to tell <bdi>" in shown
+        assert "<code>orchestrator labels RUN --by uncertainty --to labels.csv</code>" in shown
+
+
+def test_two_measured_models_are_told_how_many_prompts_they_need():
+    cell = Measured(0.02, -0.02, 0.06, 50)
+    pair = ModelPair("ash", "birch", cell, 0.3, 0.3, resolvable=False, level=0.95)
+    rows = [("ash", Measured(0.5, 0.4, 0.6, 50)), ("birch", Measured(0.48, 0.4, 0.6, 50))]
+    table = make_table("m", "Mean", [Column("model"), Column("mean", "number")], rows)
+    compared = Comparison("", 0.95, (pair,))
+    table = type(table)(**{
+        field: getattr(table, field) for field in table.__struct_fields__
+    } | {"source": "m", "comparisons": (compared,)})  # fmt: skip
+    (said,) = (step.text() for step in brief(tables=[table]).next_steps)
+    needed = units_needed(0.02, -0.02, 50, 0.95)
+    assert said.startswith(f"More prompts to tell ash from birch: about {needed} instead of 50.")
+
+
+def test_a_difference_of_nothing_is_no_plan():
+    assert units_needed(0.0, -1.0, 10, 0.95) == MOST + 1
+    assert units_needed(1e-9, -1.0, 10, 0.95) == MOST + 1
+
+
+@pytest.mark.parametrize("spread", [0.2, 0.4])
+def test_so_many_units_tell_the_difference_in_four_of_five_samples(spread):
+    """The estimate from a pilot of which the spread is known, against the rule itself."""
+    rng = np.random.default_rng(0)
+    shift, n = 0.08, 60
+
+    def sample(size, of):
+        return np.clip(0.5 + shift + spread * rng.standard_normal((of, size)), 0.0, 1.0)
+
+    true = float(sample(200_000, 1).mean()) - 0.5
+    found = []
+    for totals in sample(n, 40):
+        low, _ = intervals(totals[None], np.ones((1, n)), 0.05)
+        found.append(float(totals.mean() - low[0]))
+    needed = units_needed(true, true - float(np.mean(found)), n, 0.95)
+    told = p_values(sample(needed, 300), np.ones((300, needed)), 0.5) <= 0.05
+    assert 0.68 < told.mean() < 0.92
