@@ -32,8 +32,6 @@ from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.interface.labelling import side_by_side
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.frames import rows_by_epoch
-from orchestrator.runner.results.notes import FRAME as NOTES
-from orchestrator.runner.results.notes import read_notes
 from orchestrator.runner.results.stored import use_words
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import ServerUse
@@ -234,11 +232,14 @@ def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.
     Raises:
         UsageError: If there is no such table or frame; names the nearest.
     """
+    # A run that ends writes no notes, and exports nothing.
+    from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
+
     found: dict[str, Callable[[], pl.DataFrame]] = {}
     noted = partial(read_notes, result.path)
     frames = wanted.frames or (() if wanted.tables else tuple(result.frames))
-    if NOTES in wanted.frames or (not wanted and not noted().is_empty()):
-        found[NOTES] = noted
+    if FRAME in wanted.frames or (not wanted and not noted().is_empty()):
+        found[FRAME] = noted
     for name in frames:
         if name in found:
             continue
