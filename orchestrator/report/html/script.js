@@ -12,17 +12,23 @@
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
 
-  // What a mark of a chart stands for; the same numbers are in the table below it.
+  // What a mark of a chart stands for, and what a term means: under the pointer, at the focus, and
+  // where a finger touches.
   const tip = document.getElementById("tip");
-  document.addEventListener("pointermove", (event) => {
+  const show = (event, below) => {
     const mark = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
     tip.hidden = mark === null;
     if (mark === null) return;
     tip.textContent = mark.dataset.tip;
-    const room = innerWidth - tip.offsetWidth - 8;
-    tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, room))}px`;
-    tip.style.top = `${Math.max(8, Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8))}px`;
-  });
+    const box = mark.getBoundingClientRect();
+    const [x, y] = below ? [box.left, box.bottom + 6] : [event.clientX + 14, event.clientY + 16];
+    tip.style.left = `${Math.max(8, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${Math.max(8, Math.min(y, innerHeight - tip.offsetHeight - 8))}px`;
+  };
+  document.addEventListener("pointermove", (event) => show(event, false));
+  for (const kind of ["focusin", "click"]) document.addEventListener(kind, (event) => show(event, true));
+  document.addEventListener("focusout", () => { tip.hidden = true; });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
   const value = (row, column) => {
     const cell = row.cells[column];
@@ -51,12 +57,14 @@
     body.append(...rows);
   };
   for (const heading of document.querySelectorAll("table.data thead th")) {
-    if (heading.closest("table").tBodies[0].rows.length < 2 || !heading.textContent) continue;
+    const isSorted = heading.closest("table").tBodies[0].rows.length > 1;
+    if (!heading.textContent || !(isSorted || heading.dataset.tip)) continue;
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = heading.textContent;
     heading.replaceChildren(button);
-    button.addEventListener("click", () => sort(heading));
+    if (heading.dataset.tip) button.className = "term";
+    if (isSorted) button.addEventListener("click", () => sort(heading));
   }
 
   // A chart as a file: the drawing as it stands, or the Vega-Lite that it was drawn from.

@@ -237,6 +237,8 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(own_file),
     )
+    environment.globals["terms"] = terms()
+    environment.filters["explained"] = explained
     environment.filters["line"] = partial(safe_line, joined=True)
     environment.filters["isolated"] = isolated
     environment.filters["together"] = together
@@ -264,6 +266,21 @@ def isolated(text: str) -> Markup:
 def coded(text: str) -> Markup:
     """Our own words, what stands between backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped here)
+
+
+def terms() -> dict[str, dict[str, str]]:
+    """What the terms of reports mean, by where they stand; the glossary shows the same."""
+    tables = own_file("terms.md").strip().split("\n\n")
+    rows = [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in tables]
+    return {one[0][0]: dict(one[2:]) for one in rows}
+
+
+def explained(text: Markup) -> Markup:
+    """A sentence on intervals with each kind that it names as a term, which says what it is."""
+    button = Markup('<button type="button" class="term" data-tip="{}">{}</button>')
+    for term, meaning in terms()["interval"].items():
+        text = text.replace(str(escape(term)), button.format(meaning, term), 1)
+    return text
 
 
 def own_file(name: str) -> str:

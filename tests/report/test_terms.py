@@ -1,0 +1,98 @@
+"""Terms of the report say what they mean: under the pointer, at the focus, at a touch."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.report.html import shell
+from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.report.samples import an_analysis
+from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
+
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
+WANTED = {"form", "margin", "order gap", "group", "coverage", "order", "rank", "rating"}
+
+
+def in_chromium(test):
+    for mark in IN_CHROMIUM:
+        test = mark(test)
+    return test
+
+
+def test_the_glossary_has_the_same_text_by_including_it():
+    assert "```{include} ../orchestrator/report/html/terms.md\n" in GLOSSARY.read_text("utf-8")
+    found = shell.terms()
+    assert list(found) == ["beside a result", "column", "interval"]
+    assert {term for of in found.values() for term in of} >= WANTED
+    assert all(meaning and "|" not in meaning for of in found.values() for meaning in of.values())
+
+
+def test_no_kind_of_interval_is_named_in_the_meaning_of_another():
+    kinds = shell.terms()["interval"]
+    assert not [one for one in kinds for two in kinds if one != two and one in kinds[two]]
+
+
+def test_kinds_of_intervals_are_terms_in_a_sentence():
+    said = shell.explained(
+        shell.isolated("intervals by Gaffke's test of bounded means; Bradley-Terry")
+    )
+    assert said.count('<button type="button" class="term"') == 2
+    assert ">Gaffke&#39;s test</button>" in said
+
+
+def test_the_subject_of_each_check_of_a_ranking_is_a_term():
+    from orchestrator.report.brief import brief  # noqa: PLC0415
+
+    (question,) = brief(
+        rankings=[an_analysis()], exact_match={"expert": 1.0, "novice": 0.0}
+    ).questions
+    assert {one.about for one in question.checks} <= shell.terms()["beside a result"].keys()
+
+
+@in_chromium
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_term_is_explained_at_the_focus_until_it_is_left(browser, report, width):  # noqa: F811
+    with opened(browser, report, viewport={"width": width, "height": 800}) as (page, said):
+        terms = page.locator("main .term:visible")
+        assert terms.count() > 8
+        tip = page.locator("#tip")
+        for term in terms.all()[:12]:
+            term.focus()
+            said_of = term.evaluate("one => one.closest('[data-tip]').dataset.tip")
+            assert tip.text_content() == said_of
+            box = tip.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+        page.keyboard.press("Escape")
+        assert tip.is_hidden()
+        assert said == []
+
+
+@in_chromium
+def test_the_tabulator_reaches_the_terms(browser, report):  # noqa: F811
+    with opened(browser, report) as (page, _):
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.classList.contains('term')"):
+                reached.add(page.evaluate("document.activeElement.textContent"))
+                assert page.locator("#tip").is_visible()
+        assert {"form", "order", "rank"} <= reached
+
+
+@in_chromium
+def test_a_touch_explains_a_term(browser, report):  # noqa: F811
+    with opened(browser, report, has_touch=True, viewport={"width": 390, "height": 800}) as (
+        page,
+        _,
+    ):
+        term = page.locator(".checks .term", has_text="order").first
+        term.tap()
+        assert page.locator("#tip").text_content() == shell.terms()["beside a result"]["order"]
+
+
+@in_chromium
+def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
+    with opened(browser, report) as (page, _):
+        page.locator(".term").first.focus()
+        assert_no_serious_fault(page, axe, 20)
