@@ -32,6 +32,18 @@ _TEXTS: Final[dict[str, type[pl.DataType]]] = {
 _LENGTHS: Final = {"shorter": pl.Expr.lt, "longer": pl.Expr.gt}
 
 
+def named(shown: str, names: Sequence[str]) -> str:
+    """The name that is shown like this; empty for an empty one.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    known = {"": "", **{safe_line(name): name for name in names}}
+    if shown not in known:
+        raise UsageError(f"this run has no {safe_line(shown)!r:.80}; it has {', '.join(known)}")
+    return known[shown]
+
+
 class Answers:
     """What each model answered to each item, and what each method found it worth.
 
@@ -107,17 +119,17 @@ class Answers:
         """Whether the answer of a model is worth less than that of another, for each item.
 
         Args:
-            given: Names of models `of` (who lost) and `to` (who won; any where empty), the method
-                `by`, and `than`: "shorter" or "longer" where the loser's answer is to be so.
+            given: Names, as they are shown, of models `of` (who lost) and `to` (who won; any where
+                empty), the method `by`, and `than`: "shorter" or "longer" where the loser's answer is to be so.
 
         Raises:
             UsageError: If there is no such model, method or length.
         """
-        of, to, than = (given.get(name, "") for name in ("of", "to", "than"))
-        by = given.get("by") or next(iter(self.by), "")
-        for name, known in ((of, self.models), (to, ("", *self.models)), (by, self.by)):
-            if name not in known:
-                raise UsageError(f"this run has no {name!r:.80}; it has {', '.join(known)}")
+        than = given.get("than", "")
+        of, to = (named(given.get(name, ""), self.models) for name in ("of", "to"))
+        by = named(given.get("by", ""), self.by) or next(iter(self.by), "")
+        if not of or not by:
+            raise UsageError("name the model that lost as `of`; a method must compare or rate them")
         against = pl.col("other") == to if to else pl.lit(value=True)
         sides = self._sides(by).filter((pl.col("model") == of) & against)
         losers = sides.group_by("item", "other").agg(pl.col("value").mean())

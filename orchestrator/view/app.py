@@ -24,6 +24,7 @@ from orchestrator.report.export.files import harmless
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.results.notes import Note, add_note, read_notes
+from orchestrator.view.answers import named
 from orchestrator.view.compared import compared
 from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import Rows, Wanted
@@ -104,8 +105,9 @@ _TYPES: Final = {
 }
 _STATIC: Final = "orchestrator.view.static"
 _MOST: Final = 500
+_MOST_BYTES: Final = 1000
 # Of a note, with every character of four bytes
-_MOST_BYTES: Final = 20_000
+_MOST_NOTE_BYTES: Final = 20_000
 T = TypeVar("T")
 _JSON: Final = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -171,21 +173,25 @@ class Api:
             self._sheet.write(request.path_params["code"], said["label"])
             return said
 
-        return await _written_by(request, dict[str, str], write)
+        return await _written_by(request, dict[str, str], _MOST_BYTES, write)
 
     async def write_note(self, request: Request) -> Response:
         """Save a note on an item or an answer."""
 
         def write(said: dict[str, str | int]) -> object:
             snapshot, index = self._item_of(request)
-            about = {"item": snapshot.items.keys[index], "at": datetime.now(UTC).isoformat()}
+            about = {
+                "item": snapshot.items.keys[index],
+                "model": named(str(said.get("model", "")), snapshot.answers.models),
+                "at": datetime.now(UTC).isoformat(),
+            }
             try:
                 add_note(snapshot.result.path, msgspec.convert(said | about, Note))
             except msgspec.ValidationError as error:
                 raise UsageError(f"this is no note: {error}") from error
             return {"notes": _shown_notes(snapshot, [about["item"]])}
 
-        return await _written_by(request, dict[str, str | int], write)
+        return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
     def _sheet(self) -> Desk:
@@ -227,7 +233,7 @@ class Api:
         for row in page:
             row["notes"] = [one for one in notes if one["item"] == row["name"]]
         if "answers" in request.query_params:
-            by = request.query_params.get("by") or next(iter(answers.by), "")
+            by = named(request.query_params.get("by", ""), answers.by) or next(iter(answers.by), "")
             for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
                 row["answers"] = cells
             scale = answers.scale(by)
@@ -239,8 +245,7 @@ class Api:
             "measures": items.measures,
             "categories": items.categories,
             "models": [safe_line(name) for name in answers.models],
-            "keys": answers.models,
-            "by": answers.by,
+            "by": [safe_line(name) for name in answers.by],
             "scale": scale,
             "tags": sorted(set(read_notes(snapshot.result.path)["tag"].to_list()) - {""}),
         }
@@ -340,12 +345,14 @@ def _written(value: object) -> bytes:
     return _encode(value).replace(b"<", b"\\u003c")
 
 
-async def _written_by(request: Request, kind: type[T], write: Callable[[T], object]) -> Response:
+async def _written_by(
+    request: Request, kind: type[T], most: int, write: Callable[[T], object]
+) -> Response:
     """The answer to a request whose body is JSON of a kind, and short."""
     content = bytearray()
     async for part in request.stream():
         content += part
-        if len(content) > _MOST_BYTES:
+        if len(content) > most:
             return Response(_written({"error": "too long"}), 413, media_type=_JSON)
 
     def written(_: Request) -> object:
@@ -364,7 +371,7 @@ def _shown_notes(snapshot: Snapshot, items: Sequence[str]) -> list[dict[str, obj
     return [
         {
             "item": safe_line(row["item"]),
-            "model": row["model"],
+            "model": safe_line(row["model"]),
             "thumb": row["thumb"],
             "tag": safe_line(row["tag"]),
             "text": safe_block(row["text"], MAX_TEXT),

@@ -107,7 +107,7 @@ def test_the_list_finds_what_the_rows_say(tmp_path_factory, case, data):
         return [row["item"] for row in reply.json()["rows"]]
 
     whole = viewer.json("/api/runs/a/items?answers=")
-    assert whole["keys"] == list(MODELS)
+    assert whole["models"] == list(MODELS)
     for row in whole["rows"]:
         item = row["item"]
         worth = []

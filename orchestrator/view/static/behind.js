@@ -4,7 +4,7 @@ import { lined } from "./table.js";
 
 /** What each number of a row leads to, as [title of its column, parts of an address]. */
 const ways = (cells, meta) => {
-  const key = (title) => (cells.has(title) ? meta.keys[meta.models.indexOf(cells.get(title))] : undefined);
+  const key = (title) => (cells.has(title) ? meta.models.find((one) => one === cells.get(title)) : undefined);
   const flag = (name) => meta.measures.filter((one) => one.key === name || one.key.endsWith(`.${name}`)).slice(0, 1).map((one) => ["where", `${one.key}>0`]);
   const [model, other] = [key("model"), key("against")];
   const inCategory = cells.has("category") && meta.categories.includes(cells.get("category")) ? [["category", cells.get("category")]] : [];

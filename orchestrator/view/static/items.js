@@ -70,7 +70,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const noteOf = (row, model) => row.notes?.find((one) => one.model === model);
 
   const cell = (row, [key, , kind]) => {
-    if (typeof key === "number") return answerCell(row.answers?.[key], noteOf(row, found.keys[key]));
+    if (typeof key === "number") return answerCell(row.answers?.[key], noteOf(row, found.models[key]));
     if (kind === "asked") {
       return h("span", { role: "gridcell", class: "told-answer" },
         h("span", { class: "worth" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)), row.category && h("span", { class: "faint" }, name(row.category)), row.failed > 0 && h("span", { class: "badge bad" }, `${count(row.failed)} failed`), noted(noteOf(row, ""))),
@@ -227,14 +227,14 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const runs = [];
   const choice = (label, key, options) => h("select", { "aria-label": label, change: (event) => want(key, event.target.value) },
     options.map(([value, text]) => h("option", { value, selected: (wanted.get(key) ?? "") === value }, text)));
-  const models = () => found.keys.map((key, place) => [key, found.models[place]]);
+  const models = () => found.models.map((one) => [one, one]);
   const show = async (value) => {
     const rest = wanted.getAll("where").filter((one) => !flags.some((flag) => one === `${flag.key}>0`));
     for (const key of [...SHOWN, "where"]) wanted.delete(key);
     for (const one of rest) wanted.append("where", one);
     if (value.endsWith(">0")) wanted.append("where", value);
     else if (value) wanted.set("show", value);
-    if (value === "lost") wanted.set("of", found.keys[0]);
+    if (value === "lost") wanted.set("of", found.models[0]);
     if (value === "changed") {
       if (!runs.length) runs.push(...(await get("/api/runs")).runs.map((one) => one.name).filter((one) => one !== run));
       if (runs.length) wanted.set("than", runs[0]);
