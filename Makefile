@@ -1,4 +1,4 @@
-# Two commands: `make demo` shows the product, `make test` checks it. Both set up first.
+# Two commands: `make demo` shows the product, `make test` checks it. Both set up first what they need.
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
 
 # A shim may be there for a Python that is not, so each candidate has to run.
@@ -18,7 +18,7 @@ JOBS ?= 2
 TORCH_INDEX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chat test docs clean lint fmt types layers schema cov same-frames test-all test-long weights vllm test-vllm llamacpp test-llamacpp cluster-test ray ray-test chaos tasks bench bench-cluster bench-others bench-peers bench-peers-full pictures release constraints licences sbom
+.PHONY: help setup for-demo demo demo-chat test docs clean lint fmt types layers schema cov same-frames test-all test-long weights vllm test-vllm llamacpp test-llamacpp cluster-test ray ray-test chaos tasks bench bench-cluster bench-others bench-peers bench-peers-full pictures release constraints licences sbom
 
 ##@ First steps
 
@@ -27,11 +27,13 @@ help: ## list what make can do
 		$(firstword $(MAKEFILE_LIST))
 
 setup: ## make .venv (once; later calls do nothing and need no network)
+for-demo: # of .venv what make demo needs
+setup for-demo:
 	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is needed and none was found;" \
 		"install one (Debian, Ubuntu: sudo apt install python3 python3-venv) or name it: make PYTHON=..." >&2; exit 1; }
-	@"$(PYTHON)" tools/set_up.py --torch-index "$(TORCH_INDEX)"
+	@"$(PYTHON)" tools/set_up.py $(if $(filter for-demo,$@),--demo) --torch-index "$(TORCH_INDEX)"
 
-demo: setup ## rank the bundled models by pairwise judgments (ARGS="--limit 5" ...)
+demo: for-demo ## rank the bundled models by pairwise judgments (ARGS="--limit 5" ...)
 	$(BIN)/orchestrator run $(RECIPE) $(ARGS)
 
 demo-chat: setup ## the four families on a real chat model (SmolLM2, 100 MB are fetched; ARGS="--questions 96")

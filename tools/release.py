@@ -12,13 +12,13 @@ import argparse
 import datetime as dt
 import os
 import re
+import shlex
 import shutil
 import site
 import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +32,12 @@ STATED: Final = {
     "pyproject.toml": r'(?m)^(version = ")([^"]+)(")$',
     "orchestrator/__init__.py": r'(?m)^(__version__ = ")([^"]+)(")$',
 }
-# A recipe that needs no server to be checked and planned.
-RECIPE: Final = "pairwise_ranking"
+# From a wheel to the results of the demo, in a clean environment (docs/tutorials/install.md).
+FIRST_RUN: Final = (
+    "python3 -m venv env",
+    "env/bin/pip install '{wheel}[embedded]'",
+    "env/bin/orchestrator run pairwise_ranking",
+)
 
 
 class ReleaseError(Exception):
@@ -106,28 +110,31 @@ def dated(changes: str, version: str, day: dt.date) -> str:
 
 
 def check(wheel: Path, version: str, place: Path) -> None:
-    """Install the wheel in an environment of its own, and use it outside the checkout.
+    """Install the wheel in an environment of its own, and use it there as the page says.
+
+    Its dependencies are those of this environment: pip is asked for none.
 
     Raises:
         ReleaseError: With the output of the command that failed.
     """
-    venv.create(place, with_pip=True)
-    python = place / "bin" / "python"
-    install = ("-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel)
-    _called(python, *install, cwd=place)
-    # The dependencies by their folder: a .pth is not read in it, so this checkout stays out.
-    purelib = _called(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
-    paths = "\n".join(site.getsitepackages())
-    Path(purelib.strip(), "dependencies.pth").write_text(paths, encoding="utf-8")
-    command = place / "bin" / "orchestrator"
-    for arguments in (["check", RECIPE], ["plan", RECIPE], ["new", "backend", "outside"]):
-        _called(command, *arguments, cwd=place)
+    place.mkdir()
+    shutil.copy(wheel, place)
+    for line in FIRST_RUN:
+        _called(*shlex.split(line.format(wheel=f"./{wheel.name}")), cwd=place)
+        # The dependencies by their folder: a .pth is not read in it, so this checkout stays out.
+        for packages in place.glob("env/lib/python*/site-packages"):
+            paths = "\n".join(site.getsitepackages())
+            (packages / "dependencies.pth").write_text(paths, encoding="utf-8")
+    command = place / "env" / "bin" / "orchestrator"
+    _called(command, "new", "backend", "outside", cwd=place)
     if (said := _called(command, "--version", cwd=place).strip()) != f"orchestrator {version}":
         raise ReleaseError(f"the wheel calls itself {said!r}")
 
 
 def _called(*command: str | Path, cwd: Path = ROOT) -> str:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean |= {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+    clean["PATH"] = f"{Path(sys.executable).parent}:{clean['PATH']}"
     ended = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise ReleaseError(f"{' '.join(map(str, command))}:\n{ended.stdout}{ended.stderr}")
@@ -136,6 +143,7 @@ def _called(*command: str | Path, cwd: Path = ROOT) -> str:
 
 def _next(version: str, wheel: str, names: list[str], *, write: bool) -> str:
     files = " ".join(names)
+    first_run = "\n  ".join(FIRST_RUN).format(wheel=wheel)
     if not write:
         return f"""release: {wheel} is fine; nothing was kept. Next:
   make release VERSION={version} ARGS=--write"""
@@ -143,7 +151,9 @@ def _next(version: str, wheel: str, names: list[str], *, write: bool) -> str:
   git commit -m "Release {version}" {files}
   git tag -a v{version} -m "Release {version}"
   git push origin HEAD v{version}
-Attach the wheel to the release there; the classifier Private keeps it out of public indexes."""
+Attach the wheel to the release there; the classifier Private keeps it out of public indexes.
+Who has it sees first results by:
+  {first_run}"""
 
 
 if __name__ == "__main__":

