@@ -120,7 +120,8 @@ class Answers:
 
         Args:
             given: Names, as they are shown, of models `of` (who lost) and `to` (who won; any where
-                empty), the method `by`, and `than`: "shorter" or "longer" where the loser's answer is to be so.
+                empty), the method `by`, and `than`: "shorter" or "longer" where the loser's
+                answer is to be so.
 
         Raises:
             UsageError: If there is no such model, method or length.
