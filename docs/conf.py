@@ -3,6 +3,8 @@
 Why Sphinx, and what strict means here: docs/design/0020-documentation-site.md.
 """
 
+from pathlib import Path
+
 import orchestrator
 
 project = "orchestrator"
@@ -34,6 +36,8 @@ html_theme = "furo"
 html_title = f"orchestrator {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+# How-to pages come before design notes and the changelog.
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 # Pages are read from the disk and from servers alike: nothing is fetched from elsewhere.
 html_use_index = True
 html_copy_source = False

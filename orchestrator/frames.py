@@ -108,7 +108,7 @@ def writing_parquet(
             for frame in _frames(columns, rows):
                 if frame is not None:
                     if last is not None:
-                        parts.append(_write_part(last, folder / str(len(parts))))
+                        parts.append(write_part(last, folder / str(len(parts))))
                     last, n_rows = frame, max(n_rows, len(frame))
                 yield
             # Durable: the mark that says it is written may outlast a power cut.
@@ -116,7 +116,7 @@ def writing_parquet(
                 if last is not None and not parts:
                     last.write_parquet(file)
                 elif last is not None:
-                    parts.append(_write_part(last, folder / str(len(parts))))
+                    parts.append(write_part(last, folder / str(len(parts))))
                     # A group of rows is held until it is full; the default of 122,880 rows may be
                     # anything.
                     columnar.scan(parts).sink_parquet(file, row_group_size=n_rows)
@@ -124,7 +124,7 @@ def writing_parquet(
         raise StoreError(f"can't write {path}: {error.strerror or error}") from error
 
 
-def _write_part(frame: pl.DataFrame, part: Path) -> Path:
+def write_part(frame: pl.DataFrame, part: Path) -> Path:
     """A part of a frame, which is soon read again: compressing it would cost more than it saves."""
     frame.write_parquet(part, compression="uncompressed", statistics=False)
     return part
@@ -219,6 +219,15 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         found = self._there(name, wanted)
         for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
             yield columnar.slice_of(self._paths[name], found, begin, n_rows)
+
+    def parts(self, name: str, n_rows: int) -> Iterator[pl.DataFrame]:
+        """All columns of a frame, so many rows at a time; one part where it has no rows."""
+        is_empty = True
+        for part in self.slices(name, self.names(name), n_rows):
+            is_empty = False
+            yield part
+        if is_empty:
+            yield self[name]
 
     def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
         """Those of the wanted columns that a frame has; none of them where there is no frame."""

@@ -205,9 +205,10 @@ def preferences(rows: pl.DataFrame) -> Preferences:
 def _from_scores(rows: pl.DataFrame) -> Preferences:
     """Every two models that one judge rated on the same turn of an item."""
     models = rows["model"].unique(maintain_order=True).to_list()
-    good = rows.filter((pl.col("status") == "ok").fill_null(value=False))
     keys = ["item", "turn", "judge"]
-    told = good.select(*keys, *OVER, "category", "model", "coverage").with_row_index("at")
+    ok = (rows["status"] == "ok").fill_null(value=False)
+    told = rows.select(*keys, *OVER, "category", "model", "coverage").filter(ok)
+    told = told.with_row_index("at")
     parts = [
         told.filter(pl.col("model") == a)
         .rename({"at": "at_a", "model": "model_a", "coverage": "coverage_a"})
@@ -224,31 +225,32 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
         schema=dict.fromkeys((*UNIT, "category", SOFT, TIED, *POINTWISE), pl.String())
     )
     paired = pl.concat(parts) if parts else empty
+    # Of a million rows these are some hundred megabytes each.
+    del parts, told
     if paired.is_empty():
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
-    scores = _matrix(good["p"])
+    scores = _matrix(rows["p"].filter(ok))
     at_a, at_b = (paired[side].to_numpy() for side in ("at_a", "at_b"))
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
     step = max(1, _CELLS // scores.shape[1] ** 2)
-    found = {name: np.empty(len(paired)) for name in POINTWISE}
+    found = {name: np.empty(len(paired)) for name in (SOFT, TIED, *POINTWISE)}
+    same = np.empty(len(paired), np.bool_)
     for begin in range(0, len(paired), step):
         part = slice(begin, begin + step)
-        chunk = compare_scores(scores[at_a[part]], scores[at_b[part]])
-        for name, values in found.items():
-            values[part] = chunk[name]
-    # Equal answers make equal prompts, which are asked once: their readings are the same.
-    same = np.ones(len(paired), np.bool_)
-    for column in scores.T:
-        one_of, other = column[at_a], column[at_b]
-        same &= (one_of == other) | (np.isnan(one_of) & np.isnan(other))
+        one_of, other = scores[at_a[part]], scores[at_b[part]]
+        for name, values in compare_scores(one_of, other).items():
+            found[name][part] = values
+        found[TIED][part] = np.einsum("ns,ns->n", one_of, other)
+        # Equal answers make equal prompts, which are asked once: their readings are the same.
+        same[part] = ((one_of == other) | (np.isnan(one_of) & np.isnan(other))).all(axis=1)
+    # A sum of products may exceed 1 by rounding.
+    found[SOFT] = np.clip(0.5 + 0.5 * found["superiority"], 0.0, 1.0)
     one = paired.select(
         *UNIT, "category", coverage=pl.min_horizontal("coverage_a", "coverage_b")
     ).with_columns(
         pl.Series("same_text", same),
-        # A sum of products may exceed 1 by rounding.
-        pl.Series(SOFT, np.clip(0.5 + 0.5 * found["superiority"], 0.0, 1.0)),
-        pl.Series(TIED, np.einsum("ns,ns->n", scores[at_a], scores[at_b])),
-        *(pl.Series(name, values) for name, values in found.items()),
+        # Each array goes when it has become a column.
+        *(pl.Series(name, found.pop(name)) for name in tuple(found)),
     )
     n_judged = one.select("item", "judge", "model_a", "model_b").n_unique()
     return Preferences(one, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
@@ -279,14 +281,14 @@ _RATES: Final = table_columns(
 
 def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
-    by_mean, sides = found.decisions(found.mean), found.sides()
+    by_mean, sides, models = found.decisions(found.mean), found.sides(), found.models()
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
         # `a > b = c`, by mean win rate.
         sums = sides.sums(0.5 + 0.5 * decisions)
         rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, found.models(), strict=True)]
+        known = [(rate, model) for rate, model in zip(rates, models, strict=True)]
         ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
         words = [ranked[0][1]]
         for (before, _), (after, model) in pairwise(ranked):
@@ -312,10 +314,11 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
-    rows = _rate_lines(found, context, SOFT_WORD, found.values(SOFT))
+    sides, models, level = found.sides(), found.models(), context.confidence_level
+    rows = _rate_lines(sides, models, level, SOFT_WORD, found.values(SOFT))
     for name in found.estimators:
         wins = 0.5 + 0.5 * found.decisions(name)
-        rows += _rate_lines(found, context, WORDS[name], wins)
+        rows += _rate_lines(sides, models, level, WORDS[name], wins)
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -341,12 +344,13 @@ def mass(coverage: pl.Series) -> str | None:
     return f"{mean:.3f}" if mean >= _SMALL else f"{mean:.0e}"
 
 
-def _rate_lines(found: Preferences, context: Context, word: str, wins: Floats) -> list[list[Cell]]:
+def _rate_lines(
+    sides: Pairs, models: Sequence[str], level: float, word: str, wins: Floats
+) -> list[list[Cell]]:
     """One line a model, best first."""
-    models, sides = found.models(), found.sides()
     sums = sides.sums(wins)
-    rated = rate(sums, models, confidence_level=context.confidence_level)
-    rates = mean_preferences(sums, context.confidence_level)
+    rated = rate(sums, models, confidence_level=level)
+    rates = mean_preferences(sums, level)
     ties = wins == 0.5
     lines: list[tuple[float, list[Cell]]] = []
     for at, model in enumerate(models):

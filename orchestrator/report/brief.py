@@ -277,7 +277,8 @@ def _more_words(
         for cell in (pair.difference,)
     ]
     for above, below, difference, low, level, n in pairs:
-        if above != found.standings[0].model:
+        # Of two that are equal here, more prompts are no plan.
+        if above != found.standings[0].model or difference == 0.0:
             continue
         start = phrase("More prompts to tell ", Name(above), " from ", Name(below))
         if difference is None or low is None or level is None:

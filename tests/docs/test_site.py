@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.browser import CHROMIUM, browser  # noqa: F401 (fixture)
 from tools import cli_reference, docs
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +121,31 @@ def test_the_reference_says_each_default_once():
     for line in cli_reference.page().splitlines():
         assert line.lower().count("default:") + line.count("(default)") <= 1, line
     assert "Default: ``" not in cli_reference.page()
+
+
+def test_the_table_of_extras_is_complete():
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "tutorials" / "install.md").read_text(encoding="utf-8")
+    table = page.partition("| extra | brings |")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row[:40])]
+    assert sorted(named) == sorted(written["project"]["optional-dependencies"])
+
+
+def test_every_page_of_how_to_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [path.stem for path in (ROOT / "docs" / "how_to").glob("*.md")]
+    assert [page for page in pages if f"\nhow_to/{page}\n" not in index] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is absent")
+def test_the_search_puts_how_to_pages_before_decisions_and_changes(browser):  # noqa: F811
+    page = browser.new_page()
+    page.add_script_tag(content=(ROOT / "docs" / "_static" / "scorer.js").read_text("utf-8"))
+    found = {"design/0011-stopping": 15, "changes": 20, "recipes": 7, "how_to/interrupt": 2}
+    scored = {
+        name: page.evaluate("one => Scorer.score(one)", [name, "", "", None, score, "", "text"])
+        for name, score in found.items()
+    }
+    order = sorted(scored, key=scored.__getitem__, reverse=True)
+    assert order == ["how_to/interrupt", "recipes", "changes", "design/0011-stopping"]

@@ -121,7 +121,7 @@ def test_ten_megabytes_are_shown_soon(piece):
 def test_files_of_ten_megabytes_hold_them(tmp_path):
     texts = ["=" * HUGE, "\x1b[2J" * (HUGE // 4)]
     for form in ("csv", "jsonl", "parquet"):
-        write_frame(pl.DataFrame({"text": texts}), tmp_path / form, form)
+        write_frame([pl.DataFrame({"text": texts})], tmp_path / form, form)
     assert pl.read_parquet(tmp_path / "parquet")["text"].to_list() == texts
     assert pl.read_ndjson(tmp_path / "jsonl")["text"].to_list() == texts
     assert b"\x1b" not in (tmp_path / "csv").read_bytes()

@@ -227,10 +227,12 @@ def notebook(reader: Reader) -> None:
 
 
 def own_method(reader: Reader) -> None:
-    first, second = map(sent, steps(reader, "orchestrator run brevity.yaml"))
-    assert (first, second) == (16, 0)
+    first, second, third = map(sent, steps(reader, "orchestrator run brevity.yaml"))
+    assert (first, second, third) == (16, 0, 104)
     rows = load(reader, "brevity").frames["brevity"]
-    assert len(rows) == 16
+    assert len(rows) == 120
+    by_model = rows.group_by("model").agg(pl.col("unused").mean())
+    assert by_model["unused"].n_unique() == 2
     assert not rows.filter(pl.col("answer") != pl.col("answer").str.strip_chars()).height
 
 

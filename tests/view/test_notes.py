@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 
+import polars as pl
 import pytest
 
 from orchestrator.errors import UsageError
@@ -95,7 +96,7 @@ def test_a_note_is_written_shown_found_and_exported_and_the_run_stays_as_it_is(t
     assert viewer.json("/api/runs/a/items/1")["notes"] == [shown]
 
     frames = exporting.readers(Result(run))
-    assert frames["notes"]()["item"].to_list() == ["i1", "i3"]
+    assert pl.concat(frames["notes"]())["item"].to_list() == ["i1", "i3"]
     assert {one: one.read_bytes() for one in before} == before
     with pytest.raises(UsageError):
         exporting.readers(Result(run), exporting.Wanted(frames=("note",)))

@@ -2,15 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
 import yaml
 
-from orchestrator.disk import files
+from orchestrator.disk import columnar, files
 from orchestrator.errors import UsageError
+from orchestrator.frames import write_part
 from orchestrator.report.text import escaped
 
 # Frames written to files that other programs read.
@@ -21,7 +23,8 @@ from orchestrator.report.text import escaped
 
 Format = Literal["parquet", "csv", "jsonl"]
 
-_CHUNK_ROWS: Final = 20_000
+PART_ROWS: Final = 20_000
+"""Of a frame that is written, so many are held at a time."""
 # What JSON need not escape, but a terminal obeys or shows as nothing. Escapes change no value.
 _UNSEEN: Final = (
     "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -34,37 +37,50 @@ _FORMULA: Final = re.compile(
     r"\s*(?:[=@\uff1d\uff20]"
     r"|[+\-\uff0b\uff0d](?!\s)(?![\d.,]+(?:[eE][+-]?\d+)?%?\s*$))"
 )
+# What may be either.
+_ODD: Final = f"[\x00-\x08\x0b\x0c\x0e-\x1f{_UNSEEN}]|^\\s*[=@\uff1d\uff20+\\-\uff0b\uff0d]"
 
 
-def write_frame(frame: pl.DataFrame, path: Path, form: Format) -> None:
-    """Write a frame to one file, replaced as a whole when all of it is there.
+def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
+    """Write a frame to one file, replaced as a whole when all of it is there; its rows.
+
+    Its parts, of which there is at least one, are held one at a time.
 
     Raises:
         UsageError: If the file can't be written.
     """
+    n_rows = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
-            match form:
-                case "parquet":
-                    frame.write_parquet(file)
-                case "csv":
-                    harmless(frame).write_csv(file)
-                case "jsonl":
-                    # Hidden characters stand in JSON inside of strings only.
-                    file.writelines(
-                        _HIDDEN.sub(_as_json, part.write_ndjson()).encode()
-                        for part in frame.iter_slices(_CHUNK_ROWS)
-                    )
+        with (
+            files.replacing(path) as file,
+            tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside,
+        ):
+            written: list[Path] = []
+            for at, part in enumerate(parts):
+                n_rows += part.height
+                match form:
+                    case "parquet":
+                        written.append(write_part(part, Path(aside, f"{at}.parquet")))
+                    case "csv":
+                        harmless(part).write_csv(file, include_header=not at)
+                    case "jsonl":
+                        # Hidden characters stand in JSON inside of strings only.
+                        file.write(_HIDDEN.sub(_as_json, part.write_ndjson()).encode())
+            if written:
+                columnar.scan(written).sink_parquet(file)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    return n_rows
 
 
-def frame_text(frame: pl.DataFrame, form: Literal["csv", "jsonl"]) -> str:
+def frame_text(parts: Iterable[pl.DataFrame], form: Literal["csv", "jsonl"]) -> str:
     """Return a frame as the text that `write_frame` writes."""
     if form == "csv":
-        return harmless(frame).write_csv()
-    return _HIDDEN.sub(_as_json, frame.write_ndjson())
+        texts = [harmless(part).write_csv(include_header=not at) for at, part in enumerate(parts)]
+    else:
+        texts = [_HIDDEN.sub(_as_json, part.write_ndjson()) for part in parts]
+    return "".join(texts)
 
 
 def write_about(path: Path, about: Mapping[str, object]) -> None:
@@ -102,8 +118,10 @@ def harmless(frame: pl.DataFrame) -> pl.DataFrame:
             values = frame[name].to_list()
             lists = [None if value is None else json.dumps(value) for value in values]
             changed.append(pl.Series(name, lists))
-        elif kind == pl.String:
-            changed.append(pl.Series(name, [_cell(value) for value in frame[name]], pl.String))
+        elif kind == pl.String and (odd := frame[name].str.contains(_ODD)).any():
+            cells = zip(frame[name], odd, strict=True)
+            texts = [_cell(value) if is_odd else value for value, is_odd in cells]
+            changed.append(pl.Series(name, texts, pl.String))
     return frame.with_columns(changed).rename({name: str(_cell(name)) for name in frame.columns})
 
 

@@ -71,7 +71,7 @@ def group_words(analysis: RankingAnalysis) -> str:
     if not analysis.order_resolvable:
         return said
     order = " > ".join(" ≈ ".join(map(called, group)) for group in groups(analysis))
-    return f"{order}. {said}"
+    return f"{order}. {said} {LEGEND}"
 
 
 def _basis(analysis: RankingAnalysis, method: str) -> str:
@@ -89,7 +89,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
     called = named(model.model for model in analysis.ratings)
     few = len(analysis.ratings) <= _MOST_IN_A_SENTENCE
-    order = f"{group_words(analysis)} {LEGEND}" if few else told_apart(analysis).text(called)
+    order = group_words(analysis) if few else told_apart(analysis).text(called)
     says = f"Ratings on the Elo scale, mean 1000. {order}"
     if analysis.warning:
         says = f"{analysis.warning} {says}"

@@ -19,7 +19,14 @@ from orchestrator.contracts.context import answers_of
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError
 from orchestrator.recipe.faults import nearest
-from orchestrator.report.export.files import FOLDER, Format, card, write_frame, write_text
+from orchestrator.report.export.files import (
+    FOLDER,
+    PART_ROWS,
+    Format,
+    card,
+    write_frame,
+    write_text,
+)
 from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.tables import frame_of, html, table_of
@@ -217,7 +224,7 @@ def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, 
     of_report = report_tables(result) if wanted.tables or not wanted else {}
     found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
     for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
-        found[_free(name, found)] = table_of(name, read())
+        found[_free(name, found)] = table_of(name, pl.concat(read()))
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
@@ -226,8 +233,10 @@ def is_judged(result: Result) -> bool:
     return bool(set(result.frames) - {"answers", ITEMS})
 
 
-def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.DataFrame]]:
-    """Return what reads each frame that is asked for, tables as frames too; or all frames.
+def readers(
+    result: Result, wanted: Wanted = _ALL
+) -> dict[str, Callable[[], Iterable[pl.DataFrame]]]:
+    """Return what reads each frame that is asked for in parts, tables too; or all frames.
 
     Raises:
         UsageError: If there is no such table or frame; names the nearest.
@@ -235,23 +244,22 @@ def readers(result: Result, wanted: Wanted = _ALL) -> dict[str, Callable[[], pl.
     # A run that ends writes no notes, and exports nothing.
     from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
 
-    found: dict[str, Callable[[], pl.DataFrame]] = {}
-    noted = partial(read_notes, result.path)
-    frames = wanted.frames or (() if wanted.tables else tuple(result.frames))
-    if FRAME in wanted.frames or (not wanted and not noted().is_empty()):
-        found[FRAME] = noted
-    for name in frames:
+    found: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {}
+    if FRAME in wanted.frames or (not wanted and not read_notes(result.path).is_empty()):
+        found[FRAME] = lambda: [read_notes(result.path)]
+    for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
         if name in found:
             continue
         if name == SIDE_BY_SIDE:
-            found[name] = partial(side_by_side, result)
+            found[name] = lambda: [side_by_side(result)]
             continue
         if name not in result.frames:
             raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
-        found[name] = partial(result.frames.__getitem__, name)
+        found[name] = partial(result.frames.parts, name, PART_ROWS)
     of_report = report_tables(result) if wanted.tables else {}
     for name in wanted.tables:
-        found[_free(name, found)] = partial(frame_of, _one(of_report, name, "table"))
+        frame = frame_of(_one(of_report, name, "table"))
+        found[_free(name, found)] = partial(iter, [frame])
     return found
 
 
@@ -284,9 +292,7 @@ def write_frames(
         stem = name if is_name(name) else figures.key(name)
         path = folder / f"{_free(stem, taken)}.{form}"
         taken.add(path.stem)
-        frame = read()
-        write_frame(frame, path, form)
-        yield path, frame.height
+        yield path, write_frame(read(), path, form)
 
 
 def write_dataset(

@@ -168,7 +168,7 @@ def write_sheet(sheet: Sheet, path: Path, *, force: bool = False) -> tuple[Path,
             )
     write_text(paths[1], "".join(json.dumps(line) + "\n" for line in sheet.key))
     # Without the mark spreadsheets take UTF-8 for the encoding of the country.
-    write_text(paths[0], "\ufeff" + frame_text(sheet.rows, "csv"))
+    write_text(paths[0], "\ufeff" + frame_text([sheet.rows], "csv"))
     return paths
 
 
