@@ -5,7 +5,8 @@
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ This page lists every command and option of `orchestrator`. `make schema` writes
 help texts. Every command also takes `-h`/`--help`, and `-q`/`--quiet` (print results, warnings and
 errors only).
 """
+# An option that so many commands have alike is told once.
+_SHARED_BY: Final = 3
 _NO_DEFAULT: Final[tuple[object, ...]] = (None, False, "", [], argparse.SUPPRESS)
 
 
@@ -34,20 +37,37 @@ def main() -> None:
 def page() -> str:
     """Return the page as Markdown."""
     parser = cli._parser()  # noqa: SLF001 (it is built once a call, and only by commands)
-    sections = [_HEAD, *_commands(parser, "##"), _exit_codes(parser)]
+    counts = Counter(_row(a) for command in _all(parser) for a in _arguments(command))
+    shared = {row for row, n in counts.items() if n >= _SHARED_BY and row.startswith("| `-")}
+    options = _table(sorted(shared))
+    sections = [_HEAD, "## Options of several commands\n", options]
+    sections += [*_commands(parser, "##", shared), _exit_codes(parser)]
     return "\n".join(sections)
 
 
-def _commands(parser: argparse.ArgumentParser, level: str) -> Iterator[str]:
+def _all(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for command in _subcommands(parser).values():
+        yield command
+        yield from _all(command)
+
+
+def _table(rows: Sequence[str]) -> str:
+    return "\n".join(["| argument | effect |", "| --- | --- |", *rows]) + "\n"
+
+
+def _commands(parser: argparse.ArgumentParser, level: str, shared: Set[str]) -> Iterator[str]:
     for name, command in _subcommands(parser).items():
         title = f"orchestrator {name}" if level == "##" else command.prog
         usage = _usage(command)
         yield f"{level} {title}\n"
         yield f"`{usage}`: {_sentence(command.description or '', is_start=False)}\n"
         rows = [_row(action) for action in _arguments(command)]
-        if rows:
-            yield "\n".join(["| argument | effect |", "| --- | --- |", *rows]) + "\n"
-        yield from _commands(command, f"{level}#")
+        own = [row for row in rows if row not in shared]
+        if names := [row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared]:
+            own.append(f"| {', '.join(names)} | As told for several commands. |")
+        if own:
+            yield _table(own)
+        yield from _commands(command, f"{level}#", shared)
 
 
 def _usage(command: argparse.ArgumentParser) -> str:

@@ -1,7 +1,7 @@
 """Write the tables of docs/recipes.md, every key of a recipe, from the JSON Schema of recipes.
 
 `python tools/recipe_reference.py [FILE]`, called by `make schema`; a test holds the page current.
-What several kinds share is in one table, and kinds with few settings are rows of one table.
+What several kinds of a part share is in one table, what each has alone in another.
 """
 
 import json
@@ -35,14 +35,14 @@ _SECTIONS: Final = {
     "FieldNames": "`dataset.fields`",
     "Drawing": "Sampling settings: `answer`, `reasoning`",
 }
-# Parts of a recipe that name a kind; a heading with {} has a table for each kind.
+# Parts of a recipe that name a kind.
 _SLOTS: Final = {
-    "method": "`methods`, kind `{}`",
+    "method": "`methods`",
     "analysis": "`analyses`",
     "statistic": "`statistics.of`",
     "dataset": "`dataset`",
-    "server": "`models.NAME.server`, kind `{}`",
-    "backend": "`models.NAME.backend`, kind `{}`",
+    "server": "`models.NAME.server`",
+    "backend": "`models.NAME.backend`",
 }
 # A setting that so many kinds of a part have alike is told once.
 _SHARED_BY: Final = 3
@@ -70,40 +70,32 @@ def reference() -> str:
             for name, definition in definitions.items()
             if name.startswith(prefix)
         }
-        parts += _of_each_kind(title, kinds) if "{}" in title else [_of_all_kinds(title, kinds)]
+        parts += _of_all_kinds(title, kinds)
     return "\n\n".join(parts)
 
 
-def _of_each_kind(title: str, kinds: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield a table of what several kinds share, then one of each kind."""
+def _of_all_kinds(title: str, kinds: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield a table of what several kinds share, then one of all kinds' own settings."""
     counts = Counter(row for rows in kinds.values() for row in rows)
     # Of a key that kinds word differently, only the commonest is shared: each key has one row.
     common = {
         _key(row): row for row, count in reversed(counts.most_common()) if count >= _SHARED_BY
     }
-    shared = common.values()
-    part = title.partition(",")[0]
-    several = f"{part}: settings of several kinds"
+    shared = sorted(common.values())
     if shared:
-        yield _table(several, sorted(shared))
+        yield _table(f"{title}: settings of several kinds", shared)
+    found = []
     for kind, rows in kinds.items():
         own = [row for row in rows if row not in shared]
         if names := [_key(row) for row in rows if row in shared]:
-            own.append(f"| {', '.join(names)} |  |  | As told for several kinds of {part}. |")
-        yield _table(title.format(kind), own)
+            own.append(f"| {', '.join(names)} |  |  | As told for several kinds. |")
+        first, *others = own or ["|  |  |  | No settings. |"]
+        found += [f"| `{kind}` {first}", *(f"|  {row}" for row in others)]
+    yield _table(title, found, "kind", "key", "value", "default", "what it does")
 
 
 def _key(row: str) -> str:
     return row.split(" | ")[0].removeprefix("| ")
-
-
-def _of_all_kinds(title: str, kinds: Mapping[str, list[str]]) -> str:
-    """Return one table of all kinds, each with its name in its first row."""
-    found = []
-    for kind, rows in kinds.items():
-        first, *others = rows or ["|  |  |  | No settings. |"]
-        found += [f"| `{kind}` {first}", *(f"|  {row}" for row in others)]
-    return _table(title, found, "kind", "key", "value", "default", "what it does")
 
 
 def replaced(page: str) -> str:

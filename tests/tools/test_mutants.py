@@ -1,0 +1,94 @@
+import ast
+import json
+
+import pytest
+
+from tools import mutants
+
+SOURCE = b"""\
+LIMIT = 3
+
+
+def first(values, other):
+    \"\"\"Say \xc3\xa9.\"\"\"
+    if not values or len(values) < 2:
+        note(values, other)
+        raise ValueError(f"{len(values) - 1}")
+    return "\xc3\xa9", values[0] - other
+"""
+
+
+def test_each_mutant_is_one_change_that_python_can_read():
+    found = mutants.mutants_of("a.py", SOURCE)
+    assert {m.kind for m in found} == {
+        "and, or",
+        "arithmetic",
+        "boundary +1",
+        "boundary -1",
+        "comparison",
+        "deleted statement",
+        "removed sign",
+        "return None",
+        "swapped arguments",
+    }
+    changed = {m.applied(SOURCE) for m in found}
+    assert len(changed) == len(found)
+    assert ast.unparse(ast.parse(SOURCE)) not in {ast.unparse(ast.parse(one)) for one in changed}
+    assert any(b"(values[0] + other)" in one for one in changed)
+
+
+def test_every_room_has_tests():
+    missing = [
+        folder
+        for folders in mutants.ROOMS.values()
+        for folder in folders
+        if not any((mutants.ROOT / "tests" / folder).rglob("test_*.py"))
+    ]
+    assert missing == []
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A product of two functions, of which one is tested."""
+    files = {
+        "orchestrator/methods/a.py": "def held(x):\n    return x + 1\n\n\n"
+        "def free(x):\n    return x - 1\n\n\ndef idle():\n    note()\n",
+        "orchestrator/__init__.py": "",
+        "orchestrator/methods/__init__.py": "",
+        "tests/methods/test_a.py": "from orchestrator.methods.a import held\n\n\n"
+        "def test_held():\n    assert held(1) == 2\n",
+        "tests/recipes/test_broken.py": "def test_broken():\n    assert False\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['slow']\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "tree"
+
+
+def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, capsys):
+    source = (tree / "orchestrator/methods/a.py").read_bytes()
+    argv = ["--to", str(tree.parent), "--limit-s", "120"]
+    assert mutants.main([*argv, "--n", "2"]) == 0
+    assert mutants.main(argv) == 0
+    kept = [json.loads(x) for x in (tree.parent / "results.jsonl").read_text().splitlines()]
+    verdicts = {(r["line"], r["kind"]): r["verdict"] for r in kept}
+    assert verdicts == {
+        (2, "arithmetic"): "killed",
+        (2, "return None"): "killed",
+        (6, "arithmetic"): "survived",
+        (6, "return None"): "survived",
+        (10, "deleted statement"): "survived",
+    }
+    assert len(kept) == len(verdicts)
+    assert "2 of 5 killed: 40%" in capsys.readouterr().out
+    assert (tree / "orchestrator/methods/a.py").read_bytes() == source
+
+
+def test_a_test_that_takes_too_long_decides_nothing(tree):
+    (tree / "tests/methods/test_a.py").write_text("while True:\n    pass\n")
+    bench = mutants.Bench(tree, limit_s=2)
+    source = (tree / "orchestrator/methods/a.py").read_bytes()
+    mutant, *_ = mutants.mutants_of("orchestrator/methods/a.py", source)
+    assert bench.tried(mutant) == ("timeout", "")

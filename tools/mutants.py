@@ -1,0 +1,350 @@
+"""Change the product in one place at a time, and see whether the fast tests of that room notice.
+
+    .venv/bin/python tools/mutants.py --n 300 --to FOLDER
+
+`FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
+`results.jsonl`, a line for each mutant: the same command goes on where the last one stopped.
+Mutants come in an order drawn by `--seed`, so those done so far are a random sample of all. A test
+that fails is run again without the change: if it fails then, too, its file is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scipy.stats import binomtest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PRODUCT: Final = ("orchestrator", "backends", "launch")
+ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "backends": ("backends", "wire", "conformance"),
+    "launch": ("launch",),
+    "orchestrator": ("core", "api", "plugins"),
+    "orchestrator/analyses": ("analyses", "estimates"),
+    "orchestrator/cli.py": ("cli",),
+    "orchestrator/clusters.py": ("clusters", "cluster"),
+    "orchestrator/contracts": ("plugins", "core"),
+    "orchestrator/dataset": ("datasets",),
+    "orchestrator/disk": ("disk", "store"),
+    "orchestrator/driver.py": ("core", "runner"),
+    "orchestrator/estimates": ("estimates",),
+    "orchestrator/gates": ("gates", "cli"),
+    "orchestrator/judgment": ("judgment", "methods"),
+    "orchestrator/methods": ("methods", "recipes"),
+    "orchestrator/network.py": ("network",),
+    "orchestrator/placement.py": ("placement", "launch"),
+    "orchestrator/plugins": ("plugins",),
+    "orchestrator/probing": ("probing",),
+    "orchestrator/prompts": ("prompts", "judgment"),
+    "orchestrator/ranking": ("ranking", "statistics"),
+    "orchestrator/recipe": ("recipe", "recipes", "cli"),
+    "orchestrator/report": ("report", "summaries"),
+    "orchestrator/runner": ("runner", "cli"),
+    "orchestrator/scheduler": ("scheduler",),
+    "orchestrator/statistics": ("statistics",),
+    "orchestrator/store": ("store",),
+    "orchestrator/summaries": ("summaries", "report"),
+    "orchestrator/view": ("view",),
+    "orchestrator/wire": ("wire", "backends"),
+}
+"""Folders of `tests/` that hold each part of the product; the longest path that fits counts."""
+
+_FLIPS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+_SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add,
+    ast.Pow: ast.Mult,
+}
+
+
+class Mutant(NamedTuple):
+    """One change of a file: bytes `start:end` become `text`."""
+
+    path: str
+    line: int
+    kind: str
+    start: int
+    end: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others of this commit."""
+        return f"{self.path}:{self.start}:{self.end}:{self.kind}:{self.text}"
+
+    def applied(self, source: bytes) -> bytes:
+        """Return the file with the change."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+
+def mutants_of(path: str, source: bytes) -> list[Mutant]:
+    """Return all mutants of a file's functions, in the order of their places.
+
+    F-strings, annotations and decorators stay as they are.
+    """
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for node in _in_functions(ast.parse(source)):
+        for kind, changed in _changes(node):
+            end_line, end_col = node.end_lineno or 0, node.end_col_offset or 0
+            text = ast.unparse(ast.fix_missing_locations(changed))
+            if isinstance(node, ast.expr):
+                text = f"({text})"
+            start, end = starts[node.lineno - 1] + node.col_offset, starts[end_line - 1] + end_col
+            mutant = Mutant(path, node.lineno, kind, start, end, text)
+            if _compiles(mutant.applied(source)):
+                found.append(mutant)
+    return sorted(found, key=lambda m: (m.start, m.end, m.kind, m.text))
+
+
+def _compiles(source: bytes) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _in_functions(tree: ast.AST, *, inside: bool = False) -> Iterator[ast.expr | ast.stmt]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in child.body:
+                yield statement
+                yield from _in_functions(statement, inside=True)
+        elif not isinstance(child, ast.JoinedStr | ast.AnnAssign | ast.arguments):
+            if inside and isinstance(child, ast.expr | ast.stmt):
+                yield child
+            yield from _in_functions(child, inside=inside)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    changed = copy.deepcopy(node)
+    match changed:
+        case ast.Compare(ops=[op]) if type(op) in _FLIPS:
+            changed.ops = [_FLIPS[type(op)]()]
+            yield "comparison", changed
+            yield from _by_one(node)
+        case ast.BinOp(op=op) if type(op) in _SWAPS and not _is_text(changed):
+            changed.op = _SWAPS[type(op)]()
+            yield "arithmetic", changed
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield "removed sign", operand
+        case ast.BoolOp(op=op):
+            changed.op = ast.And() if isinstance(op, ast.Or) else ast.Or()
+            yield "and, or", changed
+        case ast.IfExp(body=body, orelse=orelse):
+            changed.body, changed.orelse = orelse, body
+            yield "branches", changed
+        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+            yield "return None", ast.Return(ast.Constant(None))
+        case (
+            ast.Expr(value=ast.Call() | ast.Await()) | ast.AugAssign() | ast.Raise() | ast.Delete()
+        ):
+            yield "deleted statement", ast.Pass()
+        case ast.Continue():
+            yield "break", ast.Break()
+        case ast.Call(args=[ast.Name() as a, ast.Name() as b, *rest]) if a.id != b.id:
+            changed.args = [b, a, *rest]
+            yield "swapped arguments", changed
+
+
+def _by_one(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    for step in (-1, 1):
+        changed = copy.deepcopy(node)
+        for part in ast.walk(changed):
+            if isinstance(part, ast.Constant) and type(part.value) is int:
+                part.value += step
+                yield f"boundary {step:+d}", changed
+                break
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    sides = (node.left, node.right)
+    return any(
+        isinstance(side, ast.JoinedStr)
+        or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        for side in sides
+    )
+
+
+def tests_of(path: str, tree: Path) -> list[str]:
+    """Return the tests of a file's room: those that name the file's module first."""
+    room = max((r for r in ROOMS if path == r or path.startswith(f"{r}/")), key=len)
+    files = sorted(p for f in ROOMS[room] for p in (tree / "tests" / f).rglob("test_*.py"))
+    module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
+    named = [p for p in files if module.strip("_") in p.read_text("utf-8")]
+    return [str(p.relative_to(tree)) for p in (*named, *(p for p in files if p not in named))]
+
+
+class Bench:
+    """A copy of the tree in which mutants are tried, one at a time."""
+
+    def __init__(self, tree: Path, limit_s: float) -> None:
+        self.tree = tree
+        self.limit_s = limit_s
+        self.left_out: set[str] = set()
+
+    def tried(self, mutant: Mutant) -> tuple[str, str]:
+        """Return "killed", "survived" or "timeout", and the test that failed."""
+        path = self.tree / mutant.path
+        source = path.read_bytes()
+        while True:
+            path.write_bytes(mutant.applied(source))
+            try:
+                verdict, failed = self._tested(tests_of(mutant.path, self.tree))
+            finally:
+                path.write_bytes(source)
+            if verdict != "killed" or not failed or self._tested([failed])[0] == "survived":
+                return verdict, failed
+            self.left_out.add(failed.partition("::")[0])
+
+    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+        wanted = [t for t in tests if t.partition("::")[0] not in self.left_out]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-m", "not slow"]
+        command += ["--tb=no", "-p", "no:cacheprovider", *wanted]
+        with subprocess.Popen(
+            command,
+            cwd=self.tree,
+            env={**os.environ, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                said, _ = process.communicate(timeout=self.limit_s)
+            except subprocess.TimeoutExpired:
+                return "timeout", ""
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode in (0, 5):
+            return "survived", ""
+        for line in said.splitlines():
+            if line.startswith(("FAILED ", "ERROR ")):
+                return "killed", line.split(" ", 1)[1].split(" - ")[0]
+        return "killed", ""
+
+
+def copied(to: Path) -> Path:
+    """Return a copy of the last commit's files; one that is there already is used again."""
+    tree = to / "tree"
+    if not tree.is_dir():
+        archive = subprocess.run(
+            ["git", "archive", "HEAD"],  # noqa: S607
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+        ).stdout
+        tree.mkdir(parents=True)
+        with tarfile.open(fileobj=BytesIO(archive)) as files:
+            files.extractall(tree, filter="data")
+    return tree
+
+
+def drawn(tree: Path, seed: int) -> list[Mutant]:
+    """Return all mutants of the product in the order of their trial."""
+    found = []
+    for folder in PRODUCT:
+        for path in sorted((tree / folder).rglob("*.py")):
+            found += mutants_of(str(path.relative_to(tree)), path.read_bytes())
+    random.Random(seed).shuffle(found)  # noqa: S311 (a sample, no secret)
+    return found
+
+
+def summary(results: Sequence[Mapping[str, str]]) -> str:
+    """Say how many were killed, with a Wilson interval, by room, and list the survivors."""
+    counted = Counter(r["verdict"] for r in results)
+    decided = counted["killed"] + counted["survived"]
+    if not decided:
+        return "no mutant decided"
+    low, high = binomtest(counted["killed"], decided).proportion_ci(method="wilson")
+    said = [
+        f"{counted['killed']} of {decided} killed: {counted['killed'] / decided:.0%} "
+        f"[{low:.0%}, {high:.0%}]; {counted['timeout']} without an answer in time"
+    ]
+    rooms = sorted({"/".join(r["path"].split("/")[:2]) for r in results})
+    for room in rooms:
+        of = Counter(r["verdict"] for r in results if r["path"].startswith(room))
+        said.append(f"  {room}: {', '.join(f'{n} {verdict}' for verdict, n in sorted(of.items()))}")
+    said += [
+        f"  {r['path']}:{r['line']} {r['kind']}: {r['text']}"
+        for r in results
+        if r["verdict"] == "survived"
+    ]
+    return "\n".join(said)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Try mutants until `--n` are done, and say what became of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the results")
+    parser.add_argument("--n", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit-s", type=float, default=240, help="seconds a mutant may take")
+    parser.add_argument(
+        "--only", default="", help="part of the product, such as orchestrator/methods"
+    )
+    args = parser.parse_args(argv)
+    to = args.to.resolve()
+    if to.is_relative_to(ROOT):
+        parser.error("--to must be outside the checkout")
+    bench = Bench(copied(to), args.limit_s)
+    kept = to / "results.jsonl"
+    results = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
+    done = {r["name"] for r in results}
+    wanted = [m for m in drawn(bench.tree, args.seed) if m.path.startswith(args.only)][: args.n]
+    for mutant in wanted:
+        if mutant.name in done:
+            continue
+        start = time.monotonic()
+        verdict, failed = bench.tried(mutant)
+        result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
+        result["seconds"] = round(time.monotonic() - start, 1)
+        with kept.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        results.append(result)
+        print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
+    names = {m.name for m in wanted}
+    print(summary([r for r in results if r["name"] in names]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
