@@ -112,11 +112,13 @@ def cost(
             ("requests", "CPU s", "wall s", "peak RSS MB", "store B a request"),
             (
                 (
-                    f"{run.n_requests:,}", f"{run.cpu_s:.2f}", f"{run.wall_s:.1f}",
-                    f"{run.rss_mb:.0f}", f"{run.n_bytes:,.0f}",
+                    f"{runs[0].n_requests:,}",
+                    f"{statistics.median(run.cpu_s for run in runs):.2f}",
+                    f"{statistics.median(run.wall_s for run in runs):.1f}",
+                    f"{statistics.median(run.rss_mb for run in runs):.0f}",
+                    f"{runs[-1].n_bytes:,.0f}",
                 )
-                for pair in pairs
-                for run in pair
+                for runs in zip(*pairs, strict=True)
             ),
         ),
     ]  # fmt: skip

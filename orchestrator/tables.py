@@ -14,6 +14,9 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate, Interva
 
 _LEAST_P: Final = 0.001
 
+GROUP: Final = " · "
+"""Between the name of a group of columns and that of a column, in its heading."""
+
 Form = Literal["text", "count", "number", "signed", "percent", "probability", "rating", "p"]
 
 

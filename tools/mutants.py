@@ -85,6 +85,10 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Mod: ast.Add,
     ast.Pow: ast.Mult,
 }
+_CHANGED: Final = (
+    *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
+    *(ast.Return, ast.Expr, ast.AugAssign, ast.Raise, ast.Delete, ast.Continue),
+)
 
 
 class Mutant(NamedTuple):
@@ -123,18 +127,8 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
             if isinstance(node, ast.expr):
                 text = f"({text})"
             start, end = starts[node.lineno - 1] + node.col_offset, starts[end_line - 1] + end_col
-            mutant = Mutant(path, node.lineno, kind, start, end, text)
-            if _compiles(mutant.applied(source)):
-                found.append(mutant)
+            found.append(Mutant(path, node.lineno, kind, start, end, text))
     return sorted(found, key=lambda m: (m.start, m.end, m.kind, m.text))
-
-
-def _compiles(source: bytes) -> bool:
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        return False
-    return True
 
 
 def _in_functions(tree: ast.AST, *, inside: bool = False) -> Iterator[ast.expr | ast.stmt]:
@@ -150,6 +144,8 @@ def _in_functions(tree: ast.AST, *, inside: bool = False) -> Iterator[ast.expr |
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    if not isinstance(node, _CHANGED):
+        return
     changed = copy.deepcopy(node)
     match changed:
         case ast.Compare(ops=[op]) if type(op) in _FLIPS:

@@ -59,8 +59,10 @@ NEEDED_DISK_CUDA_GB: Final = 12.0
 NEEDED_MEMORY_GB: Final = 3.0
 _GB: Final = 1e9
 _WORTH_SHOWING: Final = 2e6
-_UNITS: Final = {"bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-_DOWNLOAD: Final = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (bytes|kB|MB|GB)\)")
+_UNITS: Final = {
+    "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30,
+}  # fmt: skip
+_DOWNLOAD: Final = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) ?(bytes|[kMG]B|[KMG]iB)\)")
 
 
 class SetupError(Exception):
@@ -238,18 +240,21 @@ def _install_wanted(text: str, log: IO[str]) -> float:
     print(
         f"set-up: installing {len(wanted) - 1} packages of {CONSTRAINTS.name} by their hashes{by}"
     )
-    if uv and _uv(uv, arguments, log):
-        return 0.0
+    if uv and (n_bytes := _uv(uv, arguments, log)) is not None:
+        return n_bytes
     return _pip(arguments, log)
 
 
-def _uv(uv: str, arguments: list[str], log: IO[str]) -> bool:
-    """Install with uv from where pip looks; False where it can't, and pip has to."""
+def _uv(uv: str, arguments: list[str], log: IO[str]) -> float | None:
+    """Install with uv from where pip looks; bytes it tells of, None where it can't and pip has to.
+
+    It tells of files of more than a megabyte.
+    """
     found = subprocess.run(
         [str(PYTHON), "-c", PIP_SETTINGS], capture_output=True, text=True, check=False
     )
     if found.returncode:
-        return False
+        return None
     places = [
         f"--{name}={place}" for name, values in json.loads(found.stdout).items() for place in values
     ]
@@ -263,7 +268,9 @@ def _uv(uv: str, arguments: list[str], log: IO[str]) -> bool:
     log.write(ended.stdout)
     if ended.returncode:
         print(f"set-up: uv can't ({LOG} has its words); going on with pip")
-    return not ended.returncode
+        return None
+    told = filter(None, map(_DOWNLOAD.match, ended.stdout.splitlines()))
+    return sum(float(match[2]) * _UNITS[match[3]] for match in told)
 
 
 PIP_SETTINGS: Final = """

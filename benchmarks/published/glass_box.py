@@ -122,6 +122,16 @@ def released(folder: Path, model: str, ending: str, n_turns: int) -> dict[Point,
     }
 
 
+def lengths(folder: Path, model: str, n_turns: int) -> dict[Point, float]:
+    """Characters of each answer."""
+    lines = (folder / "model_answer" / f"{model}.jsonl").read_text("utf-8").splitlines()
+    return {
+        (row["question_id"], turn): float(len(text))
+        for row in map(json.loads, lines)
+        for turn, text in enumerate(row["choices"][0]["turns"][:n_turns], 1)
+    }
+
+
 def correlations(values: dict[Point, float], gold: dict[Point, float]) -> tuple[float, ...]:
     points = sorted(point for point in values.keys() & gold.keys() if isfinite(values[point]))
     value, known = (np.array([one[point] for point in points]) for one in (values, gold))
@@ -152,6 +162,7 @@ def lines(data: Path) -> Iterator[Line]:
                 method: released(data / bench, model, ending, n_turns)
                 for method, ending in FILES.items()
             }
+            values["length in characters (ours)"] = lengths(data / bench, model, n_turns)
             values["Softmax-combo"] = standardised_sum(values["Softmax-Ent"], values["Softmax-Var"])
             for method, points in values.items():
                 if points:

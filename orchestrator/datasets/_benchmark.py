@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -20,6 +20,8 @@ from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import DatasetError, File, Settings
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +69,10 @@ def url_of(file: File) -> str:
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
 
 
-def shown_name(kind: str, path: Path) -> str:
-    """A benchmark file for messages."""
-    return f"{kind} ({path})"
+def read(kind: str, file: File, rows: Callable[[Path, str], RowsT]) -> RowsT:
+    """Return the rows of a benchmark's file by what reads them; see `located`."""
+    path = located(kind, file)
+    return rows(path, f"{kind} ({path})")
 
 
 def _advice(kind: str, file: File, why: str) -> str:
@@ -81,37 +84,6 @@ def _advice(kind: str, file: File, why: str) -> str:
         f"{url_of(file)} on a machine with network access and put it at "
         f"{place}/{kind}/{file.name}{how}"
     )
-
-
-class MappedRows:
-    """Rows of a file made into others, one by one, when they are read."""
-
-    def __init__(
-        self,
-        rows: Rows,
-        make: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-        columns: Sequence[str],
-    ) -> None:
-        self._rows = rows
-        self._make = make
-        self.file = rows.file
-        self.columns = tuple(columns)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def row(self, index: int) -> Mapping[str, Any]:
-        """See `rows.Rows`."""
-        try:
-            return self._make(self._rows.row(index))
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise DatasetError(
-                f"{self.where(index)}: not as published: {type(error).__name__}: {error}"
-            ) from error
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return self._rows.where(index)
 
 
 # Files of the Hugging Face hub, as plain downloads: no `datasets` library, no code of a dataset.
@@ -156,68 +128,45 @@ def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> lis
 
 
 class PickedRows:
-    """Some rows of a file, each made into the columns of an item when it is read.
+    """Rows of a file as they are read: all, or those at some places, as they are or made anew.
 
-    Picks are the index of each row in the file, and what `make` is told besides.
+    `make` is told the place of a row in the file, and gives the `columns` of an item.
     """
 
     def __init__(
         self,
         rows: Rows,
-        picks: Sequence[tuple[int, str]],
-        make: Callable[[int, str, Mapping[str, Any]], Mapping[str, Any]],
-        columns: Sequence[str],
+        make: Callable[[int, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        columns: Sequence[str] = (),
+        places: Sequence[int] | None = None,
     ) -> None:
-        self._rows = rows
-        self._picks = picks
-        self._make = make
-        self.file = rows.file
-        self.columns = tuple(columns)
+        self._rows, self._make = rows, make
+        self._places = range(len(rows)) if places is None else places
+        self.file, self.columns = rows.file, tuple(columns) or rows.columns
 
     def __len__(self) -> int:
-        return len(self._picks)
+        return len(self._places)
 
     def row(self, index: int) -> Mapping[str, Any]:
         """See `rows.Rows`."""
-        place, told = self._picks[index]
+        place = self._places[index]
+        row = self._rows.row(place)
         try:
-            return self._make(place, told, self._rows.row(place))
-        except (KeyError, TypeError) as error:
+            return row if self._make is None else self._make(place, row)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise DatasetError(
                 f"{self.where(index)}: not as published: {type(error).__name__}: {error}"
             ) from error
 
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
-        return self._rows.where(self._picks[index][0])
+        return self._rows.where(self._places[index])
 
 
 class SubsetSettings(Settings):
     """Settings of a benchmark with subsets."""
 
     subsets: tuple[str, ...] = Field((), description="Names of subsets. Default: all.")
-
-
-class KeptRows:
-    """Some of the rows of a file.
-
-    Their places are ascending.
-    """
-
-    def __init__(self, rows: Rows, kept: Sequence[int]) -> None:
-        self._rows, self._kept = rows, kept
-        self.file, self.columns = rows.file, rows.columns
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def row(self, index: int) -> Mapping[str, Any]:
-        """See `rows.Rows`."""
-        return self._rows.row(self._kept[index])
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return self._rows.where(self._kept[index])
 
 
 def pair_of(first: object, second: object, *, is_first_better: bool) -> Mapping[str, object]:
@@ -236,12 +185,8 @@ def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
         return rows
     subsets = [str(rows.row(index)[column]) for index in range(len(rows))]
     names = set(chosen_subsets(dict.fromkeys(subsets), wanted, rows.file))
-    return KeptRows(rows, [index for index, name in enumerate(subsets) if name in names])
-
-
-def rows_where(rows: Rows, holds: Callable[[Mapping[str, Any]], bool]) -> Rows:
-    """The rows for which something holds."""
-    return KeptRows(rows, [index for index in range(len(rows)) if holds(rows.row(index))])
+    places = [index for index, name in enumerate(subsets) if name in names]
+    return PickedRows(rows, places=places)
 
 
 def chosen_subsets(known: Iterable[str], wanted: Sequence[str], shown: str) -> list[str]:

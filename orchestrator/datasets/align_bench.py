@@ -13,7 +13,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import located, shown_name
+from orchestrator.datasets._benchmark import read
 from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 _RAW: Final = (
@@ -60,5 +60,4 @@ class AlignBenchKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it.
         """
-        path = located("align_bench", FILES[self.config.version])
-        return from_rows(JsonLines(path, shown_name("align_bench", path)), _FIELDS)
+        return from_rows(read("align_bench", FILES[self.config.version], JsonLines), _FIELDS)

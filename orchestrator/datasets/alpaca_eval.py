@@ -14,7 +14,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, hub_file, located, shown_name
+from orchestrator.datasets._benchmark import PickedRows, hub_file, read
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 _REPOSITORY: Final = "tatsu-lab/alpaca_eval"
@@ -53,9 +53,9 @@ class AlpacaEvalKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it.
         """
-        path = located("alpaca_eval", hub_file(_REPOSITORY, _NAMES[self.config.baseline]))
+        file = hub_file(_REPOSITORY, _NAMES[self.config.baseline])
 
-        def make(row: Mapping[str, object]) -> Mapping[str, object]:
+        def make(_: int, row: Mapping[str, object]) -> Mapping[str, object]:
             return {
                 "instruction": row["instruction"],
                 "dataset": row.get("dataset"),
@@ -64,5 +64,5 @@ class AlpacaEvalKind(DatasetKind[Config]):
             }
 
         columns = ("instruction", "dataset", "baseline", "baseline_model")
-        rows = MappedRows(JsonRows(path, shown_name("alpaca_eval", path)), make, columns)
-        return from_rows(rows, _FIELDS)
+        rows = read("alpaca_eval", file, JsonRows)
+        return from_rows(PickedRows(rows, make, columns), _FIELDS)

@@ -1,14 +1,9 @@
 """CSV and TSV with a header line, RFC 4180. Every value is text; rows are read when asked for."""
 
-from pathlib import Path
-
 from pydantic import Field
 
-from orchestrator.dataset.files import FileConfig, located, open_rows
+from orchestrator.dataset.files import FileConfig, FileKind
 from orchestrator.dataset.readers import SUFFIXES
-from orchestrator.dataset.rows import from_rows
-from orchestrator.disk.paths import suffix_of
-from orchestrator.plugin import Dataset, DatasetKind
 
 
 class Config(FileConfig):
@@ -25,22 +20,7 @@ class Config(FileConfig):
     )
 
 
-class CsvKind(DatasetKind[Config]):
+class CsvKind(FileKind[Config]):
     """A CSV or TSV file."""
 
     suffixes = SUFFIXES
-
-    def open(self, base: Path) -> Dataset:
-        """Open the file and check every row.
-
-        Raises:
-            DatasetError: With every row that is not right.
-        """
-        file, shown = located(self.config.path, base)
-        opened = open_rows(
-            file,
-            shown,
-            ".tsv" if suffix_of(file.name) == ".tsv" else ".csv",
-            separator=self.config.separator,
-        )
-        return from_rows(opened, self.config.fields)

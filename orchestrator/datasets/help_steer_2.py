@@ -14,7 +14,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import Rows, from_rows
-from orchestrator.datasets._benchmark import PickedRows, converted, located, pair_of, shown_name
+from orchestrator.datasets._benchmark import PickedRows, converted, pair_of, read
 from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 _RATED: Final = "helpfulness"
@@ -53,10 +53,9 @@ class HelpSteer2Kind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it.
         """
-        path = located("help_steer_2", _file(self.config.split))
-        rows = ParquetRows(path, shown_name("help_steer_2", path))
+        rows = read("help_steer_2", _file(self.config.split), ParquetRows)
 
-        def make(first: int, _: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        def make(first: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
             other = rows.row(first + 1)
             is_first = row[_RATED] > other[_RATED]
             ratings = pair_of(row[_RATED], other[_RATED], is_first_better=is_first)
@@ -66,8 +65,7 @@ class HelpSteer2Kind(DatasetKind[Config]):
                 **{f"{name}_{_RATED}": value for name, value in ratings.items()},
             }
 
-        picks = [(index, "") for index in _unlike(rows)]
-        return from_rows(PickedRows(rows, picks, make, _COLUMNS), _FIELDS)
+        return from_rows(PickedRows(rows, make, _COLUMNS, _unlike(rows)), _FIELDS)
 
 
 def _unlike(rows: Rows) -> list[int]:

@@ -17,7 +17,7 @@ from orchestrator.dataset import data_folder
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import converted, hub_file, listing, located, shown_name
+from orchestrator.datasets._benchmark import converted, hub_file, listing, located
 from orchestrator.plugin import About, Dataset, DatasetError, DatasetKind, Settings
 
 KIND: Final = "huggingface"
@@ -83,7 +83,7 @@ class HuggingfaceKind(DatasetKind[Config]):
             for path in self.config.files
         ]
         paths = paths or _split(self.config)
-        return from_rows(joined_rows(paths, shown_name(repository, paths[0])), self.config.fields)
+        return from_rows(joined_rows(paths, f"{repository} ({paths[0]})"), self.config.fields)
 
 
 def _folder(config: Config) -> str:

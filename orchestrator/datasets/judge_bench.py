@@ -15,12 +15,11 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
-    located,
     of_subsets,
     pair_of,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind, File
 
@@ -64,13 +63,13 @@ class JudgeBenchKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has no such subset.
         """
-        path = located("judge_bench", _file(self.config.answers))
 
-        def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
             first = {"A>B": True, "B>A": False}[row["label"]]
             answers = pair_of(row["response_A"], row["response_B"], is_first_better=first)
             kept = {name: row[name] for name in ("pair_id", "question", "source")}
             return {**kept, **answers, "response_model": row.get("response_model")}
 
-        rows = MappedRows(JsonLines(path, shown_name("judge_bench", path)), make, _COLUMNS)
+        lines = read("judge_bench", _file(self.config.answers), JsonLines)
+        rows = PickedRows(lines, make, _COLUMNS)
         return from_rows(of_subsets(rows, "source", self.config.subsets), _FIELDS)

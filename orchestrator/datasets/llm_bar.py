@@ -14,12 +14,11 @@ from orchestrator.dataset.files import JoinedRows
 from orchestrator.dataset.readers import JsonRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     chosen_subsets,
-    located,
     pair_of,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind, File
 
@@ -41,11 +40,7 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("input", "subset", "chosen", "rejected")
 
 
-class Config(SubsetSettings):
-    """Settings of `llm_bar`."""
-
-
-class LlmBarKind(DatasetKind[Config]):
+class LlmBarKind(DatasetKind[SubsetSettings]):
     """The instructions of LLMBar with an answer that follows them and one that does not."""
 
     cites = ("zeng2024llmbar",)
@@ -63,14 +58,14 @@ class LlmBarKind(DatasetKind[Config]):
             DatasetError: If a file can't be had, with where to put it, or there is no such subset.
         """
         names = chosen_subsets(_FILES, self.config.subsets, "llm_bar")
-        parts = [_rows(name, located("llm_bar", _FILES[name])) for name in names]
+        parts = [_rows(name) for name in names]
         return from_rows(JoinedRows(parts, "llm_bar"), _FIELDS)
 
 
-def _rows(subset: str, path: Path) -> MappedRows:
-    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rows(subset: str) -> PickedRows:
+    def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
         first = {1: True, 2: False}[row["label"]]
         answers = pair_of(row["output_1"], row["output_2"], is_first_better=first)
         return {"input": row["input"], "subset": subset, **answers}
 
-    return MappedRows(JsonRows(path, shown_name("llm_bar", path)), make, _COLUMNS)
+    return PickedRows(read("llm_bar", _FILES[subset], JsonRows), make, _COLUMNS)

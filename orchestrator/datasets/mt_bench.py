@@ -14,7 +14,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import MappedRows, located, shown_name
+from orchestrator.datasets._benchmark import PickedRows, read
 from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 # FastChat's files of questions and reference answers, shared by its two benchmarks.
@@ -45,19 +45,17 @@ def opened(kind: str, questions: File, references: File | None, n_turns: int | N
     Raises:
         DatasetError: If a file can't be had or is not as published.
     """
-    path = located(kind, questions)
     known: dict[str, list[str]] = {}
     if references is not None:
-        file = located(kind, references)
-        answers = MappedRows(
-            JsonLines(file, shown_name(kind, file)),
-            lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
+        answers = PickedRows(
+            read(kind, references, JsonLines),
+            lambda _, row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
             ("key", "turns"),
         )
         found = (answers.row(index) for index in range(len(answers)))
         known = {row["key"]: row["turns"] for row in found}
 
-    def make(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
         key = str(row["question_id"])
         turns = row["turns"][:n_turns]
         reference = known.get(key)
@@ -69,8 +67,7 @@ def opened(kind: str, questions: File, references: File | None, n_turns: int | N
         }
 
     columns = ("key", "category", "turns", "reference")
-    rows = MappedRows(JsonLines(path, shown_name(kind, path)), make, columns)
-    return from_rows(rows, _FIELDS)
+    return from_rows(PickedRows(read(kind, questions, JsonLines), make, columns), _FIELDS)
 
 
 QUESTIONS: Final = file(

@@ -13,13 +13,11 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     converted,
-    located,
     of_subsets,
-    rows_where,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind
 
@@ -44,11 +42,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Config(SubsetSettings):
-    """Settings of `mt_bench_human`."""
-
-
-class MtBenchHumanKind(DatasetKind[Config]):
+class MtBenchHumanKind(DatasetKind[SubsetSettings]):
     """Pairs of answers to MT-Bench's first turns with the votes of people."""
 
     cites = ("zheng2023judging",)
@@ -65,14 +59,13 @@ class MtBenchHumanKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has no such category.
         """
-        path = located("mt_bench_human", _FILE)
-        votes = ParquetRows(path, shown_name("mt_bench_human", path))
-        first = rows_where(votes, lambda row: row["turn"] == 1)
-        rows = MappedRows(first, _item, _COLUMNS)
+        votes = read("mt_bench_human", _FILE, ParquetRows)
+        first = [place for place in range(len(votes)) if votes.row(place)["turn"] == 1]
+        rows = PickedRows(votes, _item, _COLUMNS, first)
         return from_rows(of_subsets(rows, "category", self.config.subsets), _FIELDS)
 
 
-def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
     return {
         "prompt": one[0]["content"],

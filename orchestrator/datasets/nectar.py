@@ -15,7 +15,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, converted, drawn, located, shown_name
+from orchestrator.datasets._benchmark import PickedRows, converted, drawn, read
 from orchestrator.plugin import About, Dataset, DatasetKind, Settings
 
 _FILE: Final = converted("berkeley-nest/Nectar", "default", "train", 0, "train-0.parquet")
@@ -53,14 +53,13 @@ class NectarKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has fewer prompts.
         """
-        path = located("nectar", _FILE)
-        rows = ParquetRows(path, shown_name("nectar", path))
+        rows = read("nectar", _FILE, ParquetRows)
         rng = np.random.default_rng(self.config.seed)
-        picks = [(index, "") for index in drawn(self.config.n, len(rows), rng, "nectar")]
-        return from_rows(PickedRows(rows, picks, _item, ("prompt", *_RANKS)), _FIELDS)
+        places = drawn(self.config.n, len(rows), rng, "nectar")
+        return from_rows(PickedRows(rows, _item, ("prompt", *_RANKS), places), _FIELDS)
 
 
-def _item(_: int, __: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     by_rank = sorted(row["answers"], key=lambda answer: float(answer["rank"]))
     # A conversation of several turns stays as it is written there.
     prompt = str(row["prompt"]).removeprefix(_BEGINS).removesuffix(_ENDS)

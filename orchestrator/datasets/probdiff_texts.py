@@ -8,6 +8,7 @@ English, the others from English.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -62,11 +63,11 @@ class ProbdiffTextsKind(DatasetKind[Config]):
         """
         part = self.config.part
         rows = JsonLines(*located(f"{self.config.path}/{part}/test.json", base))
-        picks = [(index, part) for index in range(len(rows))]
-        return from_rows(PickedRows(rows, picks, _item, tuple(_FIELDS.model_dump())), _FIELDS)
+        make = partial(_item, part)
+        return from_rows(PickedRows(rows, make, tuple(_FIELDS.model_dump())), _FIELDS)
 
 
-def _item(index: int, part: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(part: str, index: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     made = {"key": f"{part}-{index}", "category": part}
     if part in _COLUMNS:
         text, reference = (row[name] for name in _COLUMNS[part])

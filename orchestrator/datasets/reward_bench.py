@@ -14,9 +14,8 @@ from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
     SubsetSettings,
     hub_file,
-    located,
     of_subsets,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind
 
@@ -26,11 +25,7 @@ _FIELDS: Final = FieldNames.model_validate(
 )
 
 
-class Config(SubsetSettings):
-    """Settings of `reward_bench`."""
-
-
-class RewardBenchKind(DatasetKind[Config]):
+class RewardBenchKind(DatasetKind[SubsetSettings]):
     """The prompts of RewardBench with their chosen and rejected answers."""
 
     cites = ("lambert2024rewardbench",)
@@ -47,6 +42,5 @@ class RewardBenchKind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has no such subset.
         """
-        path = located("reward_bench", _FILE)
-        rows = ParquetRows(path, shown_name("reward_bench", path))
+        rows = read("reward_bench", _FILE, ParquetRows)
         return from_rows(of_subsets(rows, "subset", self.config.subsets), _FIELDS)

@@ -13,12 +13,11 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import (
-    MappedRows,
+    PickedRows,
     SubsetSettings,
     hub_file,
-    located,
     of_subsets,
-    shown_name,
+    read,
 )
 from orchestrator.plugin import About, Dataset, DatasetKind
 
@@ -36,11 +35,7 @@ _FIELDS: Final = FieldNames.model_validate(
 _COLUMNS: Final = ("id", "prompt", "subset", "chosen", "rejected_1", "rejected_2", "rejected_3")
 
 
-class Config(SubsetSettings):
-    """Settings of `reward_bench_2`."""
-
-
-class RewardBench2Kind(DatasetKind[Config]):
+class RewardBench2Kind(DatasetKind[SubsetSettings]):
     """The prompts of RewardBench 2 with a right and three wrong answers."""
 
     cites = ("malik2025rewardbench2",)
@@ -52,13 +47,12 @@ class RewardBench2Kind(DatasetKind[Config]):
         Raises:
             DatasetError: If the file can't be had, with where to put it, or has no such subset.
         """
-        path = located("reward_bench_2", FILE)
-        rows = ParquetRows(path, shown_name("reward_bench_2", path))
+        rows = read("reward_bench_2", FILE, ParquetRows)
         wanted = self.config.subsets or _SUBSETS
-        return from_rows(MappedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
+        return from_rows(PickedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
 
 
-def _item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     (chosen,), wrong = row["chosen"], row["rejected"]
     rejected = {f"rejected_{n}": wrong[n - 1] for n in (1, 2, 3)}
     return {

@@ -97,6 +97,23 @@ The data that SelfEval released say otherwise of some: there mean log-probabilit
 are shown signed, beside this.
 """
 
+PRINTED: Final[Mapping[str, str]] = {
+    f"glass_box.{column}": name
+    for plain, printed in {
+        "mean_logprob": "SentProb", "softmax_entropy": "Softmax-Ent",
+        "token_prob_var": "Softmax-Var", "combo_of_model": "Softmax-combo",
+        "decoding_exp": "DecEnsem-Exp", "decoding_var": "DecEnsem-Var",
+        "redrawn_exp": "PrmEnsem-Exp", "redrawn_var": "PrmEnsem-Var",
+        "attention_entropy_min": "Attn-Ent-Min", "attention_entropy_avg": "Attn-Ent-Avg",
+    }.items()
+    for column, name in (
+        (plain, printed),
+        (f"illustrated_{plain}", f"{printed} +illustration"),
+        (f"{plain}_calibrated", f"{printed} +calibration"),
+    )
+} | {"auto_j.rating": "Auto-J", "self_generation.rating": "Self-Generation"}  # fmt: skip
+"""Scores as the paper's Tables 1 and 2 name them."""
+
 
 def mean_logprob(logprobs: ArrayLike) -> float:
     """(1/T) sum_t ln p(y_t): the length-normalised form of SentProb."""

@@ -252,7 +252,7 @@ def _from_scores(rows: pl.DataFrame) -> Preferences:
         # Each array goes when it has become a column.
         *(pl.Series(name, found.pop(name)) for name in tuple(found)),
     )
-    n_judged = one.select("item", "judge", "model_a", "model_b").n_unique()
+    n_judged = _n_items(paired, "model_a", "model_b")
     return Preferences(one, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
 
 
@@ -263,8 +263,12 @@ def _matrix(lists: pl.Series) -> Floats:
 
 
 def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
-    n_items = rows.select("item", "judge").n_unique()
-    return n_items * len(models) * (len(models) - 1) // 2
+    return _n_items(rows) * len(models) * (len(models) - 1) // 2
+
+
+def _n_items(rows: pl.DataFrame, *by: str) -> int:
+    """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
+    return int(rows.group_by("judge", *by).agg(pl.col("item").n_unique())["item"].sum())
 
 
 SOFT_WORD: Final = "P(better)"

@@ -38,7 +38,10 @@ class PointwiseRatingSummary(Summary[Config]):
         rows = numbered(context.rows)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
-        for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
+        told = rows.drop("p")
+        for judge, model in told.select("judge", "model").unique(maintain_order=True).iter_rows():
+            # One at a time: all groups together would be all rows once more.
+            group = told.filter(pl.col("judge") == judge, pl.col("model") == model)
             names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
@@ -74,7 +77,7 @@ class PointwiseRatingSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    rows.filter(pl.col("status") == "ok"),
+                    told.filter(pl.col("status") == "ok"),
                     pl.col("mean"),
                     context.confidence_level,
                     self.config.scale,

@@ -1,3 +1,5 @@
+import re
+
 import msgspec
 import polars as pl
 import pytest
@@ -8,7 +10,11 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.errors import UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
+from orchestrator.report.export.latex import latex
+from orchestrator.report.export.tables import beside
+from orchestrator.tables import Measured
 from tests.analyses.files import NoTexts
+from tests.reference.test_published import ALIGN_BENCH
 
 SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
 
@@ -116,6 +122,54 @@ def test_confidence_stands_by_category_and_threshold_as_printed():
     (overall,) = (line["all (micro)"] for line in lines[2:3])
     assert overall.value == pytest.approx(220 / 686)
     assert overall.low < 0.322 < overall.high
+
+
+PRINTED = ("all (micro)", *CATEGORIES)
+
+
+def printed_rows(*names):
+    """Rows that pass as often as print says, by the name of the method."""
+    for name, printed in names:
+        for model, tuned in (("Qwen", "Qwen"), ("Qwen_ft", "tuned")):
+            shares = ALIGN_BENCH[f"{printed}, {tuned}"][1:]
+            for (category, n), share in zip(CATEGORIES.items(), shares, strict=True):
+                for at in range(n):
+                    d = 0.0 if at < round(share * n / 100) else -1.0
+                    yield {**row(name, f"{category} {at}", d), "model": model, "category": category}
+
+
+BY_SETTING = {"same": "same temperature", "0.7": "temperature 0.7"}
+
+
+@pytest.mark.parametrize(
+    ("names", "where", "first", "settings"),
+    [
+        ([("a", "delta 0")], {}, "delta", ("0", "-0.05", "-0.1")),
+        ([("simple", "simple prompt")], {"method": "simple"}, "method", ("simple",)),
+        (list(BY_SETTING.items()), {}, "method", ("same", "0.7")),
+    ],
+    ids=["Table 7", "Table 8", "Table 9"],
+)
+def test_a_printed_table_has_its_rows_and_columns_in_latex(names, where, first, settings):
+    is_first = first == "delta"
+    rows = list(gaps_of_table_7() if is_first else printed_rows(*names))
+    deltas = (-0.05, 0, -0.1) if is_first else (-0.05,)
+    *_, table = summarise(context(rows, *(source(name, deltas=deltas) for name, _ in names)))
+    made = beside({"run": table}, [first, "model", *PRINTED], where)
+    text = latex(made, name="t")
+    heading = text.split("\\toprule\n")[1].split("\\midrule")[0]
+    titles = [re.sub(r".*\{(.*)\}", r"\1", cell.strip(" \\\n")) for cell in heading.split("&")]
+    assert titles == [first, "model", *PRINTED]
+    lines = [(setting, model) for setting in settings for model in ("Qwen", "tuned")]
+    assert len(made.rows) == len(lines)
+    for found, (setting, model) in zip(made.rows, lines, strict=True):
+        said = f"delta {setting}" if is_first else dict(names)[setting]
+        assert found[1] == {"Qwen": "Qwen", "tuned": "Qwen_ft"}[model]
+        cells = [cell for cell in found[2:] if isinstance(cell, Measured)]
+        overall, *shares = (round(100 * (cell.value or 0.0), 1) for cell in cells)
+        assert tuple(shares) == ALIGN_BENCH[f"{said}, {model}"][1:]
+        # Print divides by 683 questions, and its categories sum to 686.
+        assert overall == pytest.approx(ALIGN_BENCH[f"{said}, {model}"][0], abs=0.3)
 
 
 def test_without_categories_there_is_no_table_of_them():

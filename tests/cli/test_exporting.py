@@ -55,6 +55,23 @@ def test_an_unknown_table_or_frame_names_the_nearest(command, made):
     assert "no frame 'itms' in this run; did you mean 'items'?" in err
 
 
+def test_runs_stand_side_by_side_in_one_table(command, made, recipe):
+    again = recipe("again", methods=[{"kind": "answers", "answer": {"max_tokens": 2}}])
+    assert command("run", again, "--display", "none")[0] == 0
+    wanted = ("--table", "answers", "--column", "model", "answers", "--across", "run", "--average")
+    code, out, _ = command("export", made, "again", *wanted, "--format", "csv")
+    assert code == 0
+    header, *rows = csv.reader(io.StringIO(out))
+    assert header == ["model", "made", "again", "Average"]
+    assert rows
+    for _, one, two, average in rows:
+        assert float(average) == (int(one) + int(two)) / 2
+    assert command("export", made, "again", *wanted, "--to", "x", "--format", "latex")[0] == 0
+    code, _, err = command("export", made, "again", "--to", "x")
+    assert code == EXIT_USAGE
+    assert "need a --table" in err
+
+
 def test_without_a_folder_the_command_says_what_to_give(command, made):
     code, _, err = command("export", made)
     assert code == EXIT_USAGE

@@ -35,7 +35,7 @@ def test_a_run_says_first_that_there_is_no_ranking(command, recipe, case):
     assert "rating " not in first
     whole = command("report", "made", "--full")[1]
     before = " ".join(
-        whole[: whole.index("No ranking of 2 models by judge (pairwise_ranking)\n")].split()
+        whole[: whole.index("No ranking of 2 models by judge (pairwise_ranking)")].split()
     )
     assert all(reason in before for reason in reasons)
     assert [one for one in (FORM, ORDER) if one in before] == reasons

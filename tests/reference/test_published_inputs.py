@@ -9,7 +9,7 @@ import yaml
 
 import orchestrator
 from benchmarks.published import glass_box, peers
-from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.errors import EXIT_COMPLETE, RecipeError
 from tests.conftest import ROOT, SHARED
 from tests.e2e.runs import run
 
@@ -162,3 +162,39 @@ def test_files_of_different_lengths_are_refused(tmp_path):
     (tmp_path / "two").write_text("a\n")
     with pytest.raises(ValueError, match="different lengths"):
         peers.joined(tmp_path)
+
+
+RECIPES = {"glass_box": 3, "peer_elo": 1, "probdiff": 1}
+
+
+@pytest.fixture
+def shared_data(monkeypatch):
+    if not SHARED.is_dir():
+        pytest.skip("../shared is absent")
+    monkeypatch.setenv("ORCHESTRATOR_DATA", str(SHARED / "data"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_of_published_inputs_says_what_is_absent(recipe, shared_data):
+    with pytest.raises(RecipeError) as caught:
+        orchestrator.check(RECIPE.with_stem(recipe))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == RECIPES[recipe]
+    assert all("no such fi" in line or "no such fo" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "link", "data"),
+    [
+        ("probdiff", "ProbDiff/generation_task/data", "probdiff"),
+        ("glass_box", "data", "self_eval"),
+        ("probdiff_ablation", "data", "self_eval"),
+    ],
+)
+@pytest.mark.models
+def test_beside_the_published_data_a_recipe_has_no_fault(recipe, link, data, tmp_path, shared_data):
+    (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / link).symlink_to(SHARED / "data" / "published" / data)
+    copied = tmp_path / "recipe.yaml"
+    copied.write_text(RECIPE.with_stem(recipe).read_text("utf-8"), "utf-8")
+    orchestrator.check(copied)

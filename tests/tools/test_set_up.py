@@ -124,13 +124,15 @@ def test_without_an_index_set_up_ends_at_its_first_request(machine, monkeypatch)
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_uv_installs_where_it_is_there_and_pip_where_uv_cannot(machine, monkeypatch, code):
+def test_uv_installs_where_it_is_there_and_pip_where_uv_cannot(machine, monkeypatch, capsys, code):
     uv = set_up.VENV / "uv"
-    uv.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "$0.said"\nexit {code}\n')
+    say = 'printf "%s\\n" "$@" > "$0.said"; echo "Downloading polars (50.0MiB)"'
+    uv.write_text(f"#!/bin/sh\n{say}\nexit {code}\n")
     uv.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _: str(uv))
     monkeypatch.setattr(set_up, "PYTHON", Path(sys.executable))
     assert machine.set_up(demo=True)
+    assert (" 52 MB downloaded" in capsys.readouterr().out) != bool(code)
     said = (set_up.VENV / "uv.said").read_text().splitlines()
     assert {"--require-hashes", "--no-deps", str(set_up.WANTED)} <= set(said)
     assert bool(machine.installed) == bool(code)

@@ -7,12 +7,14 @@ stand in columns of their own, which aligns each of them.
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from string import ascii_lowercase
 from typing import Final
 
 from orchestrator import figures, numbers
 from orchestrator.report.text import safe_line
-from orchestrator.tables import Cell, Column, Parts, Table, cell_parts
+from orchestrator.tables import GROUP, Cell, Column, Parts, Table, cell_parts
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 # What TeX obeys, what it sets as another sign, and what a row or `\\` takes for an argument.
@@ -59,6 +61,7 @@ def latex(table: Table, *, name: str, about: str = "") -> str:
     lines = [
         rf"\begin{{tabular}}{{{aligned}}}",
         r"  \toprule",
+        *_groups(table.columns, columns),
         rf"  {head} \\",
         r"  \midrule",
         *(rf"  {line} \\" for line in body),
@@ -96,10 +99,21 @@ def _columns(table: Table) -> list[tuple[str, ...]]:
     return found
 
 
+def _groups(columns: Sequence[Column], fields: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines above the headings that name groups of columns, if there are any."""
+    cells, rules, end = [], [], 0
+    names = [column.name.rpartition(GROUP)[0] for column in columns]
+    for group, members in groupby(zip(names, fields, strict=True), key=itemgetter(0)):
+        width = sum(len(own) for _, own in members)
+        end += width
+        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escaped(group)}}}")
+        rules += [rf"\cmidrule(lr){{{end - width + 1}-{end}}}"] if group else []
+    return [rf"  {' & '.join(cells)} \\", f"  {' '.join(rules)}"] if rules else []
+
+
 def _heading(column: Column, fields: tuple[str, ...]) -> str:
-    if len(fields) == 1:
-        return escaped(column.name)
-    return rf"\multicolumn{{{len(fields)}}}{{c}}{{{escaped(column.name)}}}"
+    name = escaped(column.name.rpartition(GROUP)[2])
+    return name if len(fields) == 1 else rf"\multicolumn{{{len(fields)}}}{{c}}{{{name}}}"
 
 
 def _row(

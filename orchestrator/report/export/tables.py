@@ -1,14 +1,19 @@
-"""Tables as frames for programs, and as HTML pages of their own that load and run nothing."""
+"""Tables of several runs as one; as frames, and as HTML pages that load and run nothing."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
+from statistics import mean
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from orchestrator import numbers
+from orchestrator.errors import UsageError
+from orchestrator.recipe.faults import nearest
 from orchestrator.report.html.shell import MAX_CHARACTERS, grid, template
-from orchestrator.tables import Cell, Column, Form, Measured, Table
+from orchestrator.tables import GROUP, Cell, Column, Form, Measured, Table, cell_text, make_table
 
 _FIELDS: Final[dict[str, pl.DataType]] = {
     "low": pl.Float64(),
@@ -17,6 +22,79 @@ _FIELDS: Final[dict[str, pl.DataType]] = {
     "n_clusters": pl.Int64(),
     "why": pl.String(),
 }
+
+
+def beside(
+    tables: Mapping[str, Table],
+    wanted: Sequence[str] = (),
+    where: Mapping[str, str] = {},
+    across: str = "",
+    *,
+    average: bool = False,
+) -> Table:
+    """Return tables of several runs as one, with scores named as papers print them.
+
+    Args:
+        tables: By run, which is the text of the column `run` where there are several.
+        wanted: Headings of the columns that are kept, in this order; all for none.
+        where: Rows that are kept, by heading and text.
+        across: Heading whose every text gets columns of its own, without intervals; "" for none.
+        average: Whether the mean over the first of each of these columns stands behind them.
+
+    Raises:
+        UsageError: If there is no such column; names the nearest.
+    """
+    # Imported here: no run needs it.
+    from orchestrator.judgment.glass_box import PRINTED  # noqa: PLC0415
+
+    first, *_ = every = [*tables.values()]
+    heads = {"run": Column("run")} | {one.name: one for table in every for one in table.columns}
+    wanted = wanted or [*heads][len(tables) == 1 :]
+    for name in (*wanted, *where, across or "run"):
+        if name not in heads:
+            raise UsageError(f"no column {name!r} in this table{nearest(name, heads)}")
+    rows: list[dict[str, Cell]] = []
+    for run, table in tables.items():
+        for cells in table.rows:
+            known = {one.name: cell for one, cell in zip(table.columns, cells, strict=True)}
+            row: dict[str, Cell] = dict.fromkeys(heads) | known | {"run": run}
+            if all(cell_text(heads[name], row[name]) == text for name, text in where.items()):
+                rows.append({name: PRINTED.get(str(cell), cell) for name, cell in row.items()})
+    columns = [heads[name] for name in wanted if name != across]
+    lines: list[list[Cell]] = [[row[column.name] for column in columns] for row in rows]
+    if across:
+        columns, lines = _wide(columns, rows, heads[across], average=average)
+    basis = first.basis if len({table.basis for table in every}) == 1 else ""
+    warnings = dict.fromkeys(table.warning for table in every if table.warning)
+    made = make_table(first.key, first.title, columns, lines, basis=basis)
+    return msgspec.structs.replace(made, notes=first.notes, warning=" ".join(warnings))
+
+
+def _wide(
+    columns: Sequence[Column], rows: Sequence[dict[str, Cell]], across: Column, *, average: bool
+) -> tuple[list[Column], list[list[Cell]]]:
+    """The columns and lines of a table with a group of columns for each text of one."""
+    wide = [column for column in columns if column.form == "text"]
+    values = [column for column in columns if column.form != "text"]
+    found: dict[tuple[Cell, ...], dict[str, dict[str, Cell]]] = {}
+    for row in rows:
+        parts = found.setdefault(tuple(row[column.name] for column in wide), {})
+        if (group := cell_text(across, row[across.name])) in parts:
+            raise UsageError(f"several rows for {across.name} {group!r}: choose some with --where")
+        parts[group] = row
+    lines = [list(names) for names in found]
+    for group, column in product(dict.fromkeys(chain(*found.values())), values):
+        name = f"{group}{GROUP}{column.name}" if len(values) > 1 else group
+        wide.append(msgspec.structs.replace(column, name=name))
+        for line, parts in zip(lines, found.values(), strict=True):
+            line.append(_value(parts.get(group, {}).get(column.name)))
+    if average and values:
+        wide.append(msgspec.structs.replace(values[0], name="Average"))
+        for names, line in zip(found, lines, strict=True):
+            of = [_value(cell) for cell in line[len(names) :: len(values)]]
+            known = [value for value in of if value is not None]
+            line.append(mean(known) if len(known) == len(of) else None)
+    return wide, lines
 
 
 def frame_of(table: Table) -> pl.DataFrame:

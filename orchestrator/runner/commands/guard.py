@@ -64,7 +64,7 @@ def _places(options: argparse.Namespace) -> list[Path]:
     if hasattr(options, "folder"):
         return [Path(options.folder)]
     named: Sequence[str] = (
-        [options.run]
+        [options.run, *getattr(options, "beside", ())]
         if hasattr(options, "run")
         else getattr(options, "compared", None) or options.runs
     )

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from functools import partial
 from typing import Final
 
 
@@ -133,30 +134,29 @@ def charts_option(command: argparse.ArgumentParser) -> None:
 
 
 def export_options(command: argparse.ArgumentParser) -> None:
-    """Arguments of `orchestrator export`, but for the run."""
-    command.add_argument("--to", metavar="DIR", help="output folder, created if necessary")
-    command.add_argument(
-        "--format",
+    """Arguments of `orchestrator export`, but for the first run."""
+    add = command.add_argument
+    several = partial(add, action="append", default=[])
+    add("--to", metavar="DIR", help="output folder, created if necessary")
+    add(
+        "--format", default="parquet",
         choices=["parquet", "csv", "jsonl", "latex", "markdown", "html", "hf", "inspect"],
-        default="parquet",
         help="parquet (default) and jsonl are exact; csv is escaped for spreadsheets; hf is a "
         "dataset folder for Hugging Face; inspect is the logs of Inspect",
-    )
-    command.add_argument(
-        "--table",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="export only this table of the report (repeatable); without --to print it",
-    )
-    command.add_argument(
-        "--frame",
-        action="append",
-        default=[],
-        metavar="NAME",
+    )  # fmt: skip
+    several("--table", metavar="NAME",
+            help="export only this table of the report (repeatable); without --to print it"
+    )  # fmt: skip
+    several("--frame", metavar="NAME",
         help="export only this frame (repeatable); side_by_side has all that was judged, with its "
-        "texts, for people",
-    )
+        "texts, for people")  # fmt: skip
+    add("beside", nargs="*", metavar="RUN", help="more runs, whose rows of --table are added")
+    add("--column", nargs="+", default=[], metavar="HEADING", help="columns of --table, in order")
+    several("--where", metavar="HEADING=TEXT",
+        help="only rows of --table with this text (repeatable)")  # fmt: skip
+    add("--across", metavar="HEADING",
+        help="give every text of this column, such as run, columns of its own")  # fmt: skip
+    flag(command, "--average", "add the mean of the first of these columns (--across)")
     command.add_argument(
         "--figures", metavar="DIR", help="write each figure to DIR as SVG, PDF and PNG"
     )

@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -15,6 +16,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.extras import need
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
+from orchestrator.report.export.tables import beside
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
@@ -85,6 +87,16 @@ def export(options: argparse.Namespace) -> int:
         for line in result.warnings:
             said.complain(line)
     wanted = Wanted(tuple(options.table), tuple(options.frame))
+    if options.beside or options.column or options.where or options.across:
+        if options.frame or not options.table:
+            raise UsageError("several runs, --column, --where and --across need a --table")
+        where = dict(one.partition("=")[::2] for one in options.where)
+        wanted = exporting.all_beside(
+            [result, *(api.load(run_path(run)) for run in options.beside)],
+            options.table,
+            partial(beside, wanted=options.column, where=where, across=options.across or "",
+                    average=options.average),
+        )  # fmt: skip
     if wanted and options.format == "inspect":
         raise UsageError("the logs of Inspect hold all answers; --table and --frame don't choose")
     if options.figures is not None:

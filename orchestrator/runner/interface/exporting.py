@@ -164,11 +164,11 @@ class Wanted:
     """Tables and frames that are asked for by name; all that fit the format where both are empty.
 
     Attributes:
-        tables: Names of tables of the report.
+        tables: Names of tables of the report, or such tables by name, already made.
         frames: Names of frames.
     """
 
-    tables: Sequence[str] = ()
+    tables: Sequence[str] | Mapping[str, Table] = ()
     frames: Sequence[str] = ()
 
     def __bool__(self) -> bool:
@@ -221,11 +221,32 @@ def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, 
     Raises:
         UsageError: If there is no such table or frame; names the nearest.
     """
-    of_report = report_tables(result) if wanted.tables or not wanted else {}
+    of_report = _made(result, wanted) if wanted.tables or not wanted else {}
     found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
     for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
         found[_free(name, found)] = table_of(name, pl.concat(read()))
     return {name: _text(table, name, form, result) for name, table in found.items()}
+
+
+def _made(result: Result, wanted: Wanted) -> Mapping[str, Table]:
+    return wanted.tables if isinstance(wanted.tables, Mapping) else report_tables(result)
+
+
+def all_beside(
+    results: Sequence[Result], names: Sequence[str], arrange: Callable[[dict[str, Table]], Table]
+) -> Wanted:
+    """Return tables of several runs, each made one; runs are named by their recipes.
+
+    Raises:
+        UsageError: If a run has no such table.
+    """
+    named = {str(one.settings.get("name", one.path.name)): report_tables(one) for one in results}
+    if len(named) < len(results):
+        named = {str(one.path): report_tables(one) for one in results}
+    return Wanted({
+        name: arrange({run: _one(known, name, "table") for run, known in named.items()})
+        for name in names
+    })  # fmt: skip
 
 
 def is_judged(result: Result) -> bool:
@@ -256,7 +277,7 @@ def readers(
         if name not in result.frames:
             raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
         found[name] = partial(result.frames.parts, name, PART_ROWS)
-    of_report = report_tables(result) if wanted.tables else {}
+    of_report = _made(result, wanted) if wanted.tables else {}
     for name in wanted.tables:
         frame = frame_of(_one(of_report, name, "table"))
         found[_free(name, found)] = partial(iter, [frame])
