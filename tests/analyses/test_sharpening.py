@@ -8,6 +8,7 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from tests.summaries import judged
+from tests.tables import lines
 
 N = 24
 RNG = np.random.default_rng(5)
@@ -27,10 +28,6 @@ def tables(frames, sources, **config):
     context = Context("study", frames, pl.DataFrame(), sources, 0.95, 2000, 0)
     analysis = sharpening.SharpeningAnalysis(sharpening.Config(**config))
     return {table.key: table for table in analysis.summarise(context)}
-
-
-def lines(table):
-    return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
 
 
 def rated(p, method="pointwise"):
