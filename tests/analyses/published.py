@@ -58,9 +58,3 @@ def ratings(name: str, means: Mapping[tuple[str, str], float], n: int = 6) -> pl
         for (model, category), mean in means.items()
         for at in range(n)
     )
-
-
-def lines(table: Any) -> list[dict[str, Any]]:
-    """Rows of a table by column."""
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]

@@ -11,6 +11,7 @@ from orchestrator.frames import polars_schema
 from orchestrator.methods import judged_rewrites, probdiff
 from tests.analyses.files import NoTexts
 from tests.core.fakes import PLAIN
+from tests.tables import lines
 
 GAPS = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
 JUDGED = {"method": pl.String(), **polars_schema(schema_of(judged_rewrites.JudgedRewrites))}
@@ -45,11 +46,6 @@ def context(gaps, verdicts=(), **settings):
         Source("judged_rewrites", "judged_rewrites", PLAIN, "judged_rewrites"),
     ]
     return Config(**settings), Context("conflict", frames, pl.DataFrame(), sources, 0.95, 200, 0)
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 def write_labels(path, rows, columns="item,annotator,label"):

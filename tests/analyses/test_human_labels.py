@@ -26,14 +26,10 @@ from orchestrator.statistics.prediction_powered import Labelled, corrected_mean
 from orchestrator.statistics.results import Interval
 from tests.core.fakes import PLAIN
 from tests.summaries import judged as invented
+from tests.tables import lines
 
 TRUE = {"good": 7.0, "poor": 5.0}
 BIAS = {"good": 1.5, "poor": 0.5}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 def write(path, rows, columns):

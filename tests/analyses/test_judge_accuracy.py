@@ -12,6 +12,7 @@ from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from tests.summaries import judged
 from tests.summaries.judged import around
+from tests.tables import lines
 
 N = 20
 # Of every item but each fifth (a tie) one answer is right: x on even items, y on odd ones.
@@ -64,10 +65,6 @@ def tables(frames, sources, **config):
 def source(name="pointwise", **settings):
     config = pointwise.Config(judges=("judge",), **settings)
     return Source(name, "pointwise", pointwise.PointwiseRating(config), "scores")
-
-
-def lines(table):
-    return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
 
 
 def pointwise_tables(rows, **config):

@@ -9,6 +9,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pointwise
 from tests.core.fakes import method_in
 from tests.summaries import judged, styled
+from tests.tables import lines
 
 MODELS = ("x", "y", "z")
 
@@ -23,11 +24,6 @@ def tables(pair_rows, score_rows=()):
             sources.append(Source(name, name, method, method.frame))
     context = Context("judge_audit", frames, pl.DataFrame(), sources, 0.95, 200, 0)
     return {t.key: t for t in JudgeAuditAnalysis(Config()).summarise(context)}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def pair(item, a, b, share):

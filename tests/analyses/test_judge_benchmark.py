@@ -7,6 +7,7 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.methods import pairwise_ranking, pointwise
 from tests.core.fakes import method_in
 from tests.summaries import judged
+from tests.tables import lines
 
 # RewardBench's paper (arXiv 2403.13787, Table 1): items of each subset of the filtered split.
 REWARD_BENCH = {
@@ -33,11 +34,6 @@ def tables(rows, config=None, module=pairwise_ranking):
     context = Context("bench", {method.frame: frame}, pl.DataFrame(), [source], 0.95, 200, 0)
     analysis = JudgeBenchmarkAnalysis(config or Config())
     return {table.key: table for table in analysis.summarise(context)}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_sections_are_those_of_the_papers():

@@ -10,6 +10,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking
 from tests.core.fakes import method_in
 from tests.summaries import judged
+from tests.tables import lines
 
 PAIRS = (("x", "y"), ("x", "z"), ("y", "z"))
 
@@ -38,11 +39,6 @@ def context(n_items=60, judges=("sure", "modest")):
     source = Source("pairwise_ranking", "pairwise_ranking", method, method.frame)
     frames = {method.frame: judged.frame(pairwise_ranking, rows)}
     return Context("study", frames, pl.DataFrame(), [source], 0.95, 200, 0)
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_a_judge_that_is_too_sure_gains_and_a_calibrated_one_does_not(labels):

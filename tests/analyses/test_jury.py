@@ -9,6 +9,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pointwise
 from tests.core.fakes import method_in
 from tests.summaries import judged
+from tests.tables import lines
 
 STRENGTHS = {"x": 0.2, "y": 0.0, "z": -0.2}
 RNG = np.random.default_rng(5)
@@ -36,10 +37,6 @@ def tables(rows, config=None, judges=("one", "two", "three"), module=pairwise_ra
     context = Context("jury", frames, pl.DataFrame(), sources, 0.95, 200, 0)
     analysis = jury.JuryAnalysis(config or jury.Config())
     return {table.key: table for table in analysis.summarise(context)}
-
-
-def lines(table):
-    return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
 
 
 def test_judges_who_see_the_same_agree():

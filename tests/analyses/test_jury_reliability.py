@@ -8,6 +8,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking, pointwise
 from tests.core.fakes import method_in
 from tests.summaries import judged
+from tests.tables import lines
 
 RIGHT = {"good": 0.9, "fair": 0.75, "poor": 0.65}
 PAIRS = (("x", "y"), ("x", "z"), ("y", "z"))
@@ -37,11 +38,6 @@ def tables(rows, module=pairwise_ranking, labels=None, **config):
     )
     found = JuryReliabilityAnalysis(Config(**config)).summarise(context)
     return {table.key: table for table in found}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_judges_are_ranked_by_their_reliability_without_gold():

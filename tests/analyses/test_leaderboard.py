@@ -5,7 +5,8 @@ from pydantic import ValidationError
 
 from orchestrator.analyses.leaderboard import Config, LeaderboardAnalysis
 from orchestrator.errors import UsageError
-from tests.analyses.published import context_of, gap, gaps, lines
+from tests.analyses.published import context_of, gap, gaps
+from tests.tables import lines
 
 # Texts that pass of 160 turns (MT-Bench) and of 805 instructions (AlpacaEval), which give the
 # printed percentages, and the official scores. Version 2 (Findings); version 1 (submission) has

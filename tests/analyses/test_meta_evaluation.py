@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from orchestrator.analyses.meta_evaluation import Config, MetaEvaluationAnalysis
 from orchestrator.errors import UsageError
+from tests.tables import lines
 
 EXACT = Config(gold={"exact_match": True})
 SCORES = {"made": {"value": 1, "noise": 1}}
@@ -17,11 +18,6 @@ SCORES = {"made": {"value": 1, "noise": 1}}
 def summarise(asked):
     config, context = asked
     return MetaEvaluationAnalysis(config).summarise(context)
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def found(tables, key):

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from orchestrator.analyses.same_winner import Config, SameWinnerAnalysis
 from orchestrator.errors import UsageError
-from tests.analyses.published import context_of, gap, gaps, lines, ratings
+from tests.analyses.published import context_of, gap, gaps, ratings
+from tests.tables import lines
 
 N = {"Pro.": 124, "Math.": 111, "Fund.": 69, "Logic.": 95, "Writ.": 75, "Chi.": 58, "Role.": 116,
      "Open.": 38}  # fmt: skip

@@ -17,13 +17,9 @@ from orchestrator.ranking.labelled import Selective, kept_verdicts
 from orchestrator.report.generic import generic_json
 from orchestrator.statistics.selective import certified
 from tests.summaries import judged as invented
+from tests.tables import lines
 
 N = 300
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 @pytest.fixture

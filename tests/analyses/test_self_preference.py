@@ -9,6 +9,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking
 from tests.core.fakes import method_in
 from tests.summaries import judged
+from tests.tables import lines
 
 STRENGTHS = {"x": 0.08, "y": 0.0, "z": -0.08, "w": 0.02}
 
@@ -29,11 +30,6 @@ def tables(favours=None, judges=("x", "judge", "third"), n_items=40, **config):
     context = Context("self_preference", frames, pl.DataFrame(), [source], 0.95, 200, 0)
     found = SelfPreferenceAnalysis(Config(**config)).summarise(context)
     return {table.key: table for table in found}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_a_judge_that_likes_its_own_answers_is_found_out():

@@ -8,6 +8,7 @@ from scipy.special import expit
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
 from tests.e2e.runs import MODELS, fake_server, frames, run, stats, write_recipe
+from tests.tables import lines
 
 N = 20
 JUDGES = {"strict": "fake:1.0", "lax": "fake:0.3"}
@@ -71,11 +72,6 @@ def test_preferences_of_each_judge_come_from_its_own_rewards(found):
     assert pairs["prefer_a"].to_numpy() == pytest.approx(expit(gaps))
     by_judge = pairs.pivot("judge", index=["item", "model_a", "model_b"], values="prefer_a")
     assert not np.allclose(by_judge["strict"], by_judge["lax"])
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_the_jury_weighs_both_and_its_members_have_no_coverage(found):

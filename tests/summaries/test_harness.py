@@ -9,6 +9,7 @@ from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods import _harness as rows_of_verdicts
 from orchestrator.methods import align_bench, alpaca_eval, mt_bench_judge, self_generation
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 
 def frame(schema, rows):
@@ -23,11 +24,6 @@ def verdicts(*rows):
         for row in rows
     ]
     return frame(schema_of(rows_of_verdicts.HarnessJudge), made)
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def mt_bench(mode):

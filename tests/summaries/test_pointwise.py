@@ -6,6 +6,7 @@ from orchestrator.statistics.trust import DEFAULTS
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 GOOD = {"good": 7.0, "fair": 5.0, "poor": 3.0}
 ROWS = [
@@ -23,11 +24,6 @@ def tables(context_of):
         return {table.key: table for table in found}
 
     return make
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 def test_mean_scores_come_with_their_interval(tables):

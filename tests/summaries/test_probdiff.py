@@ -5,6 +5,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
 
@@ -46,11 +47,6 @@ def tables(context_of):
         }
 
     return make
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 def test_d_at_the_threshold_passes(tables):

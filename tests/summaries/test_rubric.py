@@ -11,6 +11,7 @@ from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Measured
 from tests.summaries import judged
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 CONFIG = Config(
     judges=("judge",), criteria=[{"name": "right", "weight": 3}, {"name": "kind", "scale": [0, 1]}]
@@ -44,11 +45,6 @@ def tables(context_of):
         return {table.key: table for table in found}
 
     return make
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 # `a` is right and unkind, `b` wrong and kind; kindness goes against rightness.

@@ -7,6 +7,7 @@ from orchestrator.methods import consistency, samples
 from tests.core.fakes import method_in
 from tests.summaries.told import summarise
 from tests.summaries.told import summarise as summarise_consistency
+from tests.tables import lines
 
 
 def frame(module, rows):
@@ -17,11 +18,6 @@ def frame(module, rows):
 def sample(item, ell, text="t", model="m"):
     row = {"item": item, "model": model, "text": text, "ell": ell, "status": "ok"}
     return {"method": "samples", **row}
-
-
-def lines(table):
-    names = [column.name for column in table.columns]
-    return [dict(zip(names, line, strict=True)) for line in table.rows]
 
 
 @pytest.fixture
