@@ -16,7 +16,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -156,10 +156,11 @@ def _chat(asked: dict[str, Any], prompt: _Prompt) -> dict[str, Any]:
     entries = [
         {**_shown(*row[0]), "top_logprobs": [_shown(*one) for one in row[:k]]} for row in rows
     ]
+    said = b"".join(_TOKENS[one] for one in ids if one != _END).decode("utf-8", "replace")
     choice = {
         "index": 0,
         "finish_reason": "stop" if ids[-1] == _END else "length",
-        "message": {"role": "assistant", "content": _decode(i for i in ids if i != _END)},
+        "message": {"role": "assistant", "content": said},
         "logprobs": {"content": entries} if asked.get("logprobs") else None,
         **({"token_ids": ids} if asked.get("return_token_ids") else {}),
     }
@@ -266,10 +267,6 @@ def _encode(text: str) -> list[int]:
     return [
         at for one, n in pieces for at in (one.encode("utf-8", "replace") if n is None else (n,))
     ]
-
-
-def _decode(ids: Iterable[int]) -> str:
-    return b"".join(_TOKENS[one] for one in ids).decode("utf-8", "replace")
 
 
 def _shown(token_id: int, value: float) -> dict[str, Any]:

@@ -288,6 +288,11 @@ def _serve_options(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _start_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("recipe", metavar="RECIPE", help="recipe whose servers are started")
+    place_option(command)
+
+
 def _runs_options(runs: argparse.ArgumentParser) -> None:
     untrusted_option(runs)
     runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
@@ -353,6 +358,8 @@ _ACTIONS: Mapping[str, Sequence[_Command]] = {
     ),
     "servers": (
         ("list", "servers:servers", "list the servers left running (default)", json_option),
+        ("start", "servers", "start servers on a cluster that any number of runs share",
+         _start_options, _code_run),
         ("stop", "servers", "stop servers left running", stop_options),
         ("serve", "servers", "serve models on this machine", _serve_options),
         ("probe", "servers", "probe servers for the features they support",

@@ -47,7 +47,6 @@ class Clusters:
         self.n = self.n_prompts = 0
         if items is None or _ITEM not in items.columns:
             return
-        # Older versions wrote fewer columns.
         absent = [name for name in _COLUMNS if name not in items.columns]
         items = items.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
         found = items.unique(_ITEM, maintain_order=True).select(

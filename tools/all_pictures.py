@@ -75,7 +75,6 @@ CHAT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("jury_reliability", "jury_reliability.dependence", "jury_reliability.accuracy"),
     ),
     "leaderboard_chat": ("judging_chat", ("leaderboard", "leaderboard.order")),
-    "listwise_chat": ("listwise_chat", ("listwise", "listwise.places")),
     "padded_answers_chat": ("judging_chat", ("padded_answers",)),
     "rubric_chat": ("rubric_chat", ("rubric.criteria",)),
     "self_preference_chat": ("judging_chat", ("self_preference", "self_preference.judges")),

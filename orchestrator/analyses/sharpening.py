@@ -26,7 +26,6 @@ from pydantic import Field
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import renamed
 from orchestrator.methods._judging import JudgeMethod
-from orchestrator.methods.listwise import Listwise
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -138,10 +137,8 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
 
 
 def _has_two(source: Source) -> bool:
-    """Return True if judgments can't tie: two labels, or lists; their level for ties is empty."""
+    """Return True if judgments can't tie: there are two labels, and the level for ties is empty."""
     method = source.method
-    if isinstance(method, Listwise):
-        return True
     return isinstance(method, JudgeMethod) and len(method.config.verdicts()) == _TWO
 
 

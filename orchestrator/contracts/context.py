@@ -29,10 +29,7 @@ def bundled() -> Mapping[str, RowRoles]:
 
 
 def roles_in(frames: Frames) -> dict[str, RowRoles]:
-    """Return the roles of the frames of a run that have any, in the order of their names.
-
-    A run of an older version keeps none: its frames are taken for those of bundled methods.
-    """
+    """Return the roles of the frames of a run that have any, in the order of their names."""
     kept = frames.roles if isinstance(frames, FrameFiles) else None
     known = bundled() if kept is None else kept
     return {name: known[name] for name in sorted(known) if name in frames}

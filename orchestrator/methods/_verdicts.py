@@ -70,47 +70,6 @@ def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
     return None if found is None else Slot(*cut(trace, found.begin), found.label)
 
 
-def slot_of_list(trace: Generation, names: Sequence[str]) -> Slot | None:
-    """Return the slot of the last list in a trace, with its first name; None without a list.
-
-    Names are single letters, all of which a list has, each once.
-    """
-    begin = after_thinking(trace.text)
-    if begin is None:
-        return None
-    found = last_list(trace.text, names, begin, ended=trace.finish_reason != "length")
-    return None if found is None else Slot(*cut(trace, found.begin), found.order[0])
-
-
-class FoundList(NamedTuple):
-    """A list in a text: indices of the names in its order, and where it begins and ends."""
-
-    order: tuple[int, ...]
-    begin: int
-    end: int
-
-
-def last_list(
-    text: str, names: Sequence[str], begin: int = 0, *, ended: bool = True
-) -> FoundList | None:
-    """Return the last list such as "B > A > C"; None where there is none that counts.
-
-    As for verdicts, one list among different ones counts only where it ends the text. Names are
-    single letters, all of which a list has, each once. Where not `ended`, the text was cut off.
-    """
-    stop = len(text[begin:].rstrip(TAIL)) + begin
-    matches = [
-        match
-        for match in _lists_of(len(names)).finditer(text, begin)
-        if sorted(re.findall(r"\w", match.group(1))) == sorted(names)
-    ]
-    found = _settled(text, matches, stop, ended)
-    if found is None:
-        return None
-    order = tuple(names.index(name) for name in re.findall(r"\w", found.group(1)))
-    return FoundList(order, found.start(1), found.end(1))
-
-
 def after_thinking(text: str) -> int | None:
     """Return the index at which the answer begins; None if its thinking block does not end."""
     at = text.rfind(THINKING_ENDS)
@@ -198,13 +157,6 @@ def spelled(labels: Sequence[Label], lead: str) -> tuple[Label, ...]:
 
 def _prefix(text: str, ids: tuple[int, ...]) -> Prefix:
     return Prefix(text, ids) if text or ids else NO_PREFIX
-
-
-@lru_cache(maxsize=32)
-def _lists_of(n: int) -> re.Pattern[str]:
-    """Match a list of n capital letters that is no part of a longer one."""
-    before = "".join(f"(?<![A-Z]{sign})" for sign in (">", " >", "> ", " > "))
-    return re.compile(rf"(?<!\w){before}([A-Z](?:[ ]?>[ ]?[A-Z]){{{n - 1}}})(?![ ]?>|\w)")
 
 
 def _either(names: Sequence[str]) -> str:

@@ -184,7 +184,6 @@ class GlassBox(Method[Config]):
         the paper's correlations are about.
         """
         names = list(self.config.combo)
-        # Rows of an older version may lack some.
         if not names or rows.is_empty() or not set(names) <= set(rows.columns):
             return rows
         return rows.with_columns(

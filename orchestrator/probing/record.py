@@ -170,10 +170,9 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         fingerprint: As it says.
         findings: In the order in which they are shown.
         n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
-        first: Log-probabilities of the likeliest first tokens of the answer to it, by the tokens'
-            texts; in records of earlier versions only.
-        named: The same by `likeness.token_name`.
-        seen: What the server answered to several prompts; empty in records of earlier versions.
+        named: Log-probabilities of the likeliest first tokens of the answer to it, by
+            `likeness.token_name`.
+        seen: What the server answered to several prompts.
         noise: Mean absolute difference of those log-probabilities, asked alone and together, nats;
             None where that was not measured.
         n_compared: How often a server was compared with this since.
@@ -186,7 +185,6 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     findings: tuple[Finding, ...] = ()
     n_prompt: int | None = None
-    first: dict[str, float] = {}
     named: dict[str, float] = {}
     seen: tuple[Seen, ...] = ()
     noise: float | None = None
@@ -197,12 +195,6 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     def limit(self) -> float:
         """The mean difference of log-probabilities above which another model answers, nats."""
         return limit(self.noise or 0.0)
-
-    @property
-    def firsts(self) -> dict[str, float]:
-        """`named`, whatever version made the record."""
-        old = {token_name(token): value for token, value in self.first.items()}
-        return self.named or old
 
     def find(self, name: str) -> Finding:
         """The finding of a name; an unknown one where the probe did not ask."""
@@ -255,7 +247,7 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     if None not in counts and counts[0] != counts[1] and before.find("date").value != YES:
         found.append(f"the same question had {counts[0]} tokens, has {counts[1]}")
     # Where few are listed, two that are almost as likely may take turns.
-    first, first_now = before.firsts, now.firsts
+    first, first_now = before.named, now.named
     is_full = min(len(first), len(first_now)) >= ALTERNATIVES
     for token in dict.fromkeys((*first, *first_now)):
         was, is_now = first.get(token, -math.inf), first_now.get(token, -math.inf)

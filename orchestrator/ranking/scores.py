@@ -246,7 +246,6 @@ def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -
             try:
                 found = score(context, source, column)
             except OrchestratorError:
-                # A column that these rows lack, e.g. since an older version wrote them.
                 continue
             points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
             is_flat = points["value"].n_unique() < 2

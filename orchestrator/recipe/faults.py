@@ -17,21 +17,6 @@ from orchestrator.secrets import is_secret, is_secret_field, is_secret_parameter
 
 MAX_SHOWN: Final = 40
 
-_GONE: Final = {
-    "limits.max_failures": "limits.dead_after_s and budget bound what a failing server costs",
-    "log_to.uri": "set MLFLOW_TRACKING_URI in your environment",
-    "backend.max_tokens_field": "the endpoint is asked by the field that it takes",
-    "backend.score_new_tokens": "no token is drawn in a scoring pass",
-    "server.data_parallel_size": "write extra_args: [--data-parallel-size, N], or use replicas",
-    "server.max_logprobs": "write extra_args: [--max-logprobs, N]",
-    "server.max_lora_rank": "write extra_args: [--max-lora-rank, N]",
-    "server.max_rows": "kv_cache_mb bounds the memory of answers under way",
-    "server.prefix_cache_mb": "each model has 256 MiB; start a server by hand for another size",
-    "server.seed": "it is 0, and requests have seeds of their own",
-    "server.stop_grace_s": "each kind of server has a time of its own, 10 or 20 s",
-}
-"""Settings of earlier versions by section and name, with what says the same now."""
-
 LITERAL_KEY: Final = re.compile(
     r"(?:x[-_])?api[-_]?key$|authorization$|bearer$|password$", re.IGNORECASE
 )
@@ -59,24 +44,6 @@ _TYPES: Final = {
     "tuple_type": "must be a list",
     "finite_number": "must be a finite number",
 }
-
-
-def without_gone(stored: object, section: str = "") -> object:
-    """Return a stored recipe without settings of earlier versions, none of which decides a prompt.
-
-    Args:
-        stored: As it was stored, or a part of it.
-        section: Name of the section that the part is of; empty for the whole.
-    """
-    if isinstance(stored, list):
-        return [without_gone(one, section) for one in stored]
-    if not isinstance(stored, dict):
-        return stored
-    return {
-        name: without_gone(value, name)
-        for name, value in stored.items()
-        if f"{section}.{name}" not in _GONE
-    }
 
 
 def nearest(word: str, known: Iterable[str], listed: str = "available") -> str:
@@ -260,8 +227,6 @@ def _message(detail: ErrorDetails, path: KeyPath, prefix: KeyPath, model: type[B
         purpose = f" ({text.splitlines()[0].rstrip('.')})" if text else ""
         return about(path[:-1], f"{path[-1]!r} is missing{purpose}")
     if kind == "extra_forbidden":
-        if said := _GONE.get(".".join([step for step in path if isinstance(step, str)][-2:])):
-            return about(path[:-1], f"{path[-1]!r} is no setting any more: {said}")
         known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
         near = nearest(str(path[-1]), known, "accepted")
         return about(path[:-1], f"unknown setting {path[-1]!r}{near}")

@@ -67,6 +67,10 @@ _OURS: Final = frozenset((
 ))  # fmt: skip
 
 
+SHARED: Final = "shared"
+"""Of `Cluster.jobs`."""
+
+
 def minutes(duration: str) -> int:
     """Minutes of a duration such as 4h."""
     return int(duration[:-1]) * _MINUTES[duration[-1]]
@@ -101,9 +105,10 @@ class Cluster(ServerSize):
 
     models: dict[str, ServerSize] = Field({})
     """Resources of the servers of single models, in place of those above."""
-    jobs: bool | None = None
+    jobs: bool | Literal["shared"] | None = None
     """Each server is a job of its own, rather than a step of the job that the command runs in.
-    Default: outside a job."""
+    Default: outside a job. `shared`: none is started, and those of `orchestrator servers start`
+    are used, on whatever machine the command runs."""
     partition: str | None = Field(None, min_length=1)
     """Partition of these jobs; null: the cluster's default."""
     time: Duration | None = None

@@ -1,7 +1,6 @@
 """Displays that write lines: plain ones for logs, JSON ones for programs (`docs/display.md`)."""
 
 import json
-from itertools import zip_longest
 from typing import Final, TextIO
 
 import msgspec
@@ -174,8 +173,7 @@ def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
             _name(judge, ascii_only=ascii_only) if judge else "the judge"
             for judge in ranking.untrusted
         )
-        # A run of an older version may have left a status without reasons.
-        pairs = zip_longest(names, ranking.reasons, fillvalue="can't be trusted")
+        pairs = zip(names, ranking.reasons, strict=True)
         said = "; ".join(map(" ".join, pairs))
         words = f"untrusted ({said}), {words}"
     return f"{words}, ± not adjusted for stopping" if ranking.stops_early else words

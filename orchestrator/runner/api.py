@@ -42,7 +42,6 @@ from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.run import run
-from orchestrator.runner.servers.placement import look_for_places
 from orchestrator.runner.servers.slurm import On, commands
 from orchestrator.runner.session.event_loop import in_thread
 from orchestrator.runner.session.opening import check_retry
@@ -106,7 +105,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     check_usable(where)
     if retry:
         check_retry(where, retry)
-    servers = look_for_places(prepared).words() if on == "local" else commands(prepared, on)
+    servers = commands(prepared, on)
     with contextlib.ExitStack() as stack:
         lenders = stack.enter_context(open_lenders(loaded.reuse, where))
         prepared = msgspec.structs.replace(prepared, lenders=lenders, retry=retry)

@@ -35,9 +35,9 @@ from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.stored import keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
-from orchestrator.runner.servers.placement import Waves, find_places
+from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
-from orchestrator.runner.servers.slurm import On, carriers, places_on
+from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_on
 from orchestrator.runner.servers.slurm_chain import HANDS_ON
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
@@ -254,11 +254,7 @@ def _fleet(
 ) -> tuple[Fleet, Waves | None]:
     """Return the servers of a run, none of which is started or reached yet, and their waves."""
     carrier_of = carriers(prepared, servers.on, keep_servers=servers.keep)
-    if servers.on == "local":
-        placed = find_places(prepared)
-    else:
-        placed = places_on(prepared, servers.on)
-        placed.log()
+    placed = places_on(prepared, servers.on)
     registry = ServerRegistry()
     if servers.keep:
         registry.prepare()
@@ -273,7 +269,11 @@ def _fleet(
         allow_code=prepared.allow_code,
         places=msgspec.structs.replace(placed.places, carrier_of=carrier_of),
         probes=Probes(store, needs, accept_change=is_accepted, enabled=enabled),
-        keep=Keep(registry, prepared.plan.identities, servers.keep),
+        keep=Keep(
+            registry,
+            prepared.plan.identities,
+            "shared" if are_shared(prepared) else "kept" if servers.keep else "ended",
+        ),
         copies=copies_of(prepared, store, accept_change=is_accepted),
     )
     return fleet, placed.turns()

@@ -53,7 +53,8 @@ def network_fs(path: Path) -> str | None:
     except OSError:
         mounts = ""
     kind = _type_of(existing.resolve(), mounts)
-    if kind is not None and _is_network_type(kind):
+    is_fuse = kind is not None and kind.startswith("fuse.") and kind not in _LOCAL_FUSE
+    if kind in _NETWORK_TYPES or is_fuse:
         return kind
     magic = _magic(existing)
     if magic == _FUSE and kind is None:
@@ -64,10 +65,6 @@ def network_fs(path: Path) -> str | None:
 def is_network_fs(path: Path) -> bool:
     """Return True if `path` is on a file system shared between machines."""
     return network_fs(path) is not None
-
-
-def _is_network_type(kind: str) -> bool:
-    return kind in _NETWORK_TYPES or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
 
 
 def _type_of(path: Path, mounts: str) -> str | None:

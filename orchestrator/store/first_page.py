@@ -32,12 +32,11 @@ def restore(path: Path) -> bool:
     if _is_whole(path):
         return False
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as folder:
-        for page_bytes in schema.PAGE_SIZES:
-            new = Path(folder) / f"{page_bytes}.sqlite"
-            schema.create(new, page_bytes)
-            if _fits(path, new, page_bytes):
-                _write(path, new.read_bytes()[:page_bytes])
-                return True
+        new = Path(folder) / "new.sqlite"
+        schema.create(new)
+        if _fits(path, new, schema.PAGE_BYTES):
+            _write(path, new.read_bytes()[: schema.PAGE_BYTES])
+            return True
     return False
 
 

@@ -327,9 +327,6 @@ def _of_server(query: Query, server: int) -> _Tokens:
 
 def _read(query: Query, server: int) -> tuple[_Tokens, bool]:
     """The texts of a server's tokens by number, and whether all rows of them are whole."""
-    if not query("SELECT 1 FROM sqlite_master WHERE name='token'", ()):
-        # A store of an earlier version, which is only read.
-        return {}, True
     found: _Tokens = {}
     is_whole = True
     for (blob,) in query("SELECT texts FROM token WHERE server=? ORDER BY id", (server,)):

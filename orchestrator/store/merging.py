@@ -122,7 +122,7 @@ def merge(
     """
     target, work = folder / STORE_NAME, folder / "work.sqlite"
     try:
-        schema.create(target, schema.PAGE_SIZES[0])
+        schema.create(target)
         with contextlib.closing(schema.connect_uri(target.absolute().as_uri())) as opened:
             found = _Merge(opened, sources, advance).all(work, plan)
         with target.open("rb") as file:

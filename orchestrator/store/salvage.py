@@ -179,14 +179,6 @@ class _Source:
             return Counter()
         return Counter({(model, kind): n for model, kind, n in rows if isinstance(n, int)})
 
-    def has(self, table: str) -> bool:
-        """Return True if a table is there; stores of earlier versions lack some."""
-        try:
-            sql = "SELECT 1 FROM sqlite_master WHERE name=?"
-            return bool(self._connection.execute(sql, (table,)).fetchall())
-        except sqlite3.Error:
-            return False
-
     def meta(self) -> dict[str, str]:
         """The values of the run, as far as they can be read."""
         try:
@@ -211,9 +203,8 @@ class _Source:
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
                 reading.stored_server("", provenance)
-            if self.has("token"):
-                for server, texts in self._connection.execute("SELECT server, texts FROM token"):
-                    interning.unpacked(server, texts)
+            for server, texts in self._connection.execute("SELECT server, texts FROM token"):
+                interning.unpacked(server, texts)
         except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
             return False
         return True
@@ -314,8 +305,6 @@ def _tokens(source: _Source) -> list[TokensEntry]:
 
     Where some can't, a row without a text keeps their numbers from being given to others.
     """
-    if not source.has("token"):
-        return []
     n_lost = source.n_lost
     kept: list[TokensEntry] = []
     numbers: list[int] = []

@@ -3,7 +3,7 @@
 import logging
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -26,16 +26,12 @@ class OtherVersionError(RunDirectoryError):
 APPLICATION_ID: Final = 0x6F726368  # "orch"
 SCHEMA_VERSION: Final = 4
 _BESIDE: Final = ("-wal", "-shm", "-journal")
-_OLDEST_READ: Final = 2
 # Longest time to wait for another process's transaction, seconds.
 BUSY_S: Final = 10.0
 # How long a reader waits before it takes the published snapshot instead, seconds.
 _SNAPSHOT_BUSY_S: Final = 1.0
-# A larger page leaves less unused beside the rows of long answers, of which few fit on it. Only new
-# files get it.
-_PAGE_BYTES: Final = 8192
-PAGE_SIZES: Final = (_PAGE_BYTES, 4096)
-"""Sizes of pages that stores have, those of earlier versions too."""
+# A larger page leaves less unused beside the rows of long answers, of which few fit on it.
+PAGE_BYTES: Final = 8192
 # Frames in the WAL before they are copied into the file: 16 MB. Longer than SQLite's 4 MB: the more
 # commits share a copy, the fewer pages are written twice.
 _CHECKPOINT_PAGES: Final = 2000
@@ -80,19 +76,15 @@ _TABLES: Final = (
     """CREATE TABLE place (
         plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
         PRIMARY KEY (plan, position)) WITHOUT ROWID""",
+    # The few units that are to be evaluated again: who asks what is done reads these and the
+    # places, not the rows of every unit, which are most of a file.
+    "CREATE INDEX open_unit ON unit (id) WHERE status>=2",
+    """CREATE TABLE token (
+        id INTEGER PRIMARY KEY, server INTEGER NOT NULL, texts BLOB NOT NULL)""",
+    # Where keys wait on their way into `outcome_key`.
+    """CREATE TABLE outcome_key_level (
+        level INTEGER, key BLOB, row INTEGER NOT NULL, PRIMARY KEY (level, key)) WITHOUT ROWID""",
 )
-
-# The few units that are to be evaluated again: who asks what is done reads these and the places,
-# not the rows of every unit, which are most of a file. Stores of earlier versions get it too.
-_OPEN_UNITS: Final = "CREATE INDEX IF NOT EXISTS open_unit ON unit (id) WHERE status>=2"
-# Stores of schema 2 lack it, and are read without it.
-_TOKENS: Final = """CREATE TABLE IF NOT EXISTS token (
-    id INTEGER PRIMARY KEY, server INTEGER NOT NULL, texts BLOB NOT NULL)"""
-# Where keys wait on their way into `outcome_key`, of which stores of schema 3 have none.
-_LEVELS: Final = """CREATE TABLE IF NOT EXISTS outcome_key_level (
-    level INTEGER, key BLOB, row INTEGER NOT NULL, PRIMARY KEY (level, key)) WITHOUT ROWID"""
-_HAS_LEVELS: Final = "SELECT 1 FROM sqlite_master WHERE name='outcome_key_level'"
-_LATER: Final = (_OPEN_UNITS, _TOKENS, _LEVELS)
 _COLUMN: Final = re.compile(r"(\w+) (TEXT|INTEGER|REAL|BLOB)\b")
 _TABLE: Final = {statement.split()[2]: statement for statement in _TABLES}
 # Tables of a few rows, which are looked at whole whenever a store is opened.
@@ -104,20 +96,7 @@ _WRONG_TYPES: Final = {
     )
     for name in _SHORT
 }
-_OBJECTS: Final = {
-    "".join(statement.replace("IF NOT EXISTS ", "").split()) for statement in (*_TABLES, *_LATER)
-}
-# The first schema had indexes of keys and of hashes that every insert kept up to date.
-_FROM_1: Final = (
-    "ALTER TABLE outcome RENAME TO outcome_1",
-    "ALTER TABLE unit RENAME TO unit_1",
-    *(_TABLE[name] for name in ("outcome", "outcome_key", "outcome_key_new", "unit")),
-    "INSERT INTO outcome SELECT * FROM outcome_1",
-    "INSERT INTO outcome_key (key, row) SELECT key, id FROM outcome ORDER BY key",
-    "INSERT INTO unit SELECT * FROM unit_1",
-    "DROP TABLE outcome_1",
-    "DROP TABLE unit_1",
-)
+_OBJECTS: Final = {"".join(statement.split()) for statement in _TABLES}
 
 
 def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
@@ -137,7 +116,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         if exclusive:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         is_new = _check(connection, path)
-        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if journal != "wal":
             logger.warning(
@@ -150,13 +129,8 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_spill=OFF")
         if is_new:
             _create(connection)
-        elif (version := _pragma(connection, "user_version")) < SCHEMA_VERSION:
-            logger.info("%s: upgraded from schema %d to %d", path, version, SCHEMA_VERSION)
-            _change(connection, _FROM_1 if version == 1 else ())
         check_objects(connection, path)
         check_values(connection, path)
-        for statement in _LATER:
-            connection.execute(statement)
         sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()
@@ -304,11 +278,6 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
     """
     if _check(connection, path):
         raise RunDirectoryError(f"{path} is empty: no run has been started there")
-    if (version := _pragma(connection, "user_version")) < _OLDEST_READ:
-        raise OtherVersionError(
-            f"{path} has schema {version} of an earlier version; nothing was changed. Run its "
-            f"recipe again: this upgrades it, keeps every outcome and requests what is missing"
-        )
     if whole:
         check_objects(connection, path)
         check_values(connection, path)
@@ -330,9 +299,6 @@ def _open_reader(path: Path, mode: str, busy_s: float, *, whole: bool = True) ->
     try:
         connection.allow(file_size(path) + file_size(wal_path(path)))
         check_store(connection, path, whole=whole)
-        if not connection.execute(_HAS_LEVELS).fetchone():
-            # Its keys are looked up there too; this connection alone has it.
-            connection.execute(_LEVELS.replace("TABLE", "TEMP TABLE", 1))
         connection.execute("PRAGMA query_only=1")
     except (sqlite3.Error, OrchestratorError):
         connection.close()
@@ -415,10 +381,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     application_id = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if application_id == APPLICATION_ID:
-        if version > SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             raise OtherVersionError(
-                f"{path} has schema {version}, this version supports {SCHEMA_VERSION}: use a "
-                f"newer orchestrator, or start again with --fresh"
+                f"{path} has schema {version}, this version supports {SCHEMA_VERSION}: use the "
+                "orchestrator that wrote it, or start again with --fresh"
             )
         return False
     (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -427,22 +393,24 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def create(path: Path, page_bytes: int) -> None:
-    """Make an empty store with pages of a size, all of it in the file itself."""
+def create(path: Path) -> None:
+    """Make an empty store, all of it in the file itself."""
     connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
     try:
-        connection.execute(f"PRAGMA page_size={page_bytes}")
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
         _create(connection)
-        for statement in _LATER:
-            connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    _change(connection, (*_TABLES, f"PRAGMA application_id={APPLICATION_ID}"))
+    with transaction(connection):
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 @contextmanager
@@ -456,13 +424,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _change(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
-    with transaction(connection):
-        for statement in statements:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -1,7 +1,7 @@
 """Values and plans of a run, each with a checksum, and rows of frames to bytes and back.
 
 SQLite has none, so one more row of the table holds those of all others by their keys; it is written
-together with them. Stores of earlier versions lack that row, and these versions leave it alone.
+together with them.
 """
 
 import sqlite3
@@ -36,8 +36,6 @@ def read(query: Callable[[str, Sequence[object]], list[tuple[Any, ...]]]) -> dic
 
 def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
     """Write values and their checksums, within a transaction.
-
-    The values of a store of an earlier version get theirs as they are.
 
     Raises:
         StoreError: If the checksums that are there can't be read.

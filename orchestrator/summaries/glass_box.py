@@ -79,11 +79,6 @@ class GlassBoxSummary(Summary[Config]):
                 ]
             )
         basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"
-        if lacking := [name for name in wanted if name not in names]:
-            notes.append(
-                f"not in these rows, which an older version wrote: {', '.join(lacking)}; "
-                "`orchestrator run` with the recipe computes them"
-            )
         return [
             make_table("glass_box", title, _FEATURES, features, basis=basis, notes=notes),
             make_table("glass_box.answers", "Features read", _ANSWERS, read, basis=basis),

@@ -2,10 +2,11 @@
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,9 +21,12 @@ from starlette.routing import Route
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export.files import harmless
+from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
+from orchestrator.runner.results.notes import Note, add_note, read_notes
+from orchestrator.view.answers import named
 from orchestrator.view.compared import compared
-from orchestrator.view.item import item_page
+from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library, Run, Snapshot
@@ -30,17 +34,40 @@ from orchestrator.view.library import Library, Run, Snapshot
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
-def selected(snapshot: Snapshot, wanted: Wanted) -> Rows:
+def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> Rows:
     """Numbers of the items that are wanted, in the order that is wanted.
 
     Raises:
         UsageError: If a condition or an order can't be read.
+        RunDirectoryError: If the run that is compared with is none of the library.
     """
     found = snapshot.texts.find(wanted.query) if wanted.query.strip() else None
-    return snapshot.items.select(wanted, found)
+    shown = None
+    match wanted.show.get("kind", ""):
+        case "":
+            pass
+        case "lost":
+            shown = snapshot.answers.lost(wanted.show)
+        case "changed":
+            other = library.run(wanted.show.get("than", "")).snapshot()
+            shown = snapshot.answers.changed(other.answers)
+        case "noted":
+            notes = read_notes(snapshot.result.path)
+            if tag := wanted.show.get("than", ""):
+                notes = notes.filter(pl.col("tag") == tag)
+            shown = snapshot.items.keys.is_in(notes["item"].to_list()).to_numpy()
+        case other_kind:
+            raise UsageError(
+                f"items can be shown that lost, changed or have notes, not {other_kind!r:.80}"
+            )
+    if found is not None and shown is not None:
+        found &= shown
+    return snapshot.items.select(wanted, shown if found is None else found)
 
 
-def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[bytes, str, str]:
+def exported(
+    library: Library, snapshot: Snapshot, wanted: Wanted, form: str, run: str
+) -> tuple[bytes, str, str]:
     """The items that are wanted, with their whole prompts, as a file: content, name, type.
 
     CSV is made safe for spreadsheets as `orchestrator export` does it; JSON is exact.
@@ -50,7 +77,7 @@ def exported(snapshot: Snapshot, wanted: Wanted, form: str, run: str) -> tuple[b
     """
     if form not in _EXPORTS:
         raise UsageError(f"items can be exported as csv or json, not as {form!r}")
-    rows = selected(snapshot, wanted)
+    rows = selected(library, snapshot, wanted)
     table = snapshot.items.table[rows].drop("preview")
     frames = snapshot.result.frames
     if ITEMS in frames:
@@ -79,14 +106,11 @@ _TYPES: Final = {
 _STATIC: Final = "orchestrator.view.static"
 _MOST: Final = 500
 _MOST_BYTES: Final = 1000
+# Of a note, with every character of four bytes
+_MOST_NOTE_BYTES: Final = 20_000
+T = TypeVar("T")
 _JSON: Final = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-
-
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request that writes a label."""
-
-    label: str
 
 
 def make_app(library: Library, desk: Desk | None = None) -> Starlette:
@@ -109,6 +133,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
         routes=[
             *(Route(path, _answered(answer)) for path, answer in routes),
             Route("/api/labels/{code}", api.write_label, methods=["POST"]),
+            Route("/api/runs/{run}/items/{index:int}/notes", api.write_note, methods=["POST"]),
             Route("/static/{name}", _file),
             Route("/api/{rest:path}", _nothing),
             Route("/{rest:path}", _page),
@@ -141,22 +166,32 @@ class Api:
 
     async def write_label(self, request: Request) -> Response:
         """Save a label."""
-        content = bytearray()
-        async for part in request.stream():
-            content += part
-            if len(content) > _MOST_BYTES:
-                return Response(_written({"error": "too long"}), 413, media_type=_JSON)
 
-        def write(_: Request) -> object:
+        def write(said: dict[str, str]) -> object:
+            if said.keys() != {"label"}:
+                raise UsageError("expected a JSON object with a text 'label'")
+            self._sheet.write(request.path_params["code"], said["label"])
+            return said
+
+        return await _written_by(request, dict[str, str], _MOST_BYTES, write)
+
+    async def write_note(self, request: Request) -> Response:
+        """Save a note on an item or an answer."""
+
+        def write(said: dict[str, str | int]) -> object:
+            snapshot, index = self._item_of(request)
+            about = {
+                "item": snapshot.items.keys[index],
+                "model": named(str(said.get("model", "")), snapshot.answers.models),
+                "at": datetime.now(UTC).isoformat(),
+            }
             try:
-                said = msgspec.json.decode(bytes(content), type=_Said)
-            except (msgspec.MsgspecError, ValueError) as error:
-                raise UsageError("expected a JSON object with a text 'label'") from error
-            self._sheet.write(request.path_params["code"], said.label)
-            return {"label": said.label}
+                add_note(snapshot.result.path, msgspec.convert(said | about, Note))
+            except msgspec.ValidationError as error:
+                raise UsageError(f"this is no note: {error}") from error
+            return {"notes": _shown_notes(snapshot, [about["item"]])}
 
-        response: Response = await _answered(write)(request)
-        return response
+        return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
     def _sheet(self) -> Desk:
@@ -189,22 +224,36 @@ class Api:
         """A stretch of the items that are wanted."""
         snapshot = self._run(request).snapshot()
         snapshot.prepare_search()
-        rows = selected(snapshot, _wanted(request))
+        rows = selected(self._library, snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
-        items = snapshot.items
+        items, answers = snapshot.items, snapshot.answers
+        rows_shown = rows[first : first + min(most, _MOST)]
+        page, scale = items.page(rows_shown), []
+        notes = _shown_notes(snapshot, items.keys[rows_shown].to_list())
+        for row in page:
+            row["notes"] = [one for one in notes if one["item"] == row["name"]]
+        if "answers" in request.query_params:
+            by = named(request.query_params.get("by", ""), answers.by) or next(iter(answers.by), "")
+            for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
+                row["answers"] = cells
+            scale = answers.scale(by)
         return {
             "version": snapshot.version,
             "total": len(rows),
             "of": len(items.table),
-            "rows": items.page(rows[first : first + min(most, _MOST)]),
+            "rows": page,
             "measures": items.measures,
             "categories": items.categories,
+            "models": [safe_line(name) for name in answers.models],
+            "by": [safe_line(name) for name in answers.by],
+            "scale": scale,
+            "tags": sorted(set(read_notes(snapshot.result.path)["tag"].to_list()) - {""}),
         }
 
     def item(self, request: Request) -> object:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
-        rows = selected(snapshot, _wanted(request))
+        rows = selected(self._library, snapshot, _wanted(request))
         page = item_page(snapshot.result.frames, snapshot.items.keys[index])
         return {
             "version": snapshot.version,
@@ -212,6 +261,7 @@ class Api:
             "measures": snapshot.items.measures,
             "values": snapshot.items.page(np.array([index], dtype=np.int64))[0],
             "around": _around(rows, index),
+            "notes": _shown_notes(snapshot, [snapshot.items.keys[index]]),
             **page,
         }
 
@@ -224,7 +274,9 @@ class Api:
         """The items that are wanted as a file."""
         form = request.query_params.get("form", "csv")
         run = request.path_params["run"]
-        content, name, kind = exported(self._run(request).snapshot(), _wanted(request), form, run)
+        content, name, kind = exported(
+            self._library, self._run(request).snapshot(), _wanted(request), form, run
+        )
         disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type=kind, headers=disposition)
 
@@ -255,13 +307,13 @@ def _around(rows: Rows, index: int) -> dict[str, int | None]:
 
 def _wanted(request: Request) -> Wanted:
     given = request.query_params
-    sort = given.get("sort", "index")
     return Wanted(
         query=given.get("q", ""),
         category=given.get("category", ""),
         where=tuple(given.getlist("where")),
-        sort=sort.removeprefix("-"),
-        descending=sort.startswith("-"),
+        sort=given.get("sort", "index"),
+        show={"kind": given.get("show", "")}
+        | {name: given.get(name, "") for name in ("of", "to", "by", "than")},
     )
 
 
@@ -291,6 +343,42 @@ def _answered(answer: Answer) -> Callable[[Request], Any]:
 def _written(value: object) -> bytes:
     """JSON without anything that HTML would obey, should it ever stand in a page."""
     return _encode(value).replace(b"<", b"\\u003c")
+
+
+async def _written_by(
+    request: Request, kind: type[T], most: int, write: Callable[[T], object]
+) -> Response:
+    """The answer to a request whose body is JSON of a kind, and short."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > most:
+            return Response(_written({"error": "too long"}), 413, media_type=_JSON)
+
+    def written(_: Request) -> object:
+        try:
+            said = msgspec.json.decode(bytes(content), type=kind)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise UsageError("expected a JSON object of texts") from error
+        return write(said)
+
+    response: Response = await _answered(written)(request)
+    return response
+
+
+def _shown_notes(snapshot: Snapshot, items: Sequence[str]) -> list[dict[str, object]]:
+    notes = read_notes(snapshot.result.path).filter(pl.col("item").is_in(items))
+    return [
+        {
+            "item": safe_line(row["item"]),
+            "model": safe_line(row["model"]),
+            "thumb": row["thumb"],
+            "tag": safe_line(row["tag"]),
+            "text": safe_block(row["text"], MAX_TEXT),
+            "at": safe_line(row["at"]),
+        }
+        for row in notes.iter_rows(named=True)
+    ]
 
 
 async def _file(request: Request) -> Response:

@@ -111,7 +111,16 @@ def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
 
 _PREVIEW: Final = 240
 _MOST_SCORES: Final = 3
-_PAIRS: Final = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "p_ab", "p_ba")
+_PAIRS: Final = (
+    "prefer_a",
+    "prefer_a_ab",
+    "prefer_a_ba",
+    "p_ab",
+    "p_ba",
+    "judge",
+    "model_a",
+    "model_b",
+)
 _TESTS: Final = {
     "<": pl.Expr.lt,
     "<=": pl.Expr.le,
@@ -144,15 +153,17 @@ class Wanted(msgspec.Struct, frozen=True):
         query: Words that must occur in their texts; those in double quotes as they stand.
         category: Only of this one; all where empty.
         where: Conditions `measure<number`, with < <= > >= =.
-        sort: "index", "item", "category", or the key of a measure.
-        descending: Whether the largest stand first.
+        sort: "index", "item", "category", or the key of a measure; the largest first after a "-".
+        show: Which items, by what was found of their answers: `kind` "lost" with what
+            `Answers.lost` takes, "changed" with another run as `than`, or "noted" with a tag or
+            none as `than`; all where empty.
     """
 
     query: str = ""
     category: str = ""
     where: tuple[str, ...] = ()
     sort: str = "index"
-    descending: bool = False
+    show: Mapping[str, str] = {}
 
 
 class Items:
@@ -191,13 +202,12 @@ class Items:
         for condition in wanted.where:
             table = table.filter(self._test(condition))
         known = {"index", "item", "category", *(one.key for one in self.measures)}
-        if wanted.sort not in known:
-            raise UsageError(f"cannot sort items by {wanted.sort!r}")
-        if wanted.sort != "index" or wanted.descending:
+        sort, descending = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
+        if sort not in known:
+            raise UsageError(f"cannot sort items by {sort!r}")
+        if sort != "index" or descending:
             # What is undefined stands last, whichever way it is sorted.
-            table = table.sort(
-                wanted.sort, "index", descending=[wanted.descending, False], nulls_last=True
-            )
+            table = table.sort(sort, "index", descending=[descending, False], nulls_last=True)
         chosen: Rows = table.select("index").collect()["index"].to_numpy()
         return chosen
 
@@ -237,33 +247,44 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
         measures = [replace(one, title=one.title.partition(" · ")[2]) for one in measures]
-    parts = [pl.DataFrame(schema={"item": pl.String, "failed": pl.UInt32})]
-    for name in frames:
-        rows = frames.columns(name, ("item", "status"))
-        if rows.columns == ["item", "status"]:
-            bad = rows.filter(pl.col("status") != "ok")
-            parts.append(bad.group_by("item").agg(failed=pl.len()))
-    failed = pl.concat(parts).group_by("item").agg(pl.col("failed").sum())
-    table = table.join(failed, on="item", how="left", maintain_order="left")
-    table = table.with_columns(pl.col("failed").fill_null(0))
-    about = "Rows of this item that failed; a failure is a missing value."
-    measures.append(Measure("failed", "failed", about, 0))
+    for key, title, about, needed, test in _COUNTED:
+        parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
+        for name in frames:
+            rows = frames.columns(name, ("item", needed))
+            if rows.columns == ["item", needed]:
+                parts.append(rows.filter(test).group_by("item").agg(pl.len().alias(key)))
+        counts = pl.concat(parts).group_by("item").agg(pl.col(key).sum())
+        if counts.height or key == "failed":
+            table = table.join(counts, on="item", how="left", maintain_order="left")
+            table = table.with_columns(pl.col(key).fill_null(0))
+            measures.append(Measure(key, title, about, 0))
     return Items(table.with_row_index("index").cast({"index": pl.Int64}), measures)
+
+
+# Counts of rows of any frame: key, title, explanation, the column they need, and which are counted
+_COUNTED: Final = (
+    (
+        "cut",
+        "cut off",
+        "Answers and other texts of this item that ended at the limit of tokens.",
+        "finish_reason",
+        pl.col("finish_reason") == "length",
+    ),
+    (
+        "failed",
+        "failed",
+        "Rows of this item that failed; a failure is a missing value.",
+        "status",
+        pl.col("status") != "ok",
+    ),
+)
 
 
 def _begun(frames: FrameFiles) -> pl.DataFrame:
     preview = pl.col("prompt").str.slice(0, _PREVIEW).alias("preview")
     if ITEMS in frames:
         return frames.scan(ITEMS).select("item", "category", preview).collect()
-    # A run of an earlier version: the items that have rows, in their order.
-    parts = [
-        frames.columns(name, ("item", "category")).unique(maintain_order=True)
-        for name in frames
-        if {"item", "category"} <= set(frames.columns(name, ("item", "category")).columns)
-    ]
-    empty = pl.DataFrame(schema={"item": pl.String, "category": pl.String})
-    found = pl.concat([empty, *parts]).unique("item", maintain_order=True)
-    return found.with_columns(preview=pl.lit(None, dtype=pl.String))
+    return pl.DataFrame(schema=dict.fromkeys(("item", "category", "preview"), pl.String))
 
 
 # Measures of pairs: the columns they need, name, title, explanation, digits, and value of an item
@@ -291,6 +312,14 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
         "Mean of |2 P(A better) - 1|: 1 is decided, 0 is even.",
         2,
         ((pl.col("prefer_a") - 0.5).abs() * 2).mean(),
+    ),
+    (
+        {"pair split"},
+        "split",
+        "judges split",
+        "Pairs of answers of which the judges name different winners.",
+        0,
+        pl.col("pair split").drop_nulls().n_unique(),
     ),
 )
 
@@ -321,6 +350,12 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         if name in _PAIRS
     }
     rows = renamed(_good(frames, frame, method, columns.values()), columns)
+    if "judge" in rows.columns and rows["judge"].n_unique() > 1:
+        pair = ("item", "model_a", "model_b")
+        side = (pl.col("prefer_a").mean().over(*pair, "judge") - 0.5).sign()
+        rows = rows.with_columns(side=side)
+        sides = pl.col("side").filter(pl.col("side") != 0).n_unique().over(*pair)
+        rows = rows.with_columns(pl.when(sides > 1).then(pl.struct(pair[1:])).alias("pair split"))
     found = []
     for needed, name, title, says, digits, value in _OF_PAIRS:
         if needed <= set(rows.columns):

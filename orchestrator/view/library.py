@@ -23,8 +23,10 @@ from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
+from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view import overview
+from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
 from orchestrator.view.items import Items, Texts, build, write_texts
 
@@ -44,6 +46,8 @@ class Snapshot:
         self.version = version
         self._allow_code = allow_code
         self._replaying = threading.Lock()
+        self._writing = threading.Lock()
+        self._answers: Answers | None = None
         self._searched = False
         self.result = result
         self.folder = folder
@@ -52,6 +56,18 @@ class Snapshot:
     def items(self) -> Items:
         """The items with what the methods say of each."""
         return build(self.result.frames, self.result.settings, allow_code=self._allow_code)
+
+    @property
+    def answers(self) -> Answers:
+        """The answers to each item, and what they are worth."""
+        # They are written to a file, which two threads would write at once.
+        with self._writing:
+            if self._answers is None:
+                settings, frames = self.result.settings, self.result.frames
+                sources = all_sources({}, settings, allow_code=self._allow_code).sources
+                names = [str(name) for name in settings.get("models") or ()]
+                self._answers = Answers(frames, self.items.keys, sources, names, self.folder)
+            return self._answers
 
     @cached_property
     def texts(self) -> Texts:

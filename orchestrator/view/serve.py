@@ -43,8 +43,9 @@ from orchestrator.view.library import Library
 
 
 TOKEN: Final = "token"  # noqa: S105 (the name of a parameter)
-WRITABLE: Final = "/api/labels/"
+LABELS: Final = "/api/labels/"
 """Addresses below which labels are written, if a sheet was named on the command line."""
+_NOTES: Final = re.compile(r"/api/runs/[^/]+/items/[0-9]+/notes")
 POLICY: Final = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
@@ -138,7 +139,9 @@ class Guard:
         port = _port_of(host)
         if port is None:
             return _refused(421, "unknown host name for this server")
-        is_write = self._writes and scope["method"] == "POST" and scope["path"].startswith(WRITABLE)
+        path = scope["path"]
+        is_writable = self._writes if path.startswith(LABELS) else _NOTES.fullmatch(path)
+        is_write = bool(is_writable) and scope["method"] == "POST"
         if not is_write and scope["method"] not in {"GET", "HEAD"}:
             return _refused(405, "this server is read-only")
         if is_write and not _is_own_write(headers, host):

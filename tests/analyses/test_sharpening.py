@@ -6,7 +6,7 @@ import scipy
 from orchestrator.analyses import sharpening
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
-from orchestrator.methods import listwise, pairwise_ranking, pairwise_scoring, pointwise
+from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from tests.summaries import judged
 from tests.tables import lines
 
@@ -68,18 +68,11 @@ def test_entropy_is_that_of_scipy_and_its_change_is_tested_over_prompts():
     assert row["p"] < 0.01
 
 
-@pytest.mark.parametrize(
-    ("module", "frame", "kind", "given"),
-    [
-        (pairwise_ranking, "judgments", "pairwise_ranking", {"labels": "two"}),
-        (listwise, "lists", "listwise", {}),
-    ],
-)
-def test_the_maximum_without_ties_is_that_of_a_coin(module, frame, kind, given):
+def test_the_maximum_without_ties_is_that_of_a_coin():
     p = np.array([[0.5 - x, 0.0, 0.5 + x] for x in np.linspace(0.01, 0.4, N)])
-    pairs = judged.pairs(compared((p, p), kind))
-    one = source(module, frame, kind, **given)
-    (row,) = lines(tables({frame: pairs}, [one])["sharpening.entropy"])
+    pairs = judged.pairs(compared((p, p), "pairwise_ranking"))
+    one = source(pairwise_ranking, "judgments", "pairwise_ranking", labels="two")
+    (row,) = lines(tables({"judgments": pairs}, [one])["sharpening.entropy"])
     assert row["labels"] == 2
     expected = scipy.stats.entropy(p[:, [0, 2]], axis=1, base=2).mean()
     assert row["of the maximum"] == pytest.approx(expected)

@@ -133,8 +133,6 @@ JUDGED = [
     },
     {"kind": "pairwise_scoring", **JUDGING, "prompt": "compact"},
     {"kind": "pointwise", **JUDGING},
-    {"kind": "listwise", **JUDGING},
-    {"kind": "listwise", **JUDGING, "chain_of_thought": True, "reasoning": {"max_tokens": 8}},
     {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact"},
     {"kind": "mt_bench_judge", **JUDGING, "prompts": "compact", "mode": "pairwise"},
 ]

@@ -32,20 +32,6 @@ def test_the_nearest_name_is_suggested(command, arguments, said):
     assert said in err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (["run", "x", "--clients", "2"], "use `--shards`"),
-        (["run", "--clients=2"], "use `--shards`"),
-    ],
-)
-def test_what_was_removed_says_what_to_use(command, arguments, what):
-    code, out, err = command(*arguments)
-    assert (code, out) == (2, "")
-    assert "was removed: " in err.splitlines()[-1]
-    assert what in err.splitlines()[-1]
-
-
 def test_what_is_like_nothing_gets_a_list_or_no_suggestion(command):
     assert "unknown command 'xyzzy' (choose from init, check, plan," in command("xyzzy")[2]
     code, _, err = command("run", "x", "--xyzzy", "-z", "more")

@@ -40,7 +40,6 @@ METHODS: list[dict[str, Any]] = [
         "criteria": [{"name": "accuracy", "weight": 2}, {"name": "tone", "scale": "A-E"}],
         "answer": ANSWER,
     },
-    {"kind": "listwise", "judges": ["judge"], "answer": ANSWER},
     {"kind": "peer_elo", "answer": ANSWER, "similarity": {"kind": "rouge_l"}},
     {"kind": "alpaca_eval", "baseline": "weak", **HARNESS},
     {"kind": "judged_rewrites", **JUDGED},

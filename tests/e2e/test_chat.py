@@ -66,7 +66,6 @@ def test_a_sample_of_the_validation_has_every_score(tmp_path: Path) -> None:
                 "sharpening",
             },
         ),
-        ("listwise_chat", {"listwise", "listwise.places", "validation.order"}),
         ("rubric_chat", {"rubric.criteria", "validation.order"}),
     ],
 )

@@ -22,7 +22,6 @@ JUDGED = {"judges": ["judge"], "candidates": [*CANDIDATES], "answer": ANSWER}
 METHODS: dict[str, dict[str, Any]] = {
     "pairwise_ranking": {**JUDGED, "prompt": "compact"},
     "pointwise": JUDGED,
-    "listwise": JUDGED,
     "peer_elo": {"candidates": [*CANDIDATES], "answer": ANSWER},
     "samples": {"candidates": ["mid"], "n": 4, "answer": ANSWER},
     "probdiff": {"answer": ANSWER, "revision": ANSWER},
@@ -35,7 +34,7 @@ def call(*arguments: object) -> int:
 
 @pytest.mark.parametrize(
     "method",
-    [one if one in ("listwise", "samples") else pytest.param(one, marks=pytest.mark.slow)
+    [one if one == "samples" else pytest.param(one, marks=pytest.mark.slow)
      for one in METHODS],
 )  # fmt: skip
 def test_what_failed_is_asked_again_in_the_same_run_and_nothing_else(tmp_path, capsys, method):

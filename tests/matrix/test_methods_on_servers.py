@@ -53,14 +53,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "kind": "rubric", "criteria": [{"name": "accuracy"}, {"name": "tone"}], "together": True,
         **JUDGED,
     },
-    "listwise": {"kind": "listwise", "candidates": ["a", "b", "judge"], **JUDGED},
-    "listwise_turns": {
-        "kind": "listwise", "candidates": ["a", "b", "judge"], "form": "turns", **JUDGED,
-    },
-    "listwise_cot": {"kind": "listwise", "candidates": ["a", "b", "judge"], **COT, **JUDGED},
-    "listwise_turns_cot": {
-        "kind": "listwise", "candidates": ["a", "b", "judge"], "form": "turns", **COT, **JUDGED,
-    },
     "reward": {"kind": "reward", **JUDGED},
     "reward_pairs": {"kind": "reward_pairs", **JUDGED},
     "judged_rewrites": {"kind": "judged_rewrites", "judge_prompt": "compact", **JUDGED},
@@ -102,7 +94,7 @@ LONG_LABELS = (
 )  # fmt: skip
 BEHIND = (
     "ranking_cot", "scoring", "scoring_to_ten", "scoring_cot", "pointwise_cot",
-    "mt_bench_distribution", "rubric_together", "listwise", "listwise_cot",
+    "mt_bench_distribution", "rubric_together",
 )  # fmt: skip
 REFUSED = {
     *((on, name) for on in PLAIN for name in (*LONG_LABELS, *BEHIND, "probdiff", "glass_box")),
@@ -121,9 +113,6 @@ DIAGONAL = [
     ("sglang", "alpaca_eval"), ("tgi", "ranking_three"), ("tgi", "samples"),
     ("openai", "ranking_five"), ("openai", "ranking_two"), ("openai", "scoring"),
     ("ollama", "probdiff"), ("llamacpp", "pointwise_brackets"),
-    ("vllm_v2", "listwise"), ("tgi", "listwise"), ("openai", "listwise"),
-    ("openai", "listwise_turns"), ("llamacpp", "listwise_turns"), ("vllm_v2", "listwise_cot"),
-    ("openai", "listwise_turns_cot"),
 ]  # fmt: skip
 
 

@@ -52,11 +52,6 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
         "ad923e25b0b099d64fce8e41cc71f62a",
         "7a4b5f0bbb0ad0415b0003e162d2a44a",
     ),
-    "listwise": (
-        {"judges": ["j"], "orders": 4, "form": "turns"},
-        "8acf72f487fd5a4b3667ab7d1cfa39a4",
-        "9b77d840858b52739f4af9447f7cb5a2",
-    ),
     "mt_bench_judge": (
         {"judges": ["j"], "mode": "pairwise", "prompts": "compact", "baseline": "a"},
         "642835386ac73fa501671d4ac5c369e1",

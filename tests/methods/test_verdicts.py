@@ -4,11 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.methods._verdicts import (
-    Slot,
-    last_list,
     last_verdict,
     slot_of,
-    slot_of_list,
     slot_of_two,
     spelled,
 )
@@ -36,11 +33,6 @@ def found_in(trace, of):
 def label_in(text, of, **more):
     found = last_verdict(text, of, **more)
     return None if found is None else of[found.label].name
-
-
-def list_in(text, **more):
-    found = last_list(text, "ABC", **more)
-    return None if found is None else found.order
 
 
 def test_the_judge_goes_on_from_its_own_tokens_up_to_the_verdict():
@@ -197,48 +189,3 @@ def test_a_hostile_text_is_read_in_linear_time():
     text = "Rating: " * 20_000 + "[[" * 20_000 + " " * 20_000
     assert last_verdict(text, FIVE) is None
     assert last_verdict(text, SCORES) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "order"),
-    [
-        ("B > A > C", (1, 0, 2)),
-        ("All are short.\n\n**C>A>B**.", (2, 0, 1)),
-        ("A > B and B > C, so A > B > C", (0, 1, 2)),
-        ("On style A > B > C, on facts B > A > C.\nB > A > C", (1, 0, 2)),
-    ],
-)
-def test_a_list_names_every_letter_once(text, order):
-    assert list_in(text) == order
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "A > B",
-        "A > B > B",
-        "A > B > C > D",
-        "D > A > B > C",
-        "A > B > D",
-        "BA > B > C",
-        "A > B > Clear",
-        "A = B > C",
-        "On style A > B > C, on facts B > A > C. Both matter.",
-        "It is not A > B > C.",
-    ],
-)
-def test_what_is_no_list_of_all_letters_is_none(text):
-    assert list_in(text) is None
-
-
-def test_of_different_lists_in_a_text_that_was_cut_off_none_counts():
-    assert list_in("B > A > C or A > B > C", ended=False) is None
-    assert list_in("A > B > C since", ended=False) == (0, 1, 2)
-
-
-def test_the_judge_goes_on_from_its_own_tokens_up_to_the_list():
-    found = slot_of_list(written(["Hm.", "\n", "C", " >", " A", " >", " B"]), "ABC")
-    assert found == Slot(Prefix("Hm.\n", (100, 101)), "", 2)
-    text = Generation("<think>A > B > C</think> C > A > B", "stop")
-    assert slot_of_list(text, "ABC") == Slot(Prefix("<think>A > B > C</think>"), " ", 2)
-    assert slot_of_list(Generation("<think>A > B > C", "stop"), "ABC") is None

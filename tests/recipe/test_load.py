@@ -2,10 +2,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-import yaml
 
 from orchestrator.errors import RecipeError, UsageError
-from orchestrator.recipe.faults import without_gone
 from orchestrator.recipe.load import available, find, load, loads
 from orchestrator.recipe.source import dump_yaml
 from tests.recipe import plugin_backend, plugin_method
@@ -141,20 +139,6 @@ def test_code_from_outside_is_not_imported_unless_allowed(file):
 def test_what_is_resolved_loads_to_the_same_recipe(file):
     recipe = loaded(file, limit=3)
     again = loads(dump_yaml(recipe.resolved()).encode(), file, allow_code=True)
-    assert again == recipe
-
-
-def test_what_an_earlier_version_stored_loads_without_the_settings_that_are_gone(file):
-    recipe = loaded(file)
-    stored = recipe.resolved()
-    stored["limits"]["max_failures"] = None
-    for name in ("max_rows", "stop_grace_s", "seed"):
-        stored["models"]["small"]["server"][name] = 1
-    for name in ("max_tokens_field", "score_new_tokens"):
-        stored["models"]["gpt-4.1"]["backend"][name] = 1
-    with pytest.raises(RecipeError, match="is no setting any more"):
-        loads(dump_yaml(stored).encode(), file, allow_code=True)
-    again = loads(yaml.safe_dump(without_gone(stored)).encode(), file, allow_code=True)
     assert again == recipe
 
 

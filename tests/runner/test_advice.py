@@ -32,8 +32,7 @@ def advised(entry):
         ({"kind": "pairwise_ranking"}, SETTINGS),
         ({"kind": "pairwise_ranking", "name": "mine", "prefix": "["}, SETTINGS[1:]),
         ({"kind": "pointwise", "chain_of_thought": True}, SETTINGS[:3]),
-        # Its labels are the letters of the answers, and its prompts those of a paper's.
-        ({"kind": "listwise"}, ("prefix", "examples", "chain_of_thought")),
+        # Its prompts are those of a paper.
         ({"kind": "auto_j"}, ()),
         # What a kind that is not known here has, nobody can tell.
         ({"kind": "elsewhere"}, SETTINGS),

@@ -9,35 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import RunDirectoryError
-from orchestrator.store import Store, connections, schema
+from orchestrator.store import Store, connections
 from orchestrator.store.gc import drop_outcomes
 from orchestrator.store.lookup import KeyFilter, n_levels
 from orchestrator.store.salvage import salvage
 from tests.store.helpers import choice, key, put
-
-FIRST_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
-CREATE TABLE server (id INTEGER PRIMARY KEY, model INTEGER NOT NULL, provenance TEXT NOT NULL,
-    first_at_ms INTEGER NOT NULL, last_turn INTEGER NOT NULL);
-CREATE TABLE outcome (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind INTEGER NOT NULL,
-    model INTEGER NOT NULL, server INTEGER NOT NULL, cause INTEGER NOT NULL,
-    attempts INTEGER NOT NULL, latency_s REAL NOT NULL, at_ms INTEGER NOT NULL,
-    prompt_hash BLOB NOT NULL, head BLOB NOT NULL, arrays BLOB NOT NULL);
-CREATE TABLE tally (model INTEGER, kind INTEGER, cause INTEGER, n INTEGER, n_requests INTEGER,
-    n_attempts INTEGER, n_prompt_tokens INTEGER, n_cached_tokens INTEGER,
-    n_completion_tokens INTEGER, latency_s REAL, PRIMARY KEY (model, kind, cause)) WITHOUT ROWID;
-CREATE TABLE failure (permanent INTEGER, model INTEGER, cause INTEGER, status INTEGER,
-    n INTEGER NOT NULL, last_key BLOB NOT NULL, last_message TEXT NOT NULL,
-    last_at_ms INTEGER NOT NULL, PRIMARY KEY (permanent, model, cause, status)) WITHOUT ROWID;
-CREATE TABLE unit (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, status INTEGER NOT NULL,
-    frame INTEGER NOT NULL, cause INTEGER NOT NULL, rows BLOB NOT NULL);
-CREATE TABLE plan (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, n_units INTEGER NOT NULL,
-    adopted INTEGER NOT NULL, current INTEGER NOT NULL, stamp INTEGER NOT NULL);
-CREATE TABLE place (plan INTEGER, position INTEGER, unit INTEGER NOT NULL,
-    PRIMARY KEY (plan, position)) WITHOUT ROWID;
-"""
 
 
 @pytest.fixture
@@ -172,28 +148,6 @@ def test_levels_bound_the_pages_that_a_key_changes() -> None:
         assert sum(min(one / 200, 16_384) for one in met) / 16_384 < 0.35
 
 
-def test_a_store_without_levels_is_read_as_it_is_and_goes_on(path: Path) -> None:
-    with Store.open(path) as store:
-        for number in range(20):
-            put(store, number)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE outcome_key_level")
-        connection.execute("PRAGMA user_version=3")
-    connection.close()
-    before = path.read_bytes()
-    with Store.open(path, read_only=True) as store:
-        assert store.get(key(3)) == choice(3)
-        assert store.n_outcomes(map(key, range(30))) == 20
-        store.check()
-    assert path.read_bytes() == before
-    with Store.open(path) as store:
-        put(store, 20)
-        assert store.n_outcomes(map(key, range(30))) == 21
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
-    connection.close()
-
-
 def test_a_closed_store_has_every_key_in_its_index(path: Path) -> None:
     with Store.open(path) as store:
         for number in range(20):
@@ -232,53 +186,6 @@ def test_a_reader_finds_keys_of_a_running_store(store: Store, path: Path) -> Non
     with Store.open(path, read_only=True) as reader:
         assert reader.get(key(1)) == choice(1)
         assert reader.get_many([key(1), key(2)]) == {key(1): choice(1)}
-
-
-def make_old(path: Path, n: int) -> None:
-    """A store as the first schema had it, with outcomes and units of one plan."""
-    with Store.open(path) as store:
-        plan = store.open_plan(b"p" * 16, n)
-        for number in range(n):
-            put(store, number)
-            store.put_unit(key(-number), plan, number, 0, "frame", [(number,)])
-    new = sqlite3.connect(path)
-    old = sqlite3.connect(path.with_suffix(".old"))
-    old.execute(f"PRAGMA application_id={schema.APPLICATION_ID}")
-    old.executescript(FIRST_SCHEMA)
-    for name in ("name", "outcome", "tally", "unit", "plan", "place"):
-        rows = new.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608
-        marks = ",".join("?" * len(rows[0]))
-        old.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608
-    old.execute("PRAGMA user_version=1")
-    old.commit()
-    old.close()
-    new.close()
-    path.with_suffix(".old").replace(path)
-
-
-def test_a_store_of_the_first_schema_goes_on(path: Path) -> None:
-    make_old(path, 30)
-    with Store.open(path) as store:
-        assert store.is_current_plan(b"p" * 16)
-        plan = store.open_plan(b"p" * 16, 30)
-        put(store, 3, choice(-1.0))
-        put(store, 30)
-        store.put_unit(key(-3), plan, 3, 0, "frame", [("again",)])
-        assert store.get(key(3)) == choice(3)
-        assert [unit.rows for unit in store.iter_rows(plan, "frame")] == [
-            [(number,)] for number in range(30)
-        ]
-        assert store.n_outcomes(map(key, range(40))) == 31
-        store.check()
-
-
-def test_a_store_of_the_first_schema_is_not_read_before_it_is_changed(path: Path) -> None:
-    make_old(path, 3)
-    with pytest.raises(RunDirectoryError, match="Run its recipe again"):
-        Store.open(path, read_only=True)
-    Store.open(path).close()
-    with Store.open(path, read_only=True) as store:
-        assert store.get(key(1)) == choice(1)
 
 
 def test_adoption_leaves_no_index_behind(store: Store, path: Path) -> None:

@@ -13,7 +13,7 @@ from orchestrator.records import Generation
 from orchestrator.store import RunDirectory, Store
 from tests.store.helpers import key
 from tests.store.test_merging import OTHER, SERVER, merged
-from tests.store.test_vocabulary import MODEL, as_schema_2, drawn, spoil, texts
+from tests.store.test_vocabulary import MODEL, drawn, spoil, texts
 
 
 def make(
@@ -75,14 +75,6 @@ def test_ids_keep_their_texts_by_server(tmp_path):
             8: b"y",
             9: b"w",
         }
-
-
-def test_a_run_without_texts_is_merged(tmp_path):
-    one = make(tmp_path / "one", {})
-    as_schema_2(one / "store.sqlite")
-    new, _ = merged(tmp_path, one, make(tmp_path / "two", {2: drawn("x", "a")}))
-    with Store.open(new) as store:
-        assert texts(store, 2) == ["x", "a"]
 
 
 def test_damaged_texts_refuse_the_merge(tmp_path):

@@ -198,45 +198,6 @@ def test_texts_survive_the_repair_of_a_store(run):
         assert texts(store, 1) == ["a", "b"]
 
 
-def as_schema_2(path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP TABLE token")
-        connection.execute("PRAGMA user_version=2")
-
-
-def test_a_store_of_the_version_before_is_read_and_goes_on(run):
-    path = run / "store.sqlite"
-    old = Generation(
-        "a", "stop", top=TopLogprobs(np.full((1, 1), -1, np.int32), np.zeros((1, 1), np.float32))
-    )
-    with opened(run) as store:
-        put(store, 1, old)
-    as_schema_2(path)
-    before = path.read_bytes()
-    with Store.open(path, read_only=True) as store:
-        assert store.get(key(1)) is not None
-        assert store.tokens(MODEL) == {}
-        store.check()
-    assert path.read_bytes() == before
-    with opened(run) as store:
-        put(store, 2, drawn("b"))
-        assert texts(store, 2) == ["b"]
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
-
-
-def test_a_damaged_store_of_the_version_before_is_repaired(run):
-    path = run / "store.sqlite"
-    with opened(run) as store:
-        put(store, 1, drawn("a"))
-        put(store, 2, drawn("b"))
-    as_schema_2(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE outcome SET head=x'00' WHERE id=2")
-    found = salvage(path)
-    assert (sum(found.kept.values()), found.n_lost) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("numbers", "is_whole", "expected"),
     [

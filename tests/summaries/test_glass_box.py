@@ -91,12 +91,11 @@ def test_a_table_of_two_models_keeps_them_apart(context_of):
     assert len(answers.rows) == 2
 
 
-def test_features_that_an_older_version_did_not_write_are_named(context_of):
+def test_features_that_the_rows_lack_are_not_shown(context_of):
     features, _ = summarise(context_of("glass_box", glass_box, ROWS.drop("softmax_entropy")))
     found = lines(features)
     assert "mean_logprob" in found
     assert not {"softmax_entropy", "combo"} & set(found)
-    assert any("an older version wrote: softmax_entropy, combo;" in note for note in features.notes)
 
 
 def test_without_gold_features_are_drawn_against_the_first_judge():

@@ -97,6 +97,17 @@ def test_the_leaderboard_is_sorted_by_a_click(browser, links):
         assert said == []
 
 
+def test_numbers_of_the_report_lead_to_the_items_behind_them(browser, links):
+    with opened(browser, links, "/run/demo") as (page, said):
+        wins = page.locator("a.behind-it[href*='to=']").first
+        wins.wait_for(state="attached")
+        to = wins.get_attribute("href")
+        page.goto(page.url.split("/run/")[0] + to)
+        page.wait_for_selector(".list .row.tall, .none-here:not([hidden])")
+        assert page.get_by_label("Who lost").count() == 1
+        assert said == []
+
+
 def test_an_item_is_opened_by_keys_and_its_neighbours_too(browser, links):
     with opened(browser, links, "/run/demo/items") as (page, said):
         page.keyboard.press("j")

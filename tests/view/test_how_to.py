@@ -36,9 +36,11 @@ def test_the_steps_to_one_judgment_are_as_written(browser, runs, tmp_path):
     with served(runs, tmp_path) as link, opened(browser, link, "/") as (page, said):
         page.get_by_role("link", name=next(named), exact=True).click()
         page.get_by_role("link", name=next(named), exact=True).click()
+        page.get_by_role("button", name=next(named), exact=True).click()
         measures = [next(named) for _ in range(3)]
         page.wait_for_selector(".tools #search")
         heads = page.get_by_role("columnheader")
+        heads.filter(has_text=measures[0]).wait_for()
         assert [name for name in heads.all_inner_texts() if name in measures] == measures
         gap = heads.filter(has_text=measures[0])
         gap.get_by_role("button").click()

@@ -15,8 +15,7 @@ from orchestrator.disk.files import few_files
 from orchestrator.disk.paths import RUNS, STORE_NAME
 from orchestrator.runner.commands.options import LISTED
 
-# What earlier versions had, and what does its work.
-_REMOVED = {"--clients": "use `--shards`"}
+# Where commands of a plain name are.
 _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
     "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
     "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",
@@ -70,8 +69,6 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
             return
         is_command = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 (no public way)
-        if is_command and (gone := _gone(value)):
-            raise argparse.ArgumentError(None, gone)
         for old in (" ".join(self._given[:2]), value) if is_command else ():
             if old in _MOVED:
                 self.exit(2, f"orchestrator {old} is now: orchestrator {_MOVED[old]}\n")
@@ -81,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
 
     def _hint(self, arguments: Iterable[str]) -> str:
-        """Return the message on the first option removed, or like one; "" if there is none."""
+        """Return the message on the first option that is like one; "" if there is none."""
         known = list(self._option_string_actions)
         for argument in arguments:
             if argument == "--":
@@ -89,16 +86,9 @@ class Parser(argparse.ArgumentParser):
             name = argument.partition("=")[0]
             if not name.startswith("--") or any(one.startswith(name) for one in known):
                 continue
-            if gone := _gone(name):
-                return gone
             if near := _nearest(name, known):
                 return f"unrecognized arguments: {argument}; did you mean {near!r}?"
         return ""
-
-
-def _gone(name: str) -> str:
-    """Return the message on a removed option or command; "" if there was none of this name."""
-    return f"{name} was removed: {_REMOVED[name]}" if name in _REMOVED else ""
 
 
 def _is_json(arguments: Sequence[str]) -> bool:

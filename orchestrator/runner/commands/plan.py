@@ -24,20 +24,27 @@ from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.merging import merge_into
 from orchestrator.runner.interface.recipe import Recipe
-from orchestrator.runner.planning.prepare import describe_change
+from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.spending import shares
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
-from orchestrator.runner.servers.slurm import MIB, check, room_of_all, room_of_job, see_that_all_fit
+from orchestrator.runner.servers.slurm import (
+    MIB,
+    are_shared,
+    check,
+    room_of_all,
+    room_of_job,
+    see_that_all_fit,
+)
 from orchestrator.runner.session.opening import open_plan
 from orchestrator.store import RunDirectory, Store, newest
 
 # Options of `run` that a job can't have, and of `plan` that `run` does not have.
 _REFUSED = ("fresh", "keep_servers", "json", "retry")
 _OF_PLAN = ("--exact",)
-_PROGRAM = (sys.executable, "-m", "orchestrator")
+PROGRAM = (sys.executable, "-m", "orchestrator")
 
 
 class Job(NamedTuple):
@@ -135,12 +142,13 @@ class Shards:
         see_that_all_fit(self.prepared)
         cluster = self.prepared.recipe.settings.cluster
         # The servers of each shard are steps of its job; the last job is small and asks little.
-        large = cluster.model_copy(update={"nodes": cluster.nodes or 1})
+        n_nodes = 1 if are_shared(self.prepared) else cluster.nodes or 1
+        large = cluster.model_copy(update={"nodes": n_nodes})
         others = {name: value for name, value in cluster.options.items() if "gpu" not in name}
         small = cluster.model_copy(update={"nodes": None, "options": others})
         array = f"{','.join(map(str, self.left or range(1, self.n + 1)))}%{self.n_at_once}"
         script = partial(slurm_chain.script, run=self.run, folder=Path.cwd())
-        element = [*_PROGRAM, *self.words(slurm_chain.SHARD), "--on=slurm"]
+        element = [*PROGRAM, *self.words(slurm_chain.SHARD), "--on=slurm"]
         first = script(large, command=element, room=room_of_job(self.prepared), array=array)
         last = script(small, command=_words(self._options.words))
         files = (slurm_chain.file_of(self.run, is_array=is_array) for is_array in (True, False))
@@ -178,23 +186,33 @@ class Shards:
 
 def submit(options: argparse.Namespace, said: Said) -> int:
     """Write the jobs of a run into its folder, and submit them."""
-    planned = job_of(options)
+    send(job_of(options), said, is_alone=bool(options.shards))
+    return EXIT_COMPLETE
+
+
+def send(planned: Job, said: Said, *, is_alone: bool) -> None:
+    """Write jobs into their folder, and submit them; nothing if one that `is_alone` is there."""
     run, number = planned.run, ""
     # Makes the run where there is none, and refuses one that another client writes.
     with RunDirectory.lock(run):
-        if options.shards and (there := slurm_chain.waiting(run)):
+        if is_alone and (there := slurm_chain.waiting(run)):
             said.note(f"nothing was submitted: the run has jobs ({'; '.join(there)})")
-            return EXIT_COMPLETE
+            return
         for file, script in planned.scripts.items():
             file.write_text(script, encoding="utf-8")
             after = [f"--dependency=afterany:{number},singleton"] if number else []
-            number = slurm_chain.submit(file, *after)
+            try:
+                number = slurm_chain.submit(file, *after)
+            except UsageError as error:
+                there = (
+                    f"; the array, job {number}, is in the queue: run the command again at its end"
+                )
+                raise UsageError(f"{error}{there if number else ''}") from error
     shown = paths.shown(run)
     said.note(
         f"submitted job {number} ({slurm_chain.name_of(run)}); its output: {shown}/slurm-"
         f"{number}.log; progress: orchestrator status {shown}"
     )
-    return EXIT_COMPLETE
 
 
 def begin(options: argparse.Namespace, said: Said) -> bool:
@@ -234,12 +252,19 @@ def job_of(options: argparse.Namespace) -> Job:
     _refuse(options, "submit")
     loaded, base, given = _loaded(options)
     prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
+    run = newest(directory_of(options.run_dir, loaded.run_name)).resolve()
+    return one_job(prepared, run, _words(options.words))
+
+
+def one_job(prepared: Prepared, run: Path, words: Sequence[str], *, hands_on: bool = True) -> Job:
+    """Return the job that runs a command, with servers as its steps if it has nodes for them."""
     check(prepared)
     see_that_all_fit(prepared)
-    run = newest(directory_of(options.run_dir, loaded.run_name)).resolve()
-    cluster = loaded.settings.cluster
+    cluster = prepared.recipe.settings.cluster
+    if are_shared(prepared):
+        cluster = cluster.model_copy(update={"nodes": None})
     room = room_of_job(prepared) if cluster.nodes else []
-    script = slurm_chain.script(cluster, run, Path.cwd(), _words(options.words), room)
+    script = slurm_chain.script(cluster, run, Path.cwd(), words, room, hands_on=hands_on)
     return Job(run, {slurm_chain.file_of(run): script}, slurm_chain.overrides_of(cluster))
 
 
@@ -266,7 +291,7 @@ def _words(words: Sequence[str]) -> list[str]:
         for word in words[1:]
         if not (len(word) > len("--") and any(option.startswith(word) for option in gone))
     ]
-    return [*_PROGRAM, "run", *kept]
+    return [*PROGRAM, "run", *kept]
 
 
 def plan(options: argparse.Namespace) -> int:

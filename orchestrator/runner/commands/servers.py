@@ -3,10 +3,13 @@
 import argparse
 import asyncio
 import os
+import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +26,29 @@ from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
 from orchestrator.records import Failure
 from orchestrator.report import tables
+from orchestrator.report.display import make_display
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
+from orchestrator.runner.commands.messages import Said
+from orchestrator.runner.commands.plan import PROGRAM, one_job, send
+from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interrupts import DRAINS
+from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared, prepare
 from orchestrator.runner.probing.asking import Http, Target
 from orchestrator.runner.probing.probe import probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
+from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet
+from orchestrator.runner.servers.health import in_time
+from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
-from orchestrator.runner.servers.registry import ServerRegistry
-from orchestrator.runner.session.event_loop import run_to_end
+from orchestrator.runner.servers.registry import Keep, ServerRegistry
+from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
+from orchestrator.runner.session.event_loop import run_to_end, unwrapped
 from orchestrator.serving import ServeOptions
-from orchestrator.store import Store
+from orchestrator.store import RunDirectory, Store
 
 _MOST_MODELS: Final = 8
 # What the settings of some methods can't do without, to ask them for their stages.
@@ -44,6 +57,8 @@ _NOMINAL: Final = {
     "criteria": [{"name": "quality"}],
 }  # fmt: skip
 _FALLBACK: Final = "openai"
+# Between two looks at a server that is kept on a cluster.
+_LOOK_S: Final = 5.0
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,10 +289,98 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
     if not options.name and not options.all:
         raise UsageError("specify a server name or --all")
-    for name in options.name or found:
-        shelf.stop(found[name])
+    jobs = {found[name].job for name in options.name or found}
+    for job in sorted(job for job in jobs if job.isdecimal()):
+        if isinstance(said := answer("scancel", job), NoAnswer):
+            raise UsageError(f"scancel {job}: {said.why}")
+    for name, kept in found.items():
+        if kept.job.isdecimal() and kept.job in jobs:
+            shelf.forget(kept)
+        elif name in options.name or not options.name:
+            shelf.stop(kept)
+        else:
+            continue
         confirm(f"{name} stopped")
     return EXIT_COMPLETE
+
+
+def start(options: argparse.Namespace) -> int:
+    """Have a job keep the servers of a recipe; in a job and on Ray, keep them here."""
+    if options.on == "local":
+        raise UsageError("add --on slurm or --on ray; here, `run --keep-servers` keeps servers")
+    job = os.environ.get("SLURM_JOB_ID") if options.on == "slurm" else "ray"
+    own = [] if slurm_chain.HANDS_ON in os.environ else ["cluster.jobs=null"]
+    loaded, base, given = loaded_recipe(
+        options.recipe, [*options.overrides, *own], None, allow_code=options.allow_code
+    )
+    prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
+    folder = directory_of(None, f"{loaded.run_name}.servers").resolve()
+    if job is None:
+        planned = one_job(prepared, folder, [*PROGRAM, *options.words], hands_on=False)
+        send(planned, Said(), is_alone=True)
+        confirm("runs with cluster.jobs=shared use these servers; `servers stop` ends them")
+        return EXIT_COMPLETE
+    with RunDirectory.lock(folder) as run, logged(run.log_path, make_display("plain", sys.stderr)):
+        run_to_end(lambda _: _keep(prepared, run, options.on, job))
+    return EXIT_COMPLETE
+
+
+async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> None:
+    """Keep the servers of a recipe running and known, until a signal comes."""
+    placed = places_on(prepared, on)
+    if len(placed.waves) != 1:
+        raise UsageError("\n".join(["not all servers have room at a time:", *placed.words()]))
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, *DRAINS):
+        loop.add_signal_handler(number, task.cancel if task else loop.stop)
+    shelf = ServerRegistry()
+    with (
+        tempfile.TemporaryDirectory(prefix="orchestrator-keep-") as made,
+        Store.open(Path(made) / STORE_NAME) as store,
+    ):
+        fleet = Fleet(
+            [prepared.models[name] for name in prepared.identities],
+            prepared.plan.identities,
+            held.server_log,
+            store,
+            allow_code=prepared.allow_code,
+            places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
+            keep=Keep(shelf, prepared.plan.identities),
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                for server in fleet.launched:
+                    limits = prepared.models[server.models[0].name].limits
+                    group.create_task(_keep_one(fleet, server, job, limits.silent_after_s))
+        except asyncio.CancelledError:
+            confirm("the servers end")
+        except BaseExceptionGroup as errors:
+            raise unwrapped(errors) from None
+        finally:
+            for kept in shelf.all():
+                if kept.job == job and kept.watchdog == os.getpid():
+                    shelf.forget(kept)
+            await fleet.stop()
+
+
+async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: float) -> None:
+    """Keep one server: start it again when it has ended, is out of reach, or answers nothing."""
+    number = [one for one in fleet.launched if one.models == server.models].index(server)
+    heard_at, before = 0.0, None
+    while True:
+        running = await server.running()
+        if isinstance(running, Failure):
+            raise LaunchError(running.message)
+        if server.keeping is not None:
+            server.keeping.share(running, server.name, job)
+        if running is not before:
+            before, heard_at = running, time.monotonic()
+            confirm(f"{server.name} is ready at {running.base_url}")
+        if await in_time(partial(fleet.answers, server, number)):
+            heard_at = time.monotonic()
+        elif time.monotonic() - heard_at > silent_after_s:
+            await server.end_silent()
+        await asyncio.sleep(_LOOK_S)
 
 
 def servers(options: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
-from orchestrator.recipe.faults import without_gone
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
@@ -114,7 +113,7 @@ def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
     with Store.open(directory.store_path, read_only=True) as store:
         recipe = stored_revision(store, directory).get("recipe", {})
         try:
-            content = yaml.safe_dump(without_gone(recipe), sort_keys=False).encode()
+            content = yaml.safe_dump(recipe, sort_keys=False).encode()
             loaded = loads(content, where / "recipe.yaml", allow_code=allow_code)
             prepared = prepare(loaded, where, allow_code=allow_code)
         except OrchestratorError as error:

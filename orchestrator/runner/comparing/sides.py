@@ -113,10 +113,6 @@ def _side(label: str, result: Result, *, allow_code: bool) -> Side:
     if ITEMS not in result.frames:
         raise UsageError(f"{result.path} has no frame of items; run its recipe again")
     items = result.frames.columns(ITEMS, ("item", *CONTENT)).unique(maintain_order=True)
-    # Older versions wrote fewer columns.
-    absent = [name for name in CONTENT if name not in items.columns]
-    items = items.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    items = items.select("item", *CONTENT)
     context = all_sources(result.frames, result.settings, allow_code=allow_code, run=result.path)
     there = [source for source in context.sources if source.frame in result.frames]
     judges = dict.fromkeys(name for source in there for name in source.method.judges)
@@ -215,16 +211,12 @@ def match_notes(sides: Sequence[Side]) -> list[str]:
 
 def _alone(kind: str, first: str, second: str, alone: Sequence[str], others: Sequence[str]) -> str:
     parts = [
-        f"{_words(kind, names)} only in {label}"
+        f"{kind}{'s' * (len(names) != 1)} {', '.join(names)} only in {label}"
         for label, names in ((first, alone), (second, others))
         if names
     ]
     advice = f"; to compare them: --match {kind}={alone[0]}:{others[0]}" if alone and others else ""
     return f"Not compared: {', '.join(parts)}{advice}."
-
-
-def _words(kind: str, names: Sequence[str]) -> str:
-    return f"{kind}{'' if len(names) == 1 else 's'} {', '.join(names)}"
 
 
 def _given(
@@ -237,16 +229,13 @@ def _given(
         kind = next((one for one in MATCHED if one == word), None)
         if kind is None or not names:
             example = "expected something like --match model=large:large_v2"
-            raise UsageError(f"invalid match {text!r}; {example}{_kinds(word)}")
+            near = "" if word in MATCHED else nearest(word, MATCHED, "what can be matched")
+            raise UsageError(f"invalid match {text!r}; {example}{near}")
         if len(sides) < 2:
             raise UsageError(f"--match {text}: names are matched between runs, but there is one")
         for side, own in zip(sides[1:], _split(kind, names, sides), strict=True):
             found.setdefault((side.label, kind), {})[own[1]] = own[0]
     return found
-
-
-def _kinds(word: str) -> str:
-    return "" if word in MATCHED else nearest(word, MATCHED, "what can be matched")
 
 
 def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, str]]:

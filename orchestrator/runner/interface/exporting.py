@@ -262,8 +262,15 @@ def readers(
     Raises:
         UsageError: If there is no such table or frame; names the nearest.
     """
+    # A run that ends writes no notes, and exports nothing.
+    from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
+
     found: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {}
+    if FRAME in wanted.frames or (not wanted and not read_notes(result.path).is_empty()):
+        found[FRAME] = lambda: [read_notes(result.path)]
     for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
+        if name in found:
+            continue
         if name == SIDE_BY_SIDE:
             found[name] = lambda: [side_by_side(result)]
             continue

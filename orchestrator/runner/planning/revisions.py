@@ -54,14 +54,13 @@ def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
 def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
     """Return what the last call wrote about its recipe, as the store has it.
 
-    The file is newer for a moment when a call begins. It is read where the store has none, as in
-    runs of earlier versions, or a damaged one.
+    The file is newer for a moment when a call begins. It is read where the store has
+    none, or a damaged one.
 
     Raises:
         StoreError: If none can be read although there is a plan.
     """
     text = store.get_meta(REVISION)
-    # Without a checksum it is of an earlier version, or what is left of one.
     if text is not None and text.startswith(_SUM):
         with suppress(*_UNREADABLE):
             return parse(text.encode())

@@ -301,7 +301,6 @@ def _least_of_neighbours(hashes: Hashes) -> Hashes:
 
 
 _TEXTS: Final = ("item", "prompt", "messages")
-_COLUMNS: Final = (*_TEXTS, "cluster", "same_as")
 
 
 def notes_on_items(prepared: "Prepared") -> list[str]:
@@ -317,9 +316,6 @@ def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[s
 
     Only the texts that are looked at are read.
     """
-    # Older versions wrote fewer columns.
-    if set(_COLUMNS) - set(items.collect_schema()):
-        return []
     about = items.select("cluster", "same_as").collect()
     fields = (settings.get("dataset") or {}).get("fields")
     found = None

@@ -294,8 +294,7 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
         held,
         findings=(*findings, *new.values()),
         n_prompt=record.n_prompt or held.n_prompt,
-        first={},
-        named=record.firsts or held.firsts,
+        named=record.named or held.named,
         seen=held.seen or record.seen,
         noise=held.noise if held.seen else record.noise,
     )

@@ -17,7 +17,7 @@ from orchestrator.disk.paths import is_foreign
 from orchestrator.driver import Driver
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.recipe.faults import nearest, without_gone
+from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Generation, Item, Message, Outcome, Scored, TopLogprobs
 from orchestrator.runner.models.identity import identity_key, open_given
@@ -82,7 +82,7 @@ class Replay:
         if not settings:
             raise RunDirectoryError(f"{path}: this run has no recipe")
         # A resolved recipe is a recipe; its paths are absolute.
-        text = yaml.safe_dump(without_gone(settings), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         self.recipe = loads(text.encode(), path / "recipe.yaml", allow_code=allow_code)
         self.identities: Mapping[str, Mapping[str, str]] = revision.get("identities") or {}
         items = self._items = StoredItems(frames)
@@ -321,7 +321,7 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                 "position": at,
                 "token": None if found.pieces is None else found.pieces[at],
                 "id": token_id,
-                "logprob": None if logprobs is None else _finite(logprobs[at]),
+                "logprob": logprobs[at] if logprobs and math.isfinite(logprobs[at]) else None,
                 "alternatives": None
                 if top is None
                 else [
@@ -329,7 +329,3 @@ def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
                     for number, token, logprob in top[at]
                 ],
             }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

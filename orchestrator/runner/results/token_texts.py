@@ -14,7 +14,7 @@ from orchestrator import contracts, plugins
 from orchestrator.ask import GenerateAsk, ScoreAsk
 from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import ModelSpec, Recipe
-from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
+from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored
 from orchestrator.runner.models.identity import identity_key, server_label
 from orchestrator.store import Store
 
@@ -168,19 +168,11 @@ _RAW_FLAGS: Final = {
     "`original_logprobs: true`",
 }
 _NO_TEXTS: Final = (
-    "The run holds the ids of these tokens without their texts, as an earlier version wrote it or "
-    "because the server gives none. They are shown if the weights are on this machine and "
-    "`tokenizers` is installed."
+    "The run holds the ids of these tokens without their texts: the server gives none. They are "
+    "shown if the weights are on this machine and `tokenizers` is installed."
 )
-_NO_PLACES: Final = (
-    "Neither the ids nor the texts of these tokens are in the run: its server gives none, or an "
-    "earlier version of this program did not keep them. In the second case a new run has them."
-)
-_NAMELESS: Final = (
-    "The texts of some alternatives are not in the run: an earlier version of this program kept "
-    "only their log-probabilities, or they are longer than what is kept. In the first case a new "
-    "run has them."
-)
+_NO_PLACES: Final = "Neither the ids nor the texts of these tokens are given by the server."
+_NAMELESS: Final = "The texts of some alternatives are longer than what the run keeps."
 
 
 def unobserved(
@@ -210,7 +202,8 @@ def unobserved(
         said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
     if made.top is None:
         said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
-    elif (n := _listed(made.top)) < ask.top_logprobs:
+    # The most that are known at any position.
+    elif (n := int(np.isfinite(made.top.logprobs).sum(axis=1).max(initial=0))) < ask.top_logprobs:
         said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
     if not is_spelled:
         has_ids = made.token_ids is not None
@@ -220,11 +213,6 @@ def unobserved(
     if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
         said.append(_NAMELESS)
     return said
-
-
-def _listed(top: TopLogprobs) -> int:
-    """Return the most alternatives that are known at any position."""
-    return int(np.isfinite(top.logprobs).sum(axis=1).max(initial=0))
 
 
 # Prefixes are spelled one by one, which costs the square of this.

@@ -137,8 +137,7 @@ def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
 #
 # A model's identity is made before any server is asked, so the kind is no part of it: a recipe
 # without `backend` has the identity that it has with `backend: openai`, whatever is found. A run
-# therefore keeps the kind that it began with, also one that an earlier version of this program
-# began.
+# therefore keeps the kind that it began with.
 
 
 _MODELS: Final = "/v1/models"

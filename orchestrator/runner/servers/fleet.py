@@ -255,7 +255,7 @@ class Fleet:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
 
-    async def _answers(self, server: Launched, number: int) -> bool:
+    async def answers(self, server: Launched, number: int) -> bool:
         """Return whether a launched server answers anything; one that has ended does not hang."""
         if server.server is None or server.exit_code() is not None:
             return True
@@ -380,7 +380,7 @@ class Fleet:
             for server in self.launched:
                 number = self._servers[server.models[0].name].index(server)
                 is_quiet = partial(self._is_quiet, server, number)
-                answers = partial(self._answers, server, number)
+                answers = partial(self.answers, server, number)
                 group.create_task(look_after(server.end_silent, is_quiet, answers))
             while True:
                 errand = await self._errands.get()

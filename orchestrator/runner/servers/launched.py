@@ -124,6 +124,9 @@ class Launched:
         async with self._lock:
             if self._given_up is not None:
                 return self._given_up
+            if self.keeping is not None and self.keeping.of.mode == "shared":
+                self.server = await self.keeping.wait()
+                return self.server
             if self.server is None and self._last_end is None:
                 self.server = self._kept()
                 if self.server is None:
@@ -171,9 +174,12 @@ class Launched:
         """End the server although it runs, as it hangs; who asks for it next starts it again."""
         async with self._lock:
             server = self.server
-            if server is not None and server.exit_code() is None:
+            is_shared = isinstance(server, KeptServer) and server.kept.job
+            if server is not None and not is_shared and server.exit_code() is None:
                 self._is_silent = True
                 _log.warning("%s", silent(self.name).said, extra={"log": str(self._log_path)})
+                if self.keeping is not None:
+                    await self.keeping.end(server)
                 await server.stop()
 
     async def _lost(self) -> Carried | None:
@@ -203,12 +209,12 @@ class Launched:
         served = [(name, keep.identities[name]) for name in sorted(names)]
         settings = self.launch.config.model_dump_json()
         key = digest(__version__, self.kind, settings, served, number).hex()
-        return Keeping(keep.shelf, key, self.kind, names, keep.wanted)
+        return Keeping(keep, key, self.kind, names)
 
     def _kept(self) -> RunningServer | None:
         if self.keeping is None:
             return None
-        found = self.keeping.find()
+        found = self.keeping.of.shelf.find(self.keeping.key)
         if found is not None:
             self._started_at = asyncio.get_running_loop().time()
             _log.info(

@@ -402,7 +402,9 @@ def place_servers(
         LaunchError: If the weights of a server can't be read.
     """
     launched = {spec.name: spec for spec in specs if spec.server is not None}
-    depths = _depths(plan)
+    # Models that only judge wait for answers.
+    gates = {one.judge or one.models[-1] for _, one in plan.combinations}
+    depths = {gate: int(gate not in plan.free_gates) for gate in gates}
 
     def placed(groups: Sequence[tuple[str, ...]]) -> Placement:
         demands = []
@@ -450,9 +452,3 @@ def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Foo
     """
     models = tuple(ServedModel(spec.name, spec.weights or "") for spec in specs)
     return launch_of(specs[0], allow_code=allow_code).footprint(models)
-
-
-def _depths(plan: Plan) -> dict[str, int]:
-    """0 for models that are asked before anything is answered, 1 for those that only judge."""
-    gates = {one.judge or one.models[-1] for _, one in plan.combinations}
-    return {gate: int(gate not in plan.free_gates) for gate in gates}

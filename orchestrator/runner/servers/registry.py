@@ -2,6 +2,7 @@
 
 A folder of the user's own (0700) holds a file for each, and its key in another (0600). A server is
 found by what it serves and how: kind, settings, identities of its models, version of this program.
+Those of a cluster are kept by a job, which writes their files anew every few seconds.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ import signal
 import socket
 import stat
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import psutil
@@ -29,6 +31,10 @@ _STOP_S: Final = 30.0
 _SAME_START_S: Final = 1.0
 _GONE: Final = 1
 _TAIL_BYTES: Final = 64 * 1024
+# A server of a cluster of which nothing was written for so long has ended with the job that keeps
+# it. Clocks of nodes may differ by less.
+_LAST_SAID_S: Final = 120.0
+_WAIT_S: Final = 2.0
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +51,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         started: When the watchdog started, seconds since 1970.
         host: Machine that it runs on.
         log: Its log file.
+        job: Of Slurm, or `ray`, that keeps it on a cluster; then `watchdog` and `host` are those of
+            the program in it, and `started` is when it last said so. Empty for no cluster.
     """
 
     name: str
@@ -57,6 +65,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     host: str
     log: str
+    job: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -65,7 +74,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """True if it runs, on this machine."""
+        """True if it runs, on this machine or on a cluster."""
+        if self.job:
+            now = datetime.now(UTC).timestamp()
+            return now - self.started < _LAST_SAID_S
         return self.is_here and _process(self) is not None
 
 
@@ -83,8 +95,11 @@ class KeptServer:
         return f"KeptServer({self.base_url!r}, pid={self.pid})"
 
     def exit_code(self) -> int | None:
-        """None while it runs; with which code it ended is not known."""
-        return None if self.kept.is_alive else _GONE
+        """None while it runs; with which code it ended is not known.
+
+        One of a cluster is looked for anew each time that it is needed.
+        """
+        return None if self.kept.job or self.kept.is_alive else _GONE
 
     def log_tail(self, n_lines: int = 20) -> str:
         """The last lines of its log."""
@@ -110,10 +125,10 @@ class ServerRegistry:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or state_folder()
 
-    def find(self, key: str, taken: frozenset[str] = frozenset()) -> KeptServer | None:
-        """A server of this key that runs and is not among `taken`, by name."""
+    def find(self, key: str, *, shared: bool = False) -> KeptServer | None:
+        """A server of this key that runs, of this machine or shared on a cluster."""
         for kept in self.all():
-            if kept.key == key and kept.name not in taken and kept.is_alive:
+            if kept.key == key and bool(kept.job) == shared and kept.is_alive:
                 with contextlib.suppress(OSError):
                     return KeptServer(kept, self._key_path(kept).read_text(encoding="ascii"))
         return None
@@ -126,7 +141,7 @@ class ServerRegistry:
         for path in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-                if kept.is_here and not kept.is_alive:
+                if (kept.is_here or kept.job) and not kept.is_alive:
                     self.forget(kept)
                     continue
                 yield kept
@@ -159,8 +174,11 @@ class ServerRegistry:
         """End a server and all its children, and forget it.
 
         Raises:
-            UsageError: If it runs on another machine.
+            UsageError: If it runs on another machine, or a program keeps it on a cluster.
         """
+        if kept.job:
+            said = f"{kept.watchdog} on {kept.host}"
+            raise UsageError(f"{kept.name} runs until process {said} ends; stop that (Ctrl-C)")
         if not kept.is_here:
             raise UsageError(f"{kept.name} runs on {kept.host}; stop it there")
         watchdog = _process(kept)
@@ -216,29 +234,6 @@ def _process(kept: Kept) -> psutil.Process | None:
     return None
 
 
-def let_go(server: RunningServer, key: str, kind: str, models: tuple[str, ...]) -> Kept | None:
-    """Have a server outlive this program; what to remember of it. None where it can't."""
-    if not isinstance(server, Keepable) or server.exit_code() is not None:
-        return None
-    watchdog = server.keep()
-    try:
-        started = psutil.Process(watchdog).create_time()
-    except psutil.Error:
-        return None
-    return Kept(
-        name=f"{models[0]}-{watchdog}",
-        key=key,
-        kind=kind,
-        models=models,
-        base_url=server.base_url,
-        pid=server.pid,
-        watchdog=watchdog,
-        started=started,
-        host=socket.gethostname(),
-        log=str(server.log_path.absolute()),
-    )
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -248,51 +243,84 @@ class Keep(msgspec.Struct, frozen=True):
     Attributes:
         shelf: Where kept servers are remembered.
         identities: Of the models.
-        wanted: Whether servers are kept when the run ends.
+        mode: Servers are `ended` or `kept` when the run ends, or they are those `shared` on a
+            cluster, which `servers start` keeps, and none is started.
     """
 
     shelf: ServerRegistry
     identities: Mapping[str, bytes]
-    wanted: bool
+    mode: Literal["ended", "kept", "shared"] = "ended"
 
 
 class Keeping(msgspec.Struct):
     """The record by which one server is found again and kept.
 
     Attributes:
-        shelf: Where kept servers are remembered.
+        of: The shelf, and what is wanted there.
         key: What it serves and how.
         kind: Of the launch module.
         models: Names that it answers to.
-        wanted: Whether it is kept when the run ends.
     """
 
-    shelf: ServerRegistry
+    of: Keep
     key: str
     kind: str
     models: tuple[str, ...]
-    wanted: bool
 
-    def find(self) -> KeptServer | None:
-        """The server, where an earlier run kept it and no other part of this run has it."""
-        return self.shelf.find(self.key)
+    async def wait(self) -> KeptServer:
+        """The server that is kept on a cluster, once it is there."""
+        has_said = False
+        while (found := self.of.shelf.find(self.key, shared=True)) is None:
+            if not has_said:
+                said = "waiting for the server of %s: `orchestrator servers start` starts it"
+                _log.warning(said, ", ".join(self.models))
+            has_said = True
+            await asyncio.sleep(_WAIT_S)
+        return found
+
+    def share(self, server: RunningServer, name: str, job: str) -> None:
+        """Say that a server runs on a cluster, kept there by this program in this job."""
+        now = datetime.now(UTC).timestamp()
+        kept = self._record(server, f"{name}-{job}", os.getpid(), now)
+        self.of.shelf.put(msgspec.structs.replace(kept, job=job), server.api_key)
+
+    def _record(self, server: RunningServer, name: str, watchdog: int, started: float) -> Kept:
+        return Kept(
+            name=name,
+            key=self.key,
+            kind=self.kind,
+            models=self.models,
+            base_url=server.base_url,
+            pid=server.pid,
+            watchdog=watchdog,
+            started=started,
+            host=socket.gethostname(),
+            log=str(server.log_path.absolute()),
+        )
 
     def keep(self, server: RunningServer) -> bool:
         """Keep a server when the run ends; return False if it ends with the run."""
         if isinstance(server, KeptServer):
             return server.exit_code() is None
-        kept = let_go(server, self.key, self.kind, self.models) if self.wanted else None
-        if kept is None:
+        if self.of.mode != "kept" or not isinstance(server, Keepable):
             return False
+        if server.exit_code() is not None:
+            return False
+        watchdog = server.keep()
         try:
-            self.shelf.put(kept, server.api_key)
+            started = psutil.Process(watchdog).create_time()
+        except psutil.Error:
+            return False
+        kept = self._record(server, f"{self.models[0]}-{watchdog}", watchdog, started)
+        try:
+            self.of.shelf.put(kept, server.api_key)
         except OSError as error:
             # What nobody would find again must not stay.
             _log.warning("cannot keep the server %r: %s", kept.name, error)
-            self.shelf.stop(kept)
+            self.of.shelf.stop(kept)
         return True
 
     async def end(self, server: RunningServer) -> None:
-        """End a server although it is kept."""
-        if isinstance(server, KeptServer):
-            await asyncio.to_thread(self.shelf.stop, server.kept)
+        """End a server although it is kept, unless others ask it too."""
+        if isinstance(server, KeptServer) and not server.kept.job:
+            await asyncio.to_thread(self.of.shelf.stop, server.kept)

@@ -19,19 +19,18 @@ from typing import Final, Literal, NamedTuple
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Share, Size
-from orchestrator.recipe.schema import ModelSpec
-from orchestrator.recipe.settings import Cluster, ServerSize, minutes
+from orchestrator.recipe.settings import SHARED, Cluster, ServerSize, minutes
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf
-from orchestrator.runner.servers.placement import Placed, place_servers
+from orchestrator.runner.servers.placement import (
+    Placed,
+    find_places,
+    look_for_places,
+    place_servers,
+)
 from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
 from orchestrator.serving import Carrier
-
-# Commands of Slurm and their answers: the nodes of a job or a partition, with their resources.
-#
-# No answer means "not known": the controller may be down or busy while jobs and nodes are well.
-
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ _GPUS: Final = re.compile(r"\bgpu(?::[^:,()]+)?:(\d+)")
 
 
 class NoAnswer(NamedTuple):
-    """A command of Slurm that failed, and what it said."""
+    """What a command of Slurm that failed said; jobs and nodes may be well all the same."""
 
     why: str
 
@@ -263,7 +262,7 @@ def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> Carri
     Raises:
         UsageError: If they can't run there.
     """
-    if on == "local":
+    if on == "local" or are_shared(prepared):
         return None
     check(prepared, on, keep_servers=keep_servers)
     if on == "ray":
@@ -284,7 +283,12 @@ def carriers(prepared: Prepared, on: On, *, keep_servers: bool = False) -> Carri
 
 def has_jobs(cluster: Cluster) -> bool:
     """Return True if servers are jobs of their own rather than steps of this job."""
-    return not os.environ.get("SLURM_JOB_ID") if cluster.jobs is None else cluster.jobs
+    return not os.environ.get("SLURM_JOB_ID") if cluster.jobs is None else cluster.jobs is True
+
+
+def are_shared(prepared: Prepared) -> bool:
+    """Return True if a run uses the servers that `orchestrator servers start` keeps."""
+    return prepared.recipe.settings.cluster.jobs == SHARED
 
 
 def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -> None:
@@ -297,22 +301,25 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
         )
     if keep_servers:
         raise UsageError(
-            f"--keep-servers can't be used with --on {on}: servers there end with the run"
+            f"--keep-servers can't be used with --on {on}: use `orchestrator servers start`"
         )
-    for spec in _launched(prepared):
+    for name in prepared.identities:
+        spec = prepared.models[name]
+        if spec.server is None:
+            continue
         kind = launch_of(spec, allow_code=prepared.allow_code)
         if not kind.carried:
-            name = "" if spec.server is None else spec.server.kind
             raise UsageError(
-                f"model {spec.name!r}: servers of kind {name!r} can't be started with --on {on}"
+                f"model {name!r}: servers of kind {spec.server.kind!r} can't be started "
+                f"with --on {on}"
             )
 
 
 def places_on(prepared: Prepared, on: On) -> Placed:
     """Return the servers of a run on the nodes of this job, in waves if not all fit together.
 
-    On Ray the nodes are those that are there now. In jobs of their own, and where Ray adds nodes,
-    the cluster places them, and none waits for a wave.
+    Of this machine it is `find_places`. On Ray the nodes are those that are there now. In jobs of
+    their own, and where Ray adds nodes, the cluster places them, and none waits for a wave.
 
     Raises:
         UsageError: If a server fits on no node.
@@ -320,6 +327,10 @@ def places_on(prepared: Prepared, on: On) -> Placed:
     """
     settings = prepared.recipe.settings
     cluster, n_most = settings.cluster, settings.resources.max_servers
+    if are_shared(prepared):
+        return _placed(prepared, Inventory())
+    if on == "local":
+        return find_places(prepared)
     job = os.environ.get("SLURM_JOB_ID")
     nodes: tuple[Node, ...] = ()
     if on == "slurm" and job and not has_jobs(cluster):
@@ -328,13 +339,14 @@ def places_on(prepared: Prepared, on: On) -> Placed:
         nodes = nodes_of_job(f"{array}_{task}" if array and task else job)
     elif on == "slurm":
         see_that_all_fit(prepared)
-    elif on == "ray" and not cluster.autoscaling:
+    elif not cluster.autoscaling:
         nodes = nodes_of(address_of(cluster))
     placed = _placed(prepared, Inventory((), n_most, nodes))
     if placed.without_room and on == "ray":
         hint = "if it adds nodes when servers wait for them, set cluster.autoscaling: true"
         _refuse(placed, "Ray cluster", hint)
     _refuse(placed, "job")
+    placed.log()
     return placed
 
 
@@ -346,7 +358,8 @@ def see_that_all_fit(prepared: Prepared) -> None:
         LaunchError: If its weights can't be read.
     """
     nodes = nodes_of_partition(prepared.recipe.settings.cluster)
-    _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
+    if not are_shared(prepared):
+        _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
 
 
 def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
@@ -361,6 +374,8 @@ def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
         LaunchError: If its weights can't be read.
     """
     cluster, taken = prepared.recipe.settings.cluster, Counter[str]()
+    if are_shared(prepared):
+        return taken
     for size in sorted(sizes, key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0)):
         nodes = tuple(Node(str(n), size) for n in range(cluster.nodes or 1))
         placed = _placed(prepared, Inventory(nodes=nodes))
@@ -432,6 +447,10 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
     Raises:
         UsageError: If they can't be started there.
     """
+    if are_shared(prepared):
+        return ("servers: those that `orchestrator servers start` keeps on a cluster",)
+    if on == "local":
+        return look_for_places(prepared).words()
     check(prepared, on)
     placed = places_on(prepared, on)
     lines = [*placed.words()]
@@ -463,8 +482,3 @@ def _command(prepared: Prepared, on: On, models: tuple[str, ...], node: str) -> 
     step.prefer = node
     kind = launch_of(prepared.models[models[0]], allow_code=prepared.allow_code)
     return step.command(kind.carried)
-
-
-def _launched(prepared: Prepared) -> list[ModelSpec]:
-    specs = (prepared.models[name] for name in prepared.identities)
-    return [spec for spec in specs if spec.server is not None]

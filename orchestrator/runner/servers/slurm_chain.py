@@ -1,16 +1,8 @@
 """A client as a Slurm job that hands the run on to another one before its time limit.
 
-The successor is a new job with the same name, which waits for the end of this one
-(`--dependency=singleton`). To requeue the job instead would cost two minutes each time.
-
-Slurm looks for a job to start as soon as a node reports that it has cleaned up after another. A
-node that has no step to end and no Epilog to run reports nothing (`_rpc_terminate_job` of slurmd
-22.05), and the successor then waits for the next look, `batch_sched_delay`: about 2 s more. So a
-job that hands on has a step on each node which Slurm must end.
-
-Shards are the elements of an array, and the job that puts them together waits for its end. So an
-element keeps its number and does wait for the two minutes: near its limit it stops in order and is
-put back into the queue.
+The successor is a new job with the same name, which waits for the end of this one: a requeued one
+would wait two minutes (docs/design/0023-servers-on-a-cluster.md). An element of an array of shards
+keeps its number and does wait: near its limit it stops in order and is put back into the queue.
 """
 
 import hashlib
@@ -22,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
-from orchestrator.recipe.settings import Cluster, minutes
+from orchestrator.recipe.settings import SHARED, Cluster, minutes
 from orchestrator.runner.servers.slurm import answer, options_of
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
@@ -82,7 +74,7 @@ def name_of(run: Path) -> str:
     return f"orch-{plain}-{hashlib.blake2b(os.fsencode(run), digest_size=4).hexdigest()}"
 
 
-def script(
+def script(  # noqa: PLR0913 (what a job is made of, most of it by keyword)
     cluster: Cluster,
     run: Path,
     folder: Path,
@@ -90,12 +82,13 @@ def script(
     room: Sequence[str] = (),
     *,
     array: str = "",
+    hands_on: bool = True,
 ) -> str:
     """Return the text of the job that runs a client.
 
     The run directory is absolute; the command is run in `folder`, and `room` says what a job with
     nodes asks for on each of them. `array` has the numbers of an array's elements, such as 1-8%2;
-    `SHARD` stands for it in the command.
+    `SHARD` stands for it in the command. A job that `hands_on` to none ends at its limit.
 
     Raises:
         UsageError: If the job would end before it could hand on, or Slurm can't read its path.
@@ -120,13 +113,13 @@ def script(
     ]
     words = [*command, *(f"--set={one}" for one in overrides_of(cluster))]
     file = shlex.quote(str(file_of(run)))
-    successor = f"handing on to job $(sbatch --parsable {file})"
+    successor = f"handing on to job $(sbatch --parsable {file})" if hands_on else "ends"
     return _SCRIPT.format(
         name=name,
         hands_on=f"{HANDS_ON}={OF_A_SHARD if array else 1}",
         head="\n".join(f"#SBATCH {shlex.quote(option)}" for option in options),
         near="stops, and goes on after the queue" if array else successor,
-        hand_on="  early=USR1" if array else _SUCCESSOR,
+        hand_on="  early=USR1" if array or not hands_on else _SUCCESSOR,
         end=_AGAIN if array else "",
         folder=shlex.quote(str(folder)),
         command=" ".join(f'"{SHARD}"'.join(map(shlex.quote, word.split(SHARD))) for word in words),
@@ -135,6 +128,8 @@ def script(
 
 def overrides_of(cluster: Cluster) -> tuple[str, ...]:
     """Return the settings that the job of a client adds to its recipe."""
+    if cluster.jobs == SHARED:
+        return ()
     return (f"cluster.jobs={str(cluster.nodes is None).lower()}",)
 
 

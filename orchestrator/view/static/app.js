@@ -124,7 +124,7 @@ if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
 const KEYS = [
   ["j, ↓, →", "next row, or next item"], ["k, ↑, ←", "previous row, or previous item"], ["Enter", "open the row"],
-  ["/", "search"], ["u, Esc", "one level up"], ["g", "first row"], ["G", "last row"], ["s", "swap the orders of a judgment"],
+  ["/", "search"], ["u, Esc", "one level up"], ["g", "first row"], ["G", "last row"], ["e", "longer or shorter answers"], ["s", "swap the orders of a judgment"],
   ["d", "answers with differences"], ["t", "answers by tokens"], ["m", "answers as Markdown"], ["p", "answers as plain text"],
   ["1, 2, 0", "label a row: answer 1, answer 2, tie"], ["Backspace", "remove the label"],
   ["?", "these keys"],

@@ -3,6 +3,7 @@ import { h, name, s, segmented } from "./dom.js";
 import { count, fixed, get, runPath, share, signed } from "./data.js";
 import { compared, markdown } from "./text.js";
 import { selection } from "./items.js";
+import { noteEditor, noteOn } from "./notes.js";
 import { colouring, legend, measures, missing, tokenView } from "./tokens.js";
 import { drawOf, everything, profile, promptsOf, read, roundsOf, tokensOf, unitOf } from "./asked.js";
 
@@ -25,7 +26,7 @@ const byTokens = (one, trace, by) => {
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };
 
-const answer = (one, { view, base, trace, by, several, turned }) => {
+const answer = (one, { view, base, trace, by, several, turned, note }) => {
   const about = [
     typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
     one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
@@ -40,7 +41,7 @@ const answer = (one, { view, base, trace, by, several, turned }) => {
   else body = h("pre", { dir: "auto", tabindex: 0, "aria-label": `Answer of ${one.model}` }, one.text);
   return h("article", { class: `answer${view === "differences" && base === one ? " base" : ""}`, data: { model: one.model } },
     h("h3", {}, name(one.model), h("span", { class: "aside" }, !turned && one.turn > 1 && ` turn ${one.turn}`, several && [" ", name(one.methods.join(", "))])),
-    h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body);
+    h("p", { class: "basis" }, about, " ", verdict(one.exact_match)), body, note?.(one.model));
 };
 
 const turnsOf = (rows) => [...new Set(rows.map((one) => one.turn))].sort((one, two) => one - two);
@@ -218,8 +219,10 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
         [...new Set(answers.map((one) => one.model))].map((one) => h("option", { value: one, selected: one === first.model }, one)))),
       view === "tokens" && [colouring(there, by, (next) => { by = next; redraw(); }), legend(there.includes(by) ? by : "logprob")]),
     turnsOf(answers).map((turn, _, turns) => [turns.length > 1 && h("h3", { class: "turn" }, `To turn ${turn}`),
-      h("div", { class: "answers" }, answers.filter((one) => one.turn === turn).map((one) => answer(one, { view, trace, by, several, turned: turns.length > 1, base: answers.find((two) => two.model === first.model && two.turn === turn) })))]));
+      h("div", { class: "answers" }, answers.filter((one) => one.turn === turn).map((one) => answer(one, { view, trace, by, several, note: noteFor, turned: turns.length > 1, base: answers.find((two) => two.model === first.model && two.turn === turn) })))]));
   };
+
+  const noteFor = (model) => noteEditor(run, index, model, noteOn(found.notes, model), model ? `the answer of ${model}` : "this item", (notes) => { found.notes = notes; const top = scrollY; draw(); scrollTo(0, top); });
 
   const content = h("div", { class: "wide item" });
   const draw = () => {
@@ -236,6 +239,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
       about.fields.length > 0 && h("details", { class: "behind" }, h("summary", {}, "Other columns of the dataset"),
         h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
       answersPart(),
+      part("Note", noteFor("")),
       found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order of presentation", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
         h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace, found.judgments)))),
       found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by, found.rewritings))),

@@ -2,6 +2,7 @@
 import { brief } from "./brief.js";
 import { drawing, h, name, sentence } from "./dom.js";
 import { get, runPath } from "./data.js";
+import { linkNumbers } from "./behind.js";
 import { grid } from "./table.js";
 
 const figure = (one) => h("figure", { id: one.key },
@@ -38,6 +39,7 @@ const drawn = (run, found) => [
 
 /** Put the charts into their places; they take longer than the words. */
 const draw = async (run, content) => {
+  try { linkNumbers(run, content, await get(`${runPath(run)}/items?limit=1`)); } catch { /* the numbers are there */ }
   let found = {};
   try { found = await get(`${runPath(run)}/drawings`); } catch { /* the numbers are there */ }
   for (const place of content.querySelectorAll("[data-figure]")) {

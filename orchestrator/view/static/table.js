@@ -22,6 +22,9 @@ const compare = (one, two, way) => {
   return way * (Number(one.order) - Number(two.order));
 };
 
+/** Tables that were drawn, with their rows, for those who add links to them. */
+export const lined = new WeakMap();
+
 export const grid = (table) => {
   const body = h("tbody", {}, table.rows.length
     ? table.rows.map((row) => h("tr", {}, row.map((one, index) => cells(one, index, table.bounded[index]))))
@@ -39,9 +42,11 @@ export const grid = (table) => {
     } }, sentence(title)));
     return head;
   });
+  const drawn = h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads)), body);
+  lined.set(drawn, { table, lines });
   return [
     h("div", { class: table.rows.length > TALL ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}, table` },
-      h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads)), body)),
+      drawn),
     table.notes.map((note) => h("p", { class: "note" }, sentence(note))),
   ];
 };

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.runner.servers.registry import Kept, ServerRegistry, let_go
+from orchestrator.runner.servers.registry import Keep, Keeping, Kept, ServerRegistry
 
 
 class Process:
@@ -50,9 +50,11 @@ def watchdog():
 
 
 @pytest.fixture
-def kept(watchdog):
-    found = let_go(Process(watchdog), "key", "fake", ("a", "b"))
-    assert found is not None
+def kept(watchdog, tmp_path):
+    before = ServerRegistry(tmp_path / "before")
+    keeping = Keeping(Keep(before, {}, "kept"), "key", "fake", ("a", "b"))
+    assert keeping.keep(Process(watchdog))
+    (found,) = before.all()
     return found
 
 

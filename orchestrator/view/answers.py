@@ -1,0 +1,256 @@
+"""The answers of a run, item by item, with what the judges made of each."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.contracts.context import Source, roles_in, there
+from orchestrator.disk import columnar
+from orchestrator.errors import UsageError
+from orchestrator.frames import FrameFiles
+from orchestrator.report.html.shell import safe_block
+from orchestrator.report.text import safe_line
+
+_PREVIEW: Final = 1_200
+# Nobody wins by less than is shown.
+_DIGITS: Final = 2
+_MOST_CELLS: Final = 20_000
+_TEXTS: Final[dict[str, type[pl.DataType]]] = {
+    "index": pl.UInt32,
+    "item": pl.String,
+    "model": pl.String,
+    "text": pl.String,
+    "n": pl.UInt32,
+    "cut": pl.Boolean,
+    "cause": pl.String,
+    "digest": pl.UInt64,
+}
+_LENGTHS: Final = {"shorter": pl.Expr.lt, "longer": pl.Expr.gt}
+
+
+def named(shown: str, names: Sequence[str]) -> str:
+    """The name that is shown like this; empty for an empty one.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    known = {"": "", **{safe_line(name): name for name in names}}
+    if shown not in known:
+        raise UsageError(f"this run has no {safe_line(shown)!r:.80}; it has {', '.join(known)}")
+    return known[shown]
+
+
+class Answers:
+    """What each model answered to each item, and what each method found it worth.
+
+    A worth is P(better than the other models), averaged over them, judges and turns, where a method
+    compares pairs; else the mean of the method's first score.
+
+    Attributes:
+        models: Who answered, in the order of the recipe.
+        by: The methods that tell what an answer is worth: those of pairs first.
+        texts: The beginning of each answer to the last turn, one row an item and model.
+    """
+
+    def __init__(
+        self,
+        frames: FrameFiles,
+        keys: pl.Series,
+        sources: Iterable[Source],
+        names: Sequence[str],
+        folder: Path,
+    ) -> None:
+        self._frames = frames
+        self._numbers = keys.to_frame("item").with_row_index("index").lazy()
+        self._folder = folder
+        roles = roles_in(frames)
+        self._answered = [name for name, one in roles.items() if one.answers is not None]
+        self._pairs = {name: one.pairs for name, one in roles.items() if one.pairs is not None}
+        self._sources = {
+            one.name: one
+            for one in sorted(sources, key=lambda one: one.frame not in self._pairs)
+            if one.frame in self._pairs or (one.scores and self._has_models(one.frame))
+        }
+        self.by = tuple(self._sources)
+        self.texts = self._write_texts()
+        found = self.texts.select("model").unique().collect()["model"].to_list()
+        self.models = (
+            *(name for name in names if name in found),
+            *sorted(set(found) - set(names)),
+        )
+        self._kept: dict[str, pl.DataFrame] = {}
+
+    def page(self, indexes: NDArray[np.int64], by: str) -> list[list[dict[str, object]]]:
+        """The answers to the items of these numbers, by model; an empty cell where there is none.
+
+        A cell has `text`, `n` (characters), `cut` (whether it ended at the limit of tokens),
+        `failed` (a cause, or None), `worth` in [0, 1] or a score, and `best`.
+        """
+        wanted = pl.Series("index", indexes[: max(1, _MOST_CELLS // max(1, len(self.models)))])
+        cells = self.texts.filter(pl.col("index").is_in(wanted.implode())).collect()
+        if by in self.by:
+            values = self.worth(by).filter(pl.col("index").is_in(wanted.implode()))
+            cells = cells.join(values, on=["index", "model"], how="left")
+        found: dict[tuple[int, str], dict[str, Any]] = {
+            (row["index"], row["model"]): {
+                "text": None if row["text"] is None else safe_block(row["text"], _PREVIEW),
+                "n": row["n"],
+                "cut": row["cut"],
+                "failed": row["cause"] and safe_line(row["cause"]),
+                "worth": row.get("worth"),
+                "best": row.get("best"),
+            }
+            for row in cells.iter_rows(named=True)
+        }
+        return [[found.get((at, model), {}) for model in self.models] for at in wanted.to_list()]
+
+    def scale(self, by: str) -> list[float]:
+        """The least and the most that an answer can be worth, of scores what one was worth."""
+        if by not in self.by or self._sources[by].frame in self._pairs:
+            return [0.0, 1.0]
+        values = self.worth(by)["worth"].to_numpy()
+        return [float(values.min()), float(values.max())] if values.size else []
+
+    def lost(self, given: Mapping[str, str]) -> NDArray[np.bool_]:
+        """Whether the answer of a model is worth less than that of another, for each item.
+
+        Args:
+            given: Names, as they are shown, of models `of` (who lost) and `to` (who won; any where
+                empty), the method `by`, and `than`: "shorter" or "longer" where the loser's
+                answer is to be so.
+
+        Raises:
+            UsageError: If there is no such model, method or length.
+        """
+        than = given.get("than", "")
+        of, to = (named(given.get(name, ""), self.models) for name in ("of", "to"))
+        by = named(given.get("by", ""), self.by) or next(iter(self.by), "")
+        if not of or not by:
+            raise UsageError("name the model that lost as `of`; a method must compare or rate them")
+        against = pl.col("other") == to if to else pl.lit(value=True)
+        sides = self._sides(by).filter((pl.col("model") == of) & against)
+        losers = sides.group_by("item", "other").agg(pl.col("value").mean())
+        losers = losers.filter(pl.col("value").round(_DIGITS) < 0)
+        if than:
+            if than not in _LENGTHS:
+                raise UsageError(f"answers are shorter or longer, not {than!r:.80}")
+            n = self.texts.group_by("item", "model").agg(pl.col("n").sum())
+            mine = n.filter(pl.col("model") == of).select("item", "n")
+            losers = losers.join(mine, on="item").join(
+                n.rename({"model": "other", "n": "n_other"}), on=["item", "other"]
+            )
+            losers = losers.filter(_LENGTHS[than](pl.col("n"), pl.col("n_other")))
+        return self._marked(losers)
+
+    def changed(self, since: "Answers") -> NDArray[np.bool_]:
+        """Whether an answer, or who is best, differs from those of another run, for each item."""
+        keyed = [one.texts.select("item", "model", "digest") for one in (self, since)]
+        texts = keyed[0].join(keyed[1], on=["item", "model"], suffix="_b")
+        changed = [texts.filter(pl.col("digest").ne_missing(pl.col("digest_b"))).select("item")]
+        shared = [name for name in self.by if name in since.by][:1]
+        for name in shared:
+            best = [
+                one.worth(name).lazy().filter(pl.col("best")).select("item", "model")
+                for one in (self, since)
+            ]
+            both = best[0].join(best[1], on="item", how="full", suffix="_b", coalesce=True)
+            known = since.worth(name).lazy().select("item").unique()
+            both = both.filter(pl.col("model").ne_missing(pl.col("model_b")))
+            changed.append(both.join(known, on="item", how="semi").select("item"))
+        return self._marked(pl.concat(changed))
+
+    def _marked(self, items: pl.LazyFrame) -> NDArray[np.bool_]:
+        """One truth value an item: whether it is among these."""
+        marked = items.select("item").unique().with_columns(is_there=pl.lit(value=True))
+        joined = self._numbers.join(marked, on="item", how="left", maintain_order="left")
+        return (
+            joined.select(pl.col("is_there").fill_null(value=False))
+            .collect()["is_there"]
+            .to_numpy()
+        )
+
+    def _write_texts(self) -> pl.LazyFrame:
+        """One row an item and model: the last turn's answer; in a file, since texts are many."""
+        parts = [self._read(name) for name in self._answered]
+        if not parts:
+            return pl.LazyFrame(schema=_TEXTS)
+        rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
+        found = self._numbers.join(rows, on="item", maintain_order="left")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "answers.arrow"
+        columns = [pl.col(name).cast(kind) for name, kind in _TEXTS.items()]
+        found.select(columns).collect().write_ipc(path, compression="uncompressed")
+        return columnar.scan_arrow(path)
+
+    def _read(self, frame: str) -> pl.LazyFrame:
+        role = roles_in(self._frames)[frame].answers
+        columns = there(self._frames, frame, role.columns() if role is not None else {})
+        rows = self._frames.scan(frame)
+        names = set(rows.collect_schema())
+        text = pl.col(columns["text"])
+        turn = pl.col(columns["turn"]) if "turn" in columns else pl.lit(1)
+        blank = pl.lit(None, dtype=pl.String)
+        ended = pl.col("finish_reason") if "finish_reason" in names else blank
+        cause = pl.col("cause") if "cause" in names else blank
+        return rows.sort(turn, descending=True, maintain_order=True).select(
+            "item",
+            model=pl.col(columns["model"]) if "model" in columns else pl.lit(""),
+            text=text.str.slice(0, _PREVIEW + 1),
+            n=text.str.len_chars(),
+            cut=(ended == "length").fill_null(value=False),
+            cause=cause,
+            digest=text.hash(),
+        )
+
+    def _has_models(self, frame: str) -> bool:
+        return frame in self._frames and "model" in self._frames.scan(frame).collect_schema()
+
+    def _sides(self, by: str) -> pl.LazyFrame:
+        """Rows of one model against another: item, model, other, and a value that is > 0 for it."""
+        source = self._sources[by]
+        rows = self._frames.scan(source.frame)
+        rows = rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
+        if source.frame in self._pairs:
+            role = self._pairs[source.frame]
+            columns = there(self._frames, source.frame, role.columns())
+            a, b, p = (pl.col(columns[name]) for name in ("model_a", "model_b", "prefer_a"))
+            sides = [
+                rows.select("item", model=one, other=two, value=value)
+                for one, two, value in ((a, b, p - 0.5), (b, a, 0.5 - p))
+            ]
+            return pl.concat(sides).filter(pl.col("value").is_finite())
+        means = self._means(by)
+        both = means.join(means.rename({"model": "other", "mean": "mean_b"}), on="item")
+        both = both.filter(pl.col("model") != pl.col("other"))
+        return both.select("item", "model", "other", value=pl.col("mean") - pl.col("mean_b"))
+
+    def _means(self, by: str) -> pl.LazyFrame:
+        """The first score of a method, times its sign, by item and model."""
+        source = self._sources[by]
+        (score, sign), *_ = source.scores.items()
+        rows = self._frames.scan(source.frame)
+        rows = rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
+        value = pl.col(score).cast(pl.Float64) * sign
+        return rows.filter(value.is_finite()).group_by("item", "model").agg(mean=value.mean())
+
+    def worth(self, by: str) -> pl.DataFrame:
+        """What each answer is worth by a method; best is what no other answer reaches."""
+        if by not in self._kept:
+            source = self._sources[by]
+            shown = pl.col("worth").round(_DIGITS)
+            if source.frame in self._pairs:
+                mean = pl.col("value").mean() + 0.5
+                worth = self._sides(by).group_by("item", "model").agg(worth=mean)
+                is_won = shown > 0.5
+            else:
+                worth = self._means(by).rename({"mean": "worth"})
+                is_won = pl.lit(value=True)
+            most = shown.max().over("item")
+            is_alone = (shown == most).sum().over("item") == 1
+            found = worth.with_columns(best=(shown == most) & is_alone & is_won)
+            self._kept[by] = self._numbers.join(found, on="item").collect()
+        return self._kept[by]

@@ -1,0 +1,179 @@
+"""Answers in the list of items: what each is worth, and which items a question finds.
+
+Each answer of the page is held against the same question asked of plain rows in Python.
+"""
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.contracts.method import schema_of
+from orchestrator.frames import polars_schema
+from orchestrator.methods import answers
+from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from tests.view.conftest import Viewer
+from tests.view.runs import items_frame, make_run
+
+MODELS = ("one", "two", "x|y & <b>")
+JUDGES = ("j", "k")
+PAIRS = [(a, b) for i, a in enumerate(MODELS) for b in MODELS[i + 1 :]]
+SETTINGS: dict[str, Any] = {
+    "name": "made",
+    "seed": 0,
+    "models": {name: {} for name in (*MODELS, *JUDGES)},
+    "methods": [{"kind": "pairwise_ranking", "judges": list(JUDGES), "candidates": list(MODELS)}],
+}
+
+
+def frame(columns, rows):
+    lines = [dict.fromkeys(columns) | row for row in rows]
+    return pl.DataFrame(lines, schema=polars_schema(columns), orient="row")
+
+
+def made(path, texts, preferences, *, cut=(), failed=()):
+    """A run: `texts` by item and model, `preferences` by item, pair and judge."""
+    n = 1 + max((int(item[1:]) for item, _ in texts), default=0)
+    given_answers = [
+        {
+            "method": "answers", "item": item, "model": model, "turn": 1,
+            "text": None if (item, model) in failed else text,
+            "finish_reason": "length" if (item, model) in cut else "stop",
+            "status": "failed" if (item, model) in failed else "ok",
+            "cause": "timeout" if (item, model) in failed else None,
+        }
+        for (item, model), text in texts.items()
+    ]  # fmt: skip
+    judged = [
+        {
+            "method": "pairwise_ranking", "item": item, "model_a": a, "model_b": b, "judge": judge,
+            "turn": 1, "prefer_a": p, "status": "ok", "prefer_a_ab": 1.0, "prefer_a_ba": 0.0,
+            "p_ab": [1.0, 0.0, 0.0, 0.0, 0.0], "p_ba": [0.0, 0.0, 0.0, 0.0, float(item != "i0")],
+        }
+        for (item, a, b, judge), p in preferences.items()
+    ]  # fmt: skip
+    columns = {"method": "str", **PairwiseRanking.unit_columns, **PairwiseRanking.columns}
+    columns |= {"status": "str", "cause": "str", "message": "str"}
+    frames = {
+        "items": items_frame(n),
+        "answers": frame({"method": "str", **schema_of(answers.Answers)}, given_answers),
+        "judgments": frame(columns, judged),
+    }
+    return make_run(path, frames, SETTINGS)
+
+
+def mean(values):
+    return sum(values) / len(values) if values else None
+
+
+def beats(preferences, item, of, to):
+    """P(of beats to) on an item, the mean over the judges; None where nobody judged it."""
+    found = [p for (i, a, b, _), p in preferences.items() if (i, a, b) == (item, of, to)]
+    found += [1 - p for (i, a, b, _), p in preferences.items() if (i, a, b) == (item, to, of)]
+    return mean(found)
+
+
+cases = st.integers(1, 4).flatmap(
+    lambda n: st.tuples(
+        st.fixed_dictionaries({
+            (f"i{k}", model): st.text("ab \u202e<", max_size=6)
+            for k in range(n) for model in MODELS
+        }),
+        st.fixed_dictionaries({
+            (f"i{k}", a, b, judge): st.sampled_from([0.0, 0.25, 0.4999, 0.5, 0.75, 1.0])
+            for k in range(n) for a, b in PAIRS for judge in JUDGES
+        }),
+    )
+)  # fmt: skip
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases, data=st.data())
+def test_the_list_finds_what_the_rows_say(tmp_path_factory, case, data):
+    texts, preferences = case
+    folder = tmp_path_factory.mktemp("runs")
+    cut = {one for one in texts if data.draw(st.booleans())}
+    made(folder / "a", texts, preferences, cut=cut)
+    other = {one: text if data.draw(st.booleans()) else text + "!" for one, text in texts.items()}
+    made(folder / "b", other, preferences)
+    viewer = Viewer([folder], folder / "side").enter()
+    items = sorted({item for item, _ in texts})
+
+    def found(**asked):
+        reply = viewer.client.get("/api/runs/a/items", params=asked)
+        assert reply.status_code == 200, reply.text
+        return [row["item"] for row in reply.json()["rows"]]
+
+    whole = viewer.json("/api/runs/a/items?answers=")
+    assert whole["models"] == list(MODELS)
+    for row in whole["rows"]:
+        item = row["item"]
+        worth = []
+        for model, cell in zip(MODELS, row["answers"], strict=True):
+            others = [beats(preferences, item, model, to) for to in MODELS if to != model]
+            assert cell["worth"] == pytest.approx(mean(others))
+            assert cell["n"] == len(texts[item, model])
+            assert cell["cut"] == ((item, model) in cut)
+            assert "\u202e" not in cell["text"]
+            worth.append(round(cell["worth"], 2))
+        best = [model for model, cell in zip(MODELS, row["answers"], strict=True) if cell["best"]]
+        top = max(worth)
+        alone = worth.count(top) == 1 and top > 0.5
+        assert best == ([MODELS[worth.index(top)]] if alone else [])
+
+    for of in MODELS:
+        for to in ("", *(one for one in MODELS if one != of)):
+            against = [one for one in MODELS if one != of] if not to else [to]
+            for than in ("", "shorter", "longer"):
+                expected = []
+                for item in items:
+                    # As shown, to two decimals: 0.4999 is a tie.
+                    lost = [one for one in against if beats(preferences, item, of, one) < 0.495]
+                    gaps = [len(texts[item, of]) - len(texts[item, one]) for one in lost]
+                    fits = {
+                        "": True,
+                        "shorter": any(g < 0 for g in gaps),
+                        "longer": any(g > 0 for g in gaps),
+                    }
+                    if lost and fits[than]:
+                        expected.append(item)
+                assert found(show="lost", of=of, to=to, than=than) == expected, (of, to, than)
+
+    expected = [item for item in items if any(texts[item, m] != other[item, m] for m in MODELS)]
+    assert found(show="changed", than="b") == expected
+    split = [
+        item for item in items
+        if any(
+            {preferences[item, a, b, j] > 0.5 for j in JUDGES if preferences[item, a, b, j] != 0.5}
+            == {True, False}
+            for a, b in PAIRS
+        )
+    ]  # fmt: skip
+    assert found(where="pairwise_ranking.split>0") == split
+    if cut:
+        assert found(where="cut>0") == sorted({item for item, _ in cut})
+
+
+def test_a_failed_answer_says_its_cause_and_has_no_text(tmp_path):
+    texts = {("i0", model): "x" for model in MODELS}
+    made(tmp_path / "runs" / "a", texts, {}, failed={("i0", "two")})
+    viewer = Viewer([tmp_path / "runs"], tmp_path / "side").enter()
+    (row,) = viewer.json("/api/runs/a/items?answers=")["rows"]
+    cell = row["answers"][1]
+    assert (cell["failed"], cell["text"], cell["worth"]) == ("timeout", None, None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["show=lost&of=nobody", "show=lost&of=one&to=nobody", "show=lost&of=one&than=wider",
+     "show=lost&of=one&by=nothing", "show=elsewhere", "show=changed&than=nowhere"],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_an_error_and_no_empty_list(tmp_path, asked):
+    texts = {("i0", model): "x" for model in MODELS}
+    made(tmp_path / "runs" / "a", texts, {("i0", "one", "two", "j"): 0.2})
+    viewer = Viewer([tmp_path / "runs"], tmp_path / "side").enter()
+    reply = viewer.get(f"/api/runs/a/items?{asked}")
+    assert reply.status_code in {400, 404}
+    assert reply.json()["error"]

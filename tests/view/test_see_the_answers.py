@@ -1,0 +1,109 @@
+"""The questions of docs/viewer.md, each answered by its clicks in a real browser."""
+
+import re
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.conftest import ROOT
+from tests.view.pages import opened, served
+from tests.view.test_answers import JUDGES, PAIRS, made
+
+pytestmark = IN_CHROMIUM
+
+PAGE = (ROOT / "docs" / "viewer.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (.*\?) \| (`Items and answers`.*) \|$", PAGE, re.MULTILINE)
+# The names of the page for those of the run that is made here.
+NAMES = {"weak": "one", "mid": "two", "strong": "x|y & <b>"}
+THEN = " \u203a "
+N = 9
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    rng = np.random.default_rng(0)
+    for name, tail in (("a", ""), ("b", "!")):
+        texts = {
+            (f"i{k}", model): f"{model} {'says more ' * (k * at % 5)}{tail * (k % 2)}"
+            for k, (at, model) in product(range(N), enumerate(NAMES.values(), 1))
+        }
+        # Nobody wins the first one.
+        preferences = {
+            (f"i{k}", a, b, judge): 0.5 if k == 0 else float(rng.choice([0.1, 0.5, 0.8]))
+            for k, (a, b), judge in product(range(N), PAIRS, JUDGES)
+        }
+        made(folder / name, texts, preferences, cut={("i1", "one")}, failed={("i2", "two")})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def links(folder, tmp_path_factory):
+    with served(folder, tmp_path_factory.mktemp("state")) as link:
+        yield link
+
+
+def test_there_are_twenty_questions_of_at_most_three_clicks():
+    assert len(ROWS) == 20
+    assert all(len(clicks.split(THEN)) <= 3 for _, clicks in ROWS)
+
+
+@pytest.mark.parametrize("clicks", [clicks for _, clicks in ROWS])
+def test_a_question_is_answered_by_its_clicks(browser, links, clicks):
+    with opened(browser, links, "/run/a") as (page, said):
+        for click in clicks.split(THEN):
+            (what,) = re.findall("`(.*)`", click)
+            what = NAMES.get(what, what)
+            what = what.replace("of weak", "of one")
+            label = click.partition(":")[0]
+            if not click.startswith("`"):
+                page.get_by_label(label, exact=True).select_option(what)
+                page.wait_for_url(re.compile(r"\?"))
+                continue
+            found = page.get_by_role("link", name=what, exact=True)
+            found = found.or_(page.get_by_role("button", name=what, exact=True))
+            if what == "CSV":
+                with page.expect_download() as saved:
+                    found.first.click()
+                assert saved.value.suggested_filename == "a-items.csv"
+                return
+            found.first.click()
+        if "Show" in clicks and "with notes" not in clicks:
+            shown = page.locator(".tools .said")
+            shown.filter(has_text=re.compile(rf"^[1-{N - 1}] of {N} items$")).wait_for()
+            assert page.locator(".list .row.tall").count() >= 1
+        if "Good" in clicks:
+            page.locator(".note-editor button[aria-pressed=true]").first.wait_for()
+        assert said == []
+
+
+def test_a_link_opens_the_same_view_again(browser, links):
+    asked = "/run/a/items?show=lost&of=one&to=two&lines=8"
+    with opened(browser, links, asked) as (page, said):
+        assert page.get_by_label("Who won").input_value() == "two"
+        rows = page.locator(".list .row.tall a").all_inner_texts()
+        assert rows
+        page.locator(".list .row.tall a").first.click()
+        page.wait_for_selector(".answers")
+        assert "show=lost" in page.url
+        page.keyboard.press("u")
+        page.wait_for_selector(".list .row.tall")
+        assert page.locator(".list .row.tall a").all_inner_texts() == rows
+        assert said == []
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_the_answers_fit_each_width_and_no_row_covers_another(browser, axe, links, width):
+    with opened(browser, links, "/run/a/items") as (page, said):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_selector(".list .row.tall")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        tops = page.evaluate(
+            "[...document.querySelectorAll('.list .spacer .row')].map((one) => {"
+            "const box = one.getBoundingClientRect(); return [box.top, box.bottom]; })"
+        )
+        assert all(one[1] <= two[0] + 0.5 for one, two in pairwise(tops))
+        assert said == []
+        assert_no_serious_fault(page, axe, 10)
