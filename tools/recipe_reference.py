@@ -45,7 +45,7 @@ _SLOTS: Final = {
     "backend": "`models.NAME.backend`",
 }
 # A setting that so many kinds of a part have alike is told once.
-_SHARED_BY: Final = 3
+_SHARED_BY: Final = 2
 _WORDS: Final = {
     "string": "text",
     "integer": "whole number",

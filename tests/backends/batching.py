@@ -66,6 +66,18 @@ def begin(work):
     return asyncio.get_running_loop().create_task(work)
 
 
+async def killed_at(point: str, server, backend, asked) -> None:
+    """Ask, and end the call as a kill would when the endpoint comes to a point."""
+    server.holds = point
+    killed = begin(answers(backend, asked))
+    async with asyncio.timeout(10):
+        await server.held.wait()
+    server.holds = ""
+    killed.cancel()
+    await asyncio.wait([killed])
+    await backend.close()
+
+
 async def until(is_so) -> None:
     """Wait for what is seen from outside only."""
     async with asyncio.timeout(10):

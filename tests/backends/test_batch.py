@@ -21,6 +21,7 @@ from tests.backends.batching import (
     begin,
     connect,
     connected,
+    killed_at,
     one_by_one,
     told,
     until,
@@ -91,15 +92,8 @@ POINTS = ("before files", "files", "batches", "look", "content")
 async def test_a_call_that_is_killed_pays_nothing_twice(endpoint, tmp_path, point):
     url, server = endpoint
     asked = asks(6)
-    server.holds = point
     first = connect(url, tmp_path)
-    killed = begin(answers(first, asked))
-    async with asyncio.timeout(10):
-        await server.held.wait()
-    server.holds = ""
-    killed.cancel()
-    await asyncio.wait([killed])
-    await first.close()
+    await killed_at(point, server, first, asked)
     async with connected(url, tmp_path) as second:
         # Some are asked before, some after the batch has been read.
         found = [
@@ -124,15 +118,8 @@ async def test_a_reply_that_is_lost_on_its_way_pays_nothing_twice(endpoint, tmp_
 
 async def test_a_batch_is_found_behind_pages_of_others(endpoint, tmp_path):
     url, server = endpoint
-    server.holds = "batches"
     first = connect(url, tmp_path)
-    killed = begin(answers(first, asks(2)))
-    async with asyncio.timeout(10):
-        await server.held.wait()
-    server.holds = ""
-    killed.cancel()
-    await asyncio.wait([killed])
-    await first.close()
+    await killed_at("batches", server, first, asks(2))
     ours = next(iter(server.batches.values()))
     for i in range(250):
         server.batches[f"other{i}"] = {**ours, "id": f"other{i}", "metadata": None}

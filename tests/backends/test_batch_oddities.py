@@ -16,6 +16,7 @@ from tests.backends.batching import (
     begin,
     connect,
     connected,
+    killed_at,
     until,
 )
 
@@ -23,15 +24,8 @@ from tests.backends.batching import (
 @asynccontextmanager
 async def left_behind(url: str, server, folder: Path, point: str, n: int = 2):
     """A call that was killed at a point, and another one."""
-    server.holds = point
     first = connect(url, folder)
-    killed = begin(answers(first, asks(n)))
-    async with asyncio.timeout(10):
-        await server.held.wait()
-    server.holds = ""
-    killed.cancel()
-    await asyncio.wait([killed])
-    await first.close()
+    await killed_at(point, server, first, asks(n))
     async with connected(url, folder) as second:
         yield second
 
@@ -113,15 +107,8 @@ async def test_a_query_goes_along_with_every_page(endpoint, tmp_path):
         return plain(query)
 
     server._list = listed
-    server.holds = "batches"
     backend = connect(url, tmp_path, query={"api-version": "1"})
-    killed = begin(answers(backend, asks(2)))
-    async with asyncio.timeout(10):
-        await server.held.wait()
-    server.holds = ""
-    killed.cancel()
-    await asyncio.wait([killed])
-    await backend.close()
+    await killed_at("batches", server, backend, asks(2))
     backend = connect(url, tmp_path, query={"api-version": "1"})
     await answers(backend, asks(2))
     await backend.close()
