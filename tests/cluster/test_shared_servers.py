@@ -108,7 +108,7 @@ def servers(cluster: Cluster, url: str) -> list[psutil.Process]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["killed", "hung", "node lost", "keeper killed", "requeued"])
+@pytest.mark.parametrize("how", ["killed", "hung", "keeper killed", "requeued"])
 def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expected, how):
     cluster.judge_in(1.0, limits={"silent_after_s": 5})
     job = begin(cluster)
@@ -121,8 +121,6 @@ def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expec
     elif how == "hung":
         for one in servers(cluster, before):
             one.send_signal(signal.SIGSTOP)
-    elif how == "node lost":
-        pytest.skip("todo")
     elif how == "keeper killed":
         (keeper,) = [one for one in clients(cluster) if "start" in one.cmdline()]
         keeper.kill()

@@ -201,7 +201,13 @@ def send(planned: Job, said: Said, *, is_alone: bool) -> None:
         for file, script in planned.scripts.items():
             file.write_text(script, encoding="utf-8")
             after = [f"--dependency=afterany:{number},singleton"] if number else []
-            number = slurm_chain.submit(file, *after)
+            try:
+                number = slurm_chain.submit(file, *after)
+            except UsageError as error:
+                there = (
+                    f"; the array, job {number}, is in the queue: run the command again at its end"
+                )
+                raise UsageError(f"{error}{there if number else ''}") from error
     shown = paths.shown(run)
     said.note(
         f"submitted job {number} ({slurm_chain.name_of(run)}); its output: {shown}/slurm-"
