@@ -5,8 +5,9 @@ from orchestrator.analyses import judge_calibration
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from tests.analyses.test_judge_accuracy import ANSWERS, ITEMS, lines, rated, source
+from tests.analyses.test_judge_accuracy import ANSWERS, ITEMS, rated, source
 from tests.summaries import judged
+from tests.tables import lines
 
 
 def tables(rows, sources=None, **config):

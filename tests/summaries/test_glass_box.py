@@ -122,4 +122,6 @@ def source_of(kind, module, config):
 
 
 def summary_of(source):
-    return contracts.summary(source.kind, type(source.method))(source.method.config)
+    made = contracts.summary(source.kind, type(source.method))
+    assert made is not None
+    return made(source.method.config)

@@ -21,8 +21,8 @@ from orchestrator.statistics.length import length_controlled_win_rate
 from orchestrator.store import RunDirectory
 from orchestrator.summaries import alpaca_eval as summary
 from orchestrator.units import settings_of
-from tests.summaries.test_harness import lines
 from tests.summaries.told import summarise
+from tests.tables import lines
 
 N = 200
 
