@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
@@ -175,9 +176,6 @@ def davidson(counts: Floats) -> tuple[Floats, float, float]:
     n_ties, every = float(counts[:, 1].sum()), float(sizes.sum())
     if n_ties == every:
         return np.zeros(len(counts)), np.inf, 0.0
-    # A check of a recipe fits nothing, and imports this file.
-    import scipy  # noqa: PLC0415
-
     # What the likelihood depends on, apart from the number of all ties.
     cases, of_case, weights = np.unique(
         np.column_stack((counts[:, 0] - counts[:, 2], sizes)),
