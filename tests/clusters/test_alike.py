@@ -85,7 +85,11 @@ def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
 
 def test_datasets_without_fields_are_not_told():
     items = pl.LazyFrame({"item": ["a"], "prompt": ["x"]})
-    whole = items.with_columns(messages=pl.lit(None, pl.String), cluster=pl.lit(None, pl.String))
+    whole = items.with_columns(
+        messages=pl.lit(None, pl.String),
+        cluster=pl.lit(None, pl.String),
+        same_as=pl.lit(None, pl.String),
+    )
     assert notes_on_frame(whole, {"dataset": {"kind": "demo"}}) == []
 
 
