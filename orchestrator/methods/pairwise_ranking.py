@@ -51,7 +51,6 @@ from orchestrator.methods._pairwise import (
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet, pairwise_prompt
-from orchestrator.statistics.judgments import decisions
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
@@ -196,5 +195,8 @@ def _verdicts(ab: Judged, ba: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -
     found = np.array([_levels(p, labels) for p in ab.traces] + turned)
     half = found.shape[1] // 2
     better, worse = found[:, :half].sum(axis=1), found[:, half + 1 :].sum(axis=1)
+    # A check of a recipe imports this file, and what it computes with takes long to import.
+    from orchestrator.statistics.judgments import decisions  # noqa: PLC0415
+
     verdicts = decisions(better, found[:, half], worse)
     return [float((verdicts == verdict).sum()) for verdict in (1.0, 0.0, -1.0)]

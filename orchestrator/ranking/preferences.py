@@ -164,7 +164,9 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     rows = context.rows_of(source, [*_OF_ANY, *columns.values()])
     if rows.is_empty():
         return rows
-    rows = renamed(rows, columns).select(*_OF_ANY, *OVER, *columns)
+    rows = renamed(rows, columns)
+    columns = {name: column for name, column in columns.items() if name in rows.columns}
+    rows = rows.select(*_OF_ANY, *OVER, *columns)
     filled = _FILLED_SCORES if pairs is None else _FILLED_PAIRS
     rows = rows.with_columns(
         value.alias(name) for name, value in filled.items() if name not in columns

@@ -43,7 +43,7 @@ def completed(here):
 def test_commands_and_options_are_completed(completed):
     assert completed("orchestrator re") >= {"report", "resume"}
     assert completed("orchestrator runs ") >= {"list", "merge", "repair", "gc"}
-    assert completed("orchestrator servers st") == {"stop"}
+    assert completed("orchestrator servers st") == {"start", "stop"}
     assert completed("orchestrator list me") == {"methods"}
     assert completed("orchestrator --completion ") >= {"bash", "zsh", "fish"}
     assert completed("orchestrator run x --subs") == {"--subset"}

@@ -117,7 +117,7 @@ def test_a_missing_extra_is_named_before_anything_is_sent(command, recipe, here,
     ("log_to", "said"),
     [
         ("mlfow", "log_to"),
-        ({"kind": "mlflow", "uri": "x"}, "set MLFLOW_TRACKING_URI"),
+        ({"kind": "mlflow", "uri": "x"}, "unknown setting 'uri'"),
         ({"kind": "mlflow", "mode": "offline"}, "mode is a setting of wandb"),
     ],
 )

@@ -89,7 +89,7 @@ class Registry:
     """One kept server."""
 
     def all(self):
-        return [SimpleNamespace(name="kept")]
+        return [SimpleNamespace(name="kept", job="")]
 
     def stop(self, kept):
         assert kept.name == "kept"

@@ -83,10 +83,13 @@ def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
     assert notes_on_frame(frame, prepared.recipe.resolved()) == notes_on_items(prepared)
 
 
-def test_runs_of_older_versions_and_datasets_without_fields_are_not_told():
+def test_datasets_without_fields_are_not_told():
     items = pl.LazyFrame({"item": ["a"], "prompt": ["x"]})
-    assert notes_on_frame(items, {"dataset": {"kind": "jsonl", "fields": {}}}) == []
-    whole = items.with_columns(messages=pl.lit(None, pl.String), cluster=pl.lit(None, pl.String))
+    whole = items.with_columns(
+        messages=pl.lit(None, pl.String),
+        cluster=pl.lit(None, pl.String),
+        same_as=pl.lit(None, pl.String),
+    )
     assert notes_on_frame(whole, {"dataset": {"kind": "demo"}}) == []
 
 

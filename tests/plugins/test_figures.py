@@ -225,7 +225,7 @@ def test_roles_of_bundled_frames_are_those_of_their_classes():
     assert known["judgments"].pairs == contracts.method("pairwise_ranking").pairs
     assert known["scores"].distribution == contracts.method("pointwise").distribution
     ranked = {name for name, role in known.items() if role.pairs and role.pairs.ranked}
-    assert ranked == {"judgments", "lists", "pair_scores", "reward_pairs"}
+    assert ranked == {"judgments", "pair_scores", "reward_pairs"}
     # A run without the roles of its frames is one of an older version.
     frames = {"scores": pl.DataFrame(), "judgments": pl.DataFrame(), "mine": pl.DataFrame()}
     assert list(roles_in(frames)) == ["judgments", "scores"]

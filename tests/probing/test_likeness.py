@@ -19,7 +19,6 @@ from orchestrator.probing.record import (  # fmt: skip
     limit,
     of_chat,
     of_text,
-    token_name,
 )
 from orchestrator.probing.replies import chat as read
 from orchestrator.records import Generation
@@ -110,16 +109,6 @@ def test_a_model_that_differs_by_a_tenth_of_a_nat_is_noticed(sd):
         assert noise is not None
         (said,) = differences(record(first, noise.mean), record(other))
         assert "nats on average" in said
-
-
-def test_a_record_of_an_earlier_version_is_compared_as_it_was():
-    old = msgspec.json.decode(b'{"backend":"k","model":"m","first":{"a":-0.1}}', type=ProbeRecord)
-    assert (old.seen, old.noise) == ((), None)
-    now = ProbeRecord(
-        backend="k", model="m", named={token_name("a"): -0.1}, seen=(Seen(("a",), ({"a": -5.0},)),)
-    )
-    assert differences(old, now) == []
-    assert differences(old, msgspec.structs.replace(now, named={token_name("a"): -2.5})) != []
 
 
 @given(st.floats(0, 10))

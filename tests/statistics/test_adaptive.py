@@ -107,7 +107,8 @@ def test_no_more_is_asked_than_the_share_and_extreme_results_break_no_bet(seed, 
     values = np.where(np.arange(60)[:, None] < 30, 1.0, -1.0) * np.ones(n * (n - 1) // 2)
     values[rng.random(values.shape) < 0.1] = np.nan
     test, chosen = run(values, n, seed, share=share, goal=goal)
-    assert chosen.sum() == test.n_asked <= share * values.size
+    # A share may be a rounding below 1.
+    assert chosen.sum() == test.n_asked <= share * values.size + 1e-6
     assert test.n_missing == np.isnan(values[chosen]).sum()
     assert not (test.better & test.better.T).any()
 

@@ -184,17 +184,10 @@ def test_units_that_are_in_no_frame_or_too_many_are_damage(path: Path, damage, n
         store.check_places(plan, n_read)
 
 
-def test_what_is_done_is_told_without_the_rows_of_units_also_in_an_older_store(path: Path) -> None:
+def test_what_is_done_is_told_without_the_rows_of_units(path: Path) -> None:
     with Store.open(path) as store:
         plan = store.open_plan(A, 4)
         put_units(store, plan, {0: DONE, 1: FOR_NOW, 2: FAULT, 3: FAILED})
-    connection = sqlite3.connect(path)
-    connection.execute("DROP INDEX open_unit")
-    connection.commit()
-    connection.close()
-    with Store.open(path, read_only=True) as store:
-        assert list(store.done_bitmap(plan, 4)) == [1, 0, 0, 1]
-    with Store.open(path) as store:
         assert list(store.done_bitmap(plan, 4)) == [1, 0, 0, 1]
         put_units(store, plan, {1: DONE})
         assert list(store.done_bitmap(plan, 4)) == [1, 1, 0, 1]

@@ -28,6 +28,10 @@ def make_run(path: Path, frames: Mapping[str, pl.DataFrame], settings: Mapping[s
 
     Where there is one at `path`, a new one is begun beside it, as by `--fresh`.
     """
+    rows = [frame.select("item") for frame in frames.values() if "item" in frame.columns]
+    if "items" not in frames and rows:
+        keys = pl.concat(rows).unique(maintain_order=True)["item"]
+        frames = {"items": items_frame(len(keys)).with_columns(item=keys), **frames}
     with (
         RunDirectory.lock(path, fresh=True) as directory,
         Store.open(directory.store_path) as store,
@@ -62,7 +66,16 @@ def items_frame(n: int) -> pl.DataFrame:
         }
     ).with_columns(
         pl.lit(None, dtype=pl.String).alias(name)
-        for name in ("followups", "reference", "references", "fields")
+        for name in (
+            "followups",
+            "reference",
+            "references",
+            "fields",
+            "messages",
+            "cluster",
+            "place",
+            "same_as",
+        )
     )
 
 

@@ -204,10 +204,12 @@ def send(planned: Job, said: Said, *, is_alone: bool) -> None:
             try:
                 number = slurm_chain.submit(file, *after)
             except UsageError as error:
-                there = (
-                    f"; the array, job {number}, is in the queue: run the command again at its end"
-                )
-                raise UsageError(f"{error}{there if number else ''}") from error
+                if not number:
+                    raise
+                raise UsageError(
+                    f"{error}; the array, job {number}, is in the queue: run the command again at "
+                    "its end"
+                ) from error
     shown = paths.shown(run)
     said.note(
         f"submitted job {number} ({slurm_chain.name_of(run)}); its output: {shown}/slurm-"
