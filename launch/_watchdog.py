@@ -98,8 +98,8 @@ def main(arguments: list[str]) -> NoReturn:
             env=env,
             process_group=0,
             pass_fds=sockets,
-            # Safe: this process has one thread.
-            preexec_fn=_die_with_parent,
+            # Safe: this process has one thread. The server dies with it, if that is killed.
+            preexec_fn=lambda: _with_parent(signal.SIGKILL),
         )
     except OSError as error:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
@@ -172,11 +172,6 @@ def _own_address() -> str:
         probe.connect((client, 9))
         address: str = probe.getsockname()[0]
     return address
-
-
-def _die_with_parent() -> None:
-    """Have the kernel kill the server if the watchdog itself is killed (Linux only)."""
-    _with_parent(signal.SIGKILL)
 
 
 def _with_parent(number: signal.Signals) -> None:

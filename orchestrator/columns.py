@@ -66,6 +66,13 @@ _TYPES: Final[dict[str, frozenset[str]]] = {
 }
 
 
+class _Named(msgspec.Struct, frozen=True):
+    def columns(self) -> dict[str, str]:
+        """Return the columns that there are, by the name that reports know them by."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: column for name, column in named.items() if column}
+
+
 class PairColumns(msgspec.Struct, frozen=True):
     """Columns of rows that compare two models on an item; empty for what the rows do not have.
 
@@ -131,7 +138,7 @@ class PairColumns(msgspec.Struct, frozen=True):
         return {name: one for name, one in named.items() if one and isinstance(one, str)}
 
 
-class ScoreColumns(msgspec.Struct, frozen=True):
+class ScoreColumns(_Named, frozen=True):
     """Columns of rows with a judge's distribution over scores; empty for what they do not have.
 
     Attributes:
@@ -151,11 +158,6 @@ class ScoreColumns(msgspec.Struct, frozen=True):
     model: str = "model"
     judge: str = ""
     turn: str = ""
-
-    def columns(self) -> dict[str, str]:
-        """Return the columns that there are, by the name that reports know them by."""
-        named = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: column for name, column in named.items() if column}
 
 
 class RewriteColumns(msgspec.Struct, frozen=True):
@@ -188,7 +190,7 @@ class RewriteColumns(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "title"}
 
 
-class AnswerColumns(msgspec.Struct, frozen=True):
+class AnswerColumns(_Named, frozen=True):
     """Columns of rows that are answers, which other rows are about; empty for what they lack.
 
     Attributes:
@@ -202,11 +204,6 @@ class AnswerColumns(msgspec.Struct, frozen=True):
     exact_match: str = ""
     model: str = "model"
     turn: str = ""
-
-    def columns(self) -> dict[str, str]:
-        """Return the columns that there are, by the name that reports know them by."""
-        named = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: column for name, column in named.items() if column}
 
 
 class RowRoles(msgspec.Struct, frozen=True):

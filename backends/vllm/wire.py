@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
     Decoder,
+    Reply,
     TokenId,
     Usage,
     error_in,
@@ -58,11 +59,8 @@ class _Choice(msgspec.Struct, gc=False):
     prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
 
 
-class _Completion(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: Usage | None = None
+class _Completion(Reply[_Choice], gc=False):
     system_fingerprint: str | None = None
-    error: Any = None
 
 
 _completion: Final = Decoder(_Completion)

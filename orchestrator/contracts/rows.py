@@ -100,10 +100,6 @@ def _is_number(value: object) -> bool:
     return _is_whole(value)
 
 
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool | np.bool_)
-
-
 def _is_text(value: object) -> bool:
     """Return True for text that a file can hold: half a surrogate pair is none."""
     if not isinstance(value, str):
@@ -123,7 +119,11 @@ _SCALARS: Final[dict[str, _Kind]] = {
     "str": (frozenset({_NONE}), _is_text, "text"),
     "f64": (frozenset({_NONE}), _is_number, "a finite number"),
     "i64": (frozenset({_NONE}), _is_whole, "a whole number of at most 64 bits"),
-    "bool": (frozenset({bool, _NONE}), _is_bool, "True or False"),
+    "bool": (
+        frozenset({bool, _NONE}),
+        lambda value: isinstance(value, bool | np.bool_),
+        "True or False",
+    ),
 }
 
 

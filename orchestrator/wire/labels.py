@@ -9,7 +9,7 @@ guess. Labels that are not listed stay unknown, with an upper bound.
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from orchestrator.wire.parsing import (
     ROUNDING,
     SENTINEL,
     Decoder,
-    Usage,
+    Reply,
     error_in,
     logprob,
     no_logprobs,
@@ -42,13 +42,7 @@ class _Entry(Entry, gc=False):
     top_logprobs: list[Entry] = msgspec.field(default_factory=list)
 
 
-class _Chat(msgspec.Struct, gc=False):
-    choices: list[Answer[_Entry]] | None = None
-    usage: Usage | None = None
-    error: Any = None
-
-
-_chat: Final = Decoder(_Chat)
+_chat: Final = Decoder(Reply[Answer[_Entry]])
 
 
 class _Listing(NamedTuple):

@@ -99,6 +99,14 @@ def count(said: int | None) -> int:
 NO_USAGE: Final = Usage()
 
 
+class Reply(msgspec.Struct, Generic[T], gc=False):
+    """Answers of one kind, from a route of OpenAI's form."""
+
+    choices: list[T] | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+
 class Decoder(Generic[T]):
     """Decodes bodies into a `msgspec.Struct` type. Never raises."""
 

@@ -1,7 +1,7 @@
 """Reply bodies -> `Generation`, `Scored`, `Choice` or `Failure`. Never raises, never makes up."""
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from orchestrator.wire.parsing import (
     MAX_COUNT,
     NO_USAGE,
     Decoder,
+    Reply,
     TokenId,
     Usage,
     error_in,
@@ -43,11 +44,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Scores(msgspec.Struct, gc=False):
+class _Choices(msgspec.Struct, gc=False):
     logprobs: list[float | None] | None = None
-    token_ids: list[TokenId] | None = None
     usage: Usage | None = None
     error: Any = None
+
+
+class _Scores(_Choices, gc=False):
+    token_ids: list[TokenId] | None = None
 
 
 class _ListedScores(_Scores, gc=False):
@@ -57,12 +61,6 @@ class _ListedScores(_Scores, gc=False):
 
 class _ObservedScores(_ListedScores, gc=False):
     features: dict[str, list[float | list[float | None] | None]] | None = None
-
-
-class _Choices(msgspec.Struct, gc=False):
-    logprobs: list[float | None] | None = None
-    usage: Usage | None = None
-    error: Any = None
 
 
 _scores: Final = Decoder(_Scores)
@@ -229,13 +227,7 @@ class _Choice(Answer[ListedEntry], gc=False):
     text: str | None = None
 
 
-class _Completion(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: Usage | None = None
-    error: Any = None
-
-
-_completion: Final = Decoder(_Completion)
+_completion: Final = Decoder(Reply[_Choice])
 
 
 def completion(body: bytes, reading: Reading) -> Generation | Failure:
@@ -250,15 +242,6 @@ def completion(body: bytes, reading: Reading) -> Generation | Failure:
         return withheld(choice, reading.secret) or error_in(body, reading.secret)
     choice.message = Message(choice.text)
     return drawn(choice, reply.usage or NO_USAGE, reading)
-
-
-E = TypeVar("E", bound=Entry)
-
-
-class _Chat(msgspec.Struct, Generic[E], gc=False):
-    choices: list[Answer[E]] | None = None
-    usage: Usage | None = None
-    error: Any = None
 
 
 class _Version(msgspec.Struct, gc=False):
@@ -277,8 +260,8 @@ class _Models(msgspec.Struct, gc=False):
 
 _versions: Final = Decoder(_Version)
 _models: Final = Decoder(_Models)
-_chat: Final = Decoder(_Chat[Entry])
-_listed_chat: Final = Decoder(_Chat[ListedEntry])
+_chat: Final = Decoder(Reply[Answer[Entry]])
+_listed_chat: Final = Decoder(Reply[Answer[ListedEntry]])
 
 
 def generation(body: bytes, reading: Reading) -> Generation | Failure:
@@ -289,7 +272,7 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     """
     if reading.top and len(body) >= LEAST_BYTES and (found := _read_at_once(body, reading)):
         return found
-    reply: _Chat[Any] | Failure = (_listed_chat if reading.top else _chat)(body, reading.secret)
+    reply: Reply[Any] | Failure = (_listed_chat if reading.top else _chat)(body, reading.secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or not reply.choices:

@@ -57,7 +57,11 @@ def cite(result: Result) -> Citation:
         *(_method(source) for source in sources),
         *_models(facts, marks["servers"]),
         *_statistics(of_run, marks["statistics"]),
-        *(_analysis(kind, found) for kind, found in _analyses(of_run, allowed) if found),
+        *(
+            f"Analysis {safe_line(plugins.label(kind))}{_marks(works)}."
+            for kind, works in _analyses(of_run, allowed)
+            if works
+        ),
         *_outcome(result),
     ]
     return Citation(" ".join(sentences), entries, facts)
@@ -178,10 +182,6 @@ def _analyses(of_run: Material, allow_code: bool) -> Iterator[tuple[str, tuple[s
     """Yield the kind of each analysis, and the works that it cites."""
     for setting in of_run.settings.get("analyses", ()):
         yield _kind(setting), _cites(plugins.ANALYSES, _kind(setting), allow_code)
-
-
-def _analysis(kind: str, works: Sequence[str]) -> str:
-    return f"Analysis {safe_line(plugins.label(kind))}{_marks(works)}."
 
 
 def _outcome(result: Result) -> Iterator[str]:
