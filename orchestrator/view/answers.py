@@ -1,5 +1,6 @@
 """The answers of a run, item by item, with what the judges made of each."""
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from orchestrator.contracts.context import Source, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import FrameFiles, names_of
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
 
@@ -33,19 +34,19 @@ _LENGTHS: Final = {"shorter": pl.Expr.lt, "longer": pl.Expr.gt}
 
 
 def named(shown: str, names: Sequence[str]) -> str:
-    """The name that is shown like this; empty for an empty one.
+    """Return the name that is shown like this; empty for an empty one.
 
     Raises:
         UsageError: If there is none.
     """
-    known = {"": "", **{safe_line(name): name for name in names}}
-    if shown not in known:
+    known = {safe_line(name): name for name in names}
+    if shown and shown not in known:
         raise UsageError(f"this run has no {safe_line(shown)!r:.80}; it has {', '.join(known)}")
-    return known[shown]
+    return known.get(shown, "")
 
 
 class Answers:
-    """What each model answered to each item, and what each method found it worth.
+    """Each model's answer to each item, and its worth by each method.
 
     A worth is P(better than the other models), averaged over them, judges and turns, where a method
     compares pairs; else the mean of the method's first score.
@@ -53,7 +54,6 @@ class Answers:
     Attributes:
         models: Who answered, in the order of the recipe.
         by: The methods that tell what an answer is worth: those of pairs first.
-        texts: The beginning of each answer to the last turn, one row an item and model.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Answers:
         folder: Path,
     ) -> None:
         self._frames = frames
+        self._keys = keys
         self._numbers = keys.to_frame("item").with_row_index("index").lazy()
         self._folder = folder
         roles = roles_in(frames)
@@ -73,25 +74,28 @@ class Answers:
         self._sources = {
             one.name: one
             for one in sorted(sources, key=lambda one: one.frame not in self._pairs)
-            if one.frame in self._pairs or (one.scores and self._has_models(one.frame))
+            if one.frame in self._pairs or (one.scores and "model" in names_of(frames, one.frame))
         }
         self.by = tuple(self._sources)
-        self.texts = self._write_texts()
-        found = self.texts.select("model").unique().collect()["model"].to_list()
-        self.models = (
-            *(name for name in names if name in found),
-            *sorted(set(found) - set(names)),
-        )
+        found = {
+            str(name)
+            for frame in self._answered
+            for name in self._read(frame).select("model").unique().collect()["model"]
+        }
+        self.models = (*(name for name in names if name in found), *sorted(found - set(names)))
         self._kept: dict[str, pl.DataFrame] = {}
+        # Two threads would write the texts to one file.
+        self._writing = threading.Lock()
+        self._texts: pl.LazyFrame | None = None
 
     def page(self, indexes: NDArray[np.int64], by: str) -> list[list[dict[str, object]]]:
-        """The answers to the items of these numbers, by model; an empty cell where there is none.
+        """Return the answers to these items by model; an empty cell where there is none.
 
         A cell has `text`, `n` (characters), `cut` (whether it ended at the limit of tokens),
         `failed` (a cause, or None), `worth` in [0, 1] or a score, and `best`.
         """
         wanted = pl.Series("index", indexes[: max(1, _MOST_CELLS // max(1, len(self.models)))])
-        cells = self.texts.filter(pl.col("index").is_in(wanted.implode())).collect()
+        cells = self.texts().filter(pl.col("index").is_in(wanted.implode())).collect()
         if by in self.by:
             values = self.worth(by).filter(pl.col("index").is_in(wanted.implode()))
             cells = cells.join(values, on=["index", "model"], how="left")
@@ -109,14 +113,14 @@ class Answers:
         return [[found.get((at, model), {}) for model in self.models] for at in wanted.to_list()]
 
     def scale(self, by: str) -> list[float]:
-        """The least and the most that an answer can be worth, of scores what one was worth."""
+        """Return the ends of what an answer can be worth; of scores, of what one was worth."""
         if by not in self.by or self._sources[by].frame in self._pairs:
             return [0.0, 1.0]
         values = self.worth(by)["worth"].to_numpy()
         return [float(values.min()), float(values.max())] if values.size else []
 
     def lost(self, given: Mapping[str, str]) -> NDArray[np.bool_]:
-        """Whether the answer of a model is worth less than that of another, for each item.
+        """Return for each item whether a model's answer is worth less than that of another.
 
         Args:
             given: Names, as they are shown, of models `of` (who lost) and `to` (who won; any where
@@ -138,7 +142,7 @@ class Answers:
         if than:
             if than not in _LENGTHS:
                 raise UsageError(f"answers are shorter or longer, not {than!r:.80}")
-            n = self.texts.group_by("item", "model").agg(pl.col("n").sum())
+            n = self.texts().select("item", "model", "n")
             mine = n.filter(pl.col("model") == of).select("item", "n")
             losers = losers.join(mine, on="item").join(
                 n.rename({"model": "other", "n": "n_other"}), on=["item", "other"]
@@ -147,12 +151,12 @@ class Answers:
         return self._marked(losers)
 
     def changed(self, since: "Answers") -> NDArray[np.bool_]:
-        """Whether an answer, or who is best, differs from those of another run, for each item."""
-        keyed = [one.texts.select("item", "model", "digest") for one in (self, since)]
+        """Return for each item whether an answer, or who is best, differs from another run."""
+        keyed = [one.texts().select("item", "model", "digest") for one in (self, since)]
         texts = keyed[0].join(keyed[1], on=["item", "model"], suffix="_b")
         changed = [texts.filter(pl.col("digest").ne_missing(pl.col("digest_b"))).select("item")]
-        shared = [name for name in self.by if name in since.by][:1]
-        for name in shared:
+        # Of several methods that both have, the first decides who is best.
+        for name in [name for name in self.by if name in since.by][:1]:
             best = [
                 one.worth(name).lazy().filter(pl.col("best")).select("item", "model")
                 for one in (self, since)
@@ -165,26 +169,27 @@ class Answers:
 
     def _marked(self, items: pl.LazyFrame) -> NDArray[np.bool_]:
         """One truth value an item: whether it is among these."""
-        marked = items.select("item").unique().with_columns(is_there=pl.lit(value=True))
-        joined = self._numbers.join(marked, on="item", how="left", maintain_order="left")
-        return (
-            joined.select(pl.col("is_there").fill_null(value=False))
-            .collect()["is_there"]
-            .to_numpy()
-        )
+        there = items.select("item").unique().collect()["item"]
+        return self._keys.is_in(there.implode()).to_numpy()
 
-    def _write_texts(self) -> pl.LazyFrame:
-        """One row an item and model: the last turn's answer; in a file, since texts are many."""
+    def texts(self) -> pl.LazyFrame:
+        """Return the beginning of each answer to the last turn, one row an item and model.
+
+        They are in a file, since they are many, which is written when they are first wanted.
+        """
         parts = [self._read(name) for name in self._answered]
         if not parts:
             return pl.LazyFrame(schema=_TEXTS)
-        rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
-        found = self._numbers.join(rows, on="item", maintain_order="left")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / "answers.arrow"
-        columns = [pl.col(name).cast(kind) for name, kind in _TEXTS.items()]
-        found.select(columns).collect().write_ipc(path, compression="uncompressed")
-        return columnar.scan_arrow(path)
+        with self._writing:
+            if self._texts is None:
+                rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
+                found = self._numbers.join(rows, on="item", maintain_order="left")
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path = self._folder / "answers.arrow"
+                columns = [pl.col(name).cast(kind) for name, kind in _TEXTS.items()]
+                found.select(columns).collect().write_ipc(path, compression="uncompressed")
+                self._texts = columnar.scan_arrow(path)
+            return self._texts
 
     def _read(self, frame: str) -> pl.LazyFrame:
         role = roles_in(self._frames)[frame].answers
@@ -206,17 +211,17 @@ class Answers:
             digest=text.hash(),
         )
 
-    def _has_models(self, frame: str) -> bool:
-        return frame in self._frames and "model" in self._frames.scan(frame).collect_schema()
+    def _good(self, by: str) -> pl.LazyFrame:
+        """Rows of a method that did not fail."""
+        rows = self._frames.scan(self._sources[by].frame)
+        return rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
 
     def _sides(self, by: str) -> pl.LazyFrame:
         """Rows of one model against another: item, model, other, and a value that is > 0 for it."""
-        source = self._sources[by]
-        rows = self._frames.scan(source.frame)
-        rows = rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
-        if source.frame in self._pairs:
-            role = self._pairs[source.frame]
-            columns = there(self._frames, source.frame, role.columns())
+        frame = self._sources[by].frame
+        if frame in self._pairs:
+            rows = self._good(by)
+            columns = there(self._frames, frame, self._pairs[frame].columns())
             a, b, p = (pl.col(columns[name]) for name in ("model_a", "model_b", "prefer_a"))
             sides = [
                 rows.select("item", model=one, other=two, value=value)
@@ -230,19 +235,20 @@ class Answers:
 
     def _means(self, by: str) -> pl.LazyFrame:
         """The first score of a method, times its sign, by item and model."""
-        source = self._sources[by]
-        (score, sign), *_ = source.scores.items()
-        rows = self._frames.scan(source.frame)
-        rows = rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
+        (score, sign), *_ = self._sources[by].scores.items()
         value = pl.col(score).cast(pl.Float64) * sign
-        return rows.filter(value.is_finite()).group_by("item", "model").agg(mean=value.mean())
+        return (
+            self._good(by)
+            .filter(value.is_finite())
+            .group_by("item", "model")
+            .agg(mean=value.mean())
+        )
 
     def worth(self, by: str) -> pl.DataFrame:
-        """What each answer is worth by a method; best is what no other answer reaches."""
+        """Return the worth of each answer by a method; best is one that no other reaches."""
         if by not in self._kept:
-            source = self._sources[by]
             shown = pl.col("worth").round(_DIGITS)
-            if source.frame in self._pairs:
+            if self._sources[by].frame in self._pairs:
                 mean = pl.col("value").mean() + 0.5
                 worth = self._sides(by).group_by("item", "model").agg(worth=mean)
                 is_won = shown > 0.5

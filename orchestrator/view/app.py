@@ -23,7 +23,7 @@ from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export.files import harmless
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
-from orchestrator.runner.results.notes import Note, add_note, read_notes
+from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.compared import compared
 from orchestrator.view.item import MAX_TEXT, item_page
@@ -52,7 +52,7 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> Rows:
             other = library.run(wanted.show.get("than", "")).snapshot()
             shown = snapshot.answers.changed(other.answers)
         case "noted":
-            notes = read_notes(snapshot.result.path)
+            notes = snapshot.notes()
             if tag := wanted.show.get("than", ""):
                 notes = notes.filter(pl.col("tag") == tag)
             shown = snapshot.items.keys.is_in(notes["item"].to_list()).to_numpy()
@@ -189,7 +189,7 @@ class Api:
                 add_note(snapshot.result.path, msgspec.convert(said | about, Note))
             except msgspec.ValidationError as error:
                 raise UsageError(f"this is no note: {error}") from error
-            return {"notes": _shown_notes(snapshot, [about["item"]])}
+            return {"notes": _shown_notes(snapshot.notes(), [about["item"]])}
 
         return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
@@ -229,9 +229,10 @@ class Api:
         items, answers = snapshot.items, snapshot.answers
         rows_shown = rows[first : first + min(most, _MOST)]
         page, scale = items.page(rows_shown), []
-        notes = _shown_notes(snapshot, items.keys[rows_shown].to_list())
+        notes = snapshot.notes()
+        shown = _shown_notes(notes, items.keys[rows_shown].to_list())
         for row in page:
-            row["notes"] = [one for one in notes if one["item"] == row["name"]]
+            row["notes"] = [one for one in shown if one["item"] == row["name"]]
         if "answers" in request.query_params:
             by = named(request.query_params.get("by", ""), answers.by) or next(iter(answers.by), "")
             for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
@@ -247,7 +248,7 @@ class Api:
             "models": [safe_line(name) for name in answers.models],
             "by": [safe_line(name) for name in answers.by],
             "scale": scale,
-            "tags": sorted(set(read_notes(snapshot.result.path)["tag"].to_list()) - {""}),
+            "tags": sorted(set(notes["tag"].to_list()) - {""}),
         }
 
     def item(self, request: Request) -> object:
@@ -261,7 +262,7 @@ class Api:
             "measures": snapshot.items.measures,
             "values": snapshot.items.page(np.array([index], dtype=np.int64))[0],
             "around": _around(rows, index),
-            "notes": _shown_notes(snapshot, [snapshot.items.keys[index]]),
+            "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
         }
 
@@ -366,8 +367,7 @@ async def _written_by(
     return response
 
 
-def _shown_notes(snapshot: Snapshot, items: Sequence[str]) -> list[dict[str, object]]:
-    notes = read_notes(snapshot.result.path).filter(pl.col("item").is_in(items))
+def _shown_notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
             "item": safe_line(row["item"]),
@@ -377,7 +377,7 @@ def _shown_notes(snapshot: Snapshot, items: Sequence[str]) -> list[dict[str, obj
             "text": safe_block(row["text"], MAX_TEXT),
             "at": safe_line(row["at"]),
         }
-        for row in notes.iter_rows(named=True)
+        for row in notes.filter(pl.col("item").is_in(items)).iter_rows(named=True)
     ]
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
+import polars as pl
+
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
@@ -21,6 +23,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.runner import api
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
+from orchestrator.runner.results.notes import FILE, read_notes
 from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.runner.results.tables import all_sources
@@ -46,9 +49,8 @@ class Snapshot:
         self.version = version
         self._allow_code = allow_code
         self._replaying = threading.Lock()
-        self._writing = threading.Lock()
-        self._answers: Answers | None = None
         self._searched = False
+        self._noted: tuple[object, pl.DataFrame] | None = None
         self.result = result
         self.folder = folder
 
@@ -57,17 +59,22 @@ class Snapshot:
         """The items with what the methods say of each."""
         return build(self.result.frames, self.result.settings, allow_code=self._allow_code)
 
-    @property
+    @cached_property
     def answers(self) -> Answers:
-        """The answers to each item, and what they are worth."""
-        # They are written to a file, which two threads would write at once.
-        with self._writing:
-            if self._answers is None:
-                settings, frames = self.result.settings, self.result.frames
-                sources = all_sources({}, settings, allow_code=self._allow_code).sources
-                names = [str(name) for name in settings.get("models") or ()]
-                self._answers = Answers(frames, self.items.keys, sources, names, self.folder)
-            return self._answers
+        """The answers to each item, and their worth."""
+        settings, frames = self.result.settings, self.result.frames
+        sources = all_sources({}, settings, allow_code=self._allow_code).sources
+        names = [str(name) for name in settings.get("models") or ()]
+        return Answers(frames, self.items.keys, sources, names, self.folder)
+
+    def notes(self) -> pl.DataFrame:
+        """Return the notes as they are now; they are read anew where the file has changed."""
+        path = self.result.path / FILE
+        found = path.stat() if path.exists() else None
+        mark = None if found is None else (found.st_mtime_ns, found.st_size)
+        if self._noted is None or self._noted[0] != mark:
+            self._noted = mark, read_notes(self.result.path)
+        return self._noted[1]
 
     @cached_property
     def texts(self) -> Texts:

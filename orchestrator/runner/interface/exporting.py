@@ -266,8 +266,10 @@ def readers(
     from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
 
     found: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {}
-    if FRAME in wanted.frames or (not wanted and not read_notes(result.path).is_empty()):
-        found[FRAME] = lambda: [read_notes(result.path)]
+    if FRAME in wanted.frames or not wanted:
+        notes = read_notes(result.path)
+        if wanted or not notes.is_empty():
+            found[FRAME] = partial(iter, [notes])
     for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
         if name in found:
             continue

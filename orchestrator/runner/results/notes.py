@@ -17,8 +17,9 @@ from orchestrator.disk import files
 from orchestrator.errors import UsageError
 
 FILE: Final = "notes.jsonl"
-"""Name of the file, and of the frame that is exported."""
+"""Name of the file in the run's folder."""
 FRAME: Final = "notes"
+"""Name of the frame that is exported."""
 _MOST_BYTES: Final = 64 << 20
 _MOST_TEXT: Final = 4_000
 _MOST_TAG: Final = 60
