@@ -141,18 +141,20 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     measured = [table for table in tables if table.source not in ranked]
     found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
     unmade = [note for table in tables if not table.columns for note in table.notes]
-    asked = [_doubted(one, settings, tables) for one in found]
-    # What to try stands under what to do next.
-    questions = tuple(
-        msgspec.structs.replace(one, detail=one.detail.partition(" Try ")[0]) for one in asked
-    )
+    questions, advice = [], []
+    for one in found:
+        # What to try stands under what to do next.
+        detail, _, tried = one.detail.partition(" Try ")
+        doubted = _doubted(one, settings, tables)
+        questions.append(msgspec.structs.replace(doubted, detail=detail))
+        advice.append(tried)
     shares = (exact_match or {}).values()
     is_checked = any(share is not None for share in shares) or any(
         "labels" in one for one in settings.get("analyses") or ()
     )
     steps = [
         *_of_run(completeness or Completeness(), failures, notes),
-        *_of_answers(asked, rankings, measured, is_checked=is_checked),
+        *_of_answers(questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
@@ -160,7 +162,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     return Brief(
         name=name,
         incomplete=incomplete,
-        questions=questions,
+        questions=tuple(questions),
         silence="" if questions else silence,
         checks=tuple(_checks(completeness, [*notes, *unmade])),
         next_steps=tuple(dict.fromkeys(steps)),
@@ -231,24 +233,24 @@ def _of_run(
 
 def _of_answers(
     questions: Sequence[Question],
+    advice: Sequence[str],
     rankings: Sequence[RankingAnalysis],
     tables: Sequence[Table],
     *,
     is_checked: bool,
 ) -> Iterator[Phrase]:
     """Yield what to do about each answer that there is not, and about a judge nobody checked."""
-    for found in questions:
-        _, is_advised, advice = found.detail.partition(" Try ")
-        if is_advised:
+    for found, tried in zip(questions, advice, strict=True):
+        if tried:
             several = len(questions) > 1
             start = phrase(found.subject, ": try ") if several else phrase("Try ")
-            yield phrase(start, Quote(advice))
+            yield phrase(start, Quote(tried))
         elif found.state in ("open", "tied"):
             yield from _more_words(found, rankings, tables)
     first = next(iter(questions), None)
     if first is not None and first.state in ("answered", "tied", "open") and not is_checked:
         is_judged = any(check.about in ("form", "order") for check in first.checks)
-        if is_judged and " Try " not in first.detail:
+        if is_judged and not advice[0]:
             yield phrase(
                 "Check the judge against people: `orchestrator labels RUN --by uncertainty --to "
                 "labels.csv` puts first what it is least sure of."

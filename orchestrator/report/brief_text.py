@@ -138,16 +138,13 @@ def _laid_out(
             yield Text("")
         yield generic_table(_clipped(table))
     yield from shown.trust(brief, limits, is_apart=bool(few))
-    steps = brief.next_steps[: max(1, limits.cautions)]
-    if (
-        limits.terse
-        and not limits.cautions
-        and all(one.state != "withheld" for one in brief.questions[:1])
-    ):
-        steps = ()
+    # At its shortest, only an answer that is withheld says what to try.
+    is_withheld = any(one.state == "withheld" for one in brief.questions[:1])
+    steps = brief.next_steps[: limits.cautions or int(is_withheld or not limits.terse)]
     cautions = brief.cautions[: limits.cautions]
-    for heading, said in (("What to do next", steps), ("What not to conclude", cautions)):
-        if said and not (limits.terse and said is steps):
+    start = "" if limits.terse else "What to do next"
+    for heading, said in ((start, steps), ("What not to conclude", cautions)):
+        if said and heading:
             yield Text("")
             yield page.heading(heading)
         yield from (shown.bullet(shown.phrase(one)) for one in said)

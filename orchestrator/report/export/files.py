@@ -59,14 +59,10 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
             written: list[Path] = []
             for at, part in enumerate(parts):
                 n_rows += part.height
-                match form:
-                    case "parquet":
-                        written.append(write_part(part, Path(aside, f"{at}.parquet")))
-                    case "csv":
-                        harmless(part).write_csv(file, include_header=not at)
-                    case "jsonl":
-                        # Hidden characters stand in JSON inside of strings only.
-                        file.write(_HIDDEN.sub(_as_json, part.write_ndjson()).encode())
+                if form == "parquet":
+                    written.append(write_part(part, Path(aside, f"{at}.parquet")))
+                else:
+                    file.write(_part_text(part, form, at).encode())
             if written:
                 columnar.scan(written).sink_parquet(file)
     except OSError as error:
@@ -76,11 +72,15 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
 
 def frame_text(parts: Iterable[pl.DataFrame], form: Literal["csv", "jsonl"]) -> str:
     """Return a frame as the text that `write_frame` writes."""
+    return "".join(_part_text(part, form, at) for at, part in enumerate(parts))
+
+
+def _part_text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> str:
+    """Return a part of a frame, the first of which has the header."""
     if form == "csv":
-        texts = [harmless(part).write_csv(include_header=not at) for at, part in enumerate(parts)]
-    else:
-        texts = [_HIDDEN.sub(_as_json, part.write_ndjson()) for part in parts]
-    return "".join(texts)
+        return harmless(part).write_csv(include_header=not at)
+    # Hidden characters stand in JSON inside of strings only.
+    return _HIDDEN.sub(_as_json, part.write_ndjson())
 
 
 def write_about(path: Path, about: Mapping[str, object]) -> None:

@@ -8,10 +8,10 @@ import math
 import re
 import resource
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -268,8 +268,12 @@ def coded(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped here)
 
 
-def terms() -> dict[str, dict[str, str]]:
-    """What the terms of reports mean, by where they stand; the glossary shows the same."""
+@cache
+def terms() -> Mapping[str, Mapping[str, str]]:
+    """Return the meanings of the terms of reports, by where they stand, as the glossary has them.
+
+    They are read once.
+    """
     tables = own_file("terms.md").strip().split("\n\n")
     rows = [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in tables]
     return {one[0][0]: dict(one[2:]) for one in rows}

@@ -335,15 +335,18 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
         return None
     has_model = any(one.model for one in changes)
     pairs = {(one.first, one.second) for one in changes}
-    first, second = pairs.pop() if len(pairs) == 1 else ("first", "second")
-    names = ["item", "prompt", *(["model"] if has_model else []), *(["compared"] if pairs else [])]
+    # One pair is told by the headings.
+    is_told = len(pairs) == 1
+    ((first, second),) = pairs if is_told else [("first", "second")]
+    names = ["item", "prompt", *(["model"] if has_model else [])]
+    names += [] if is_told else ["compared"]
     columns = [
         *map(Column, names), Column(first, "number"), Column(second, "number"),
         Column("difference", "signed"),
     ]  # fmt: skip
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
-         *((f"{one.second} minus {one.first}",) if pairs else ()), one.a, one.b, one.difference)
+         *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
         for one in changes[:n_most]
     ]  # fmt: skip
     return make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
