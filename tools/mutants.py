@@ -103,7 +103,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it from all others of this commit."""
+        """Its name, which no other of this commit has."""
         return f"{self.path}:{self.start}:{self.end}:{self.kind}:{self.text}"
 
     def applied(self, source: bytes) -> bytes:

@@ -102,7 +102,7 @@ DATE = re.compile(r"20\d\d-\d\d-\d\d|commit [0-9a-f]{7}")
 
 
 def claims() -> list[tuple[str, str]]:
-    """What we say is not there, with the lines around it: in pages, docstrings and comments."""
+    """Yield our claims that something is not there, with the lines around each."""
     found = []
     for folder in ("docs", "orchestrator", "backends", "launch", "recipes"):
         for path in sorted((ROOT / folder).rglob("*")):

@@ -365,7 +365,6 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
 
 async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: float) -> None:
     """Keep one server: start it again when it has ended, is out of reach, or answers nothing."""
-    number = [one for one in fleet.launched if one.models == server.models].index(server)
     heard_at, before = 0.0, None
     while True:
         running = await server.running()
@@ -376,7 +375,7 @@ async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: fl
         if running is not before:
             before, heard_at = running, time.monotonic()
             confirm(f"{server.name} is ready at {running.base_url}")
-        if await in_time(partial(fleet.answers, server, number)):
+        if await in_time(partial(fleet.answers, server)):
             heard_at = time.monotonic()
         elif time.monotonic() - heard_at > silent_after_s:
             await server.end_silent()

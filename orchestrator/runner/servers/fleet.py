@@ -243,9 +243,13 @@ class Fleet:
         for model in server.models:
             self.listener.restarted(model.name)
 
-    def _is_quiet(self, server: Launched, number: int) -> bool:
+    def _number(self, server: Launched) -> int:
+        """Return the place of a launched server among those of its models."""
+        return self._servers[server.models[0].name].index(server)
+
+    def _is_quiet(self, server: Launched) -> bool:
         """Return whether a launched server has requests, and has ended none for long."""
-        quiet = []
+        quiet, number = [], self._number(server)
         for model in server.models:
             several = self._replicas.get(model.name)
             quiet_s = (
@@ -255,12 +259,12 @@ class Fleet:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
 
-    async def answers(self, server: Launched, number: int) -> bool:
+    async def answers(self, server: Launched) -> bool:
         """Return whether a launched server answers anything; one that has ended does not hang."""
         if server.server is None or server.exit_code() is not None:
             return True
         spec = self._specs[server.models[0].name]
-        way = await self._way(spec, number)
+        way = await self._way(spec, self._number(server))
         if isinstance(way, Failure):
             return True
         backend = create_backend(spec, *way, allow_code=self._allow_code)
@@ -378,9 +382,8 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compare_now_and_then())
             for server in self.launched:
-                number = self._servers[server.models[0].name].index(server)
-                is_quiet = partial(self._is_quiet, server, number)
-                answers = partial(self.answers, server, number)
+                is_quiet = partial(self._is_quiet, server)
+                answers = partial(self.answers, server)
                 group.create_task(look_after(server.end_silent, is_quiet, answers))
             while True:
                 errand = await self._errands.get()

@@ -43,7 +43,7 @@ _GPUS: Final = re.compile(r"\bgpu(?::[^:,()]+)?:(\d+)")
 
 
 class NoAnswer(NamedTuple):
-    """What a command of Slurm that failed said; jobs and nodes may be well all the same."""
+    """Words of a Slurm command that failed; jobs and nodes may be well all the same."""
 
     why: str
 
