@@ -138,21 +138,27 @@ def kept(sureness: Floats, wrong: Floats, clusters: Ints) -> Kept:
     return Kept(least, shares, of_wrong, sizes, is_kept.sum(axis=1))
 
 
+def first_tested(found: Kept, risk: float, error: float) -> int:
+    """Return the place of the share at which the tests for a risk begin.
+
+    It depends on the number of prompts alone: where the labels to expect allow for up to three
+    errors, as many as still fit into half of the prompts. A larger risk may begin at a larger share.
+    """
+    needed = [least_labels(risk, error, wrong) for wrong in range(_MOST_ERRORS + 1)]
+    fitting = [one for one in needed if one <= 0.5 * found.n_prompts]
+    share = max(fitting, default=needed[0]) / found.n_prompts
+    return min(int(np.searchsorted(found.shares, share - _EQUAL)), found.shares.size - 1)
+
+
 def certified(found: Kept, risk: float, error: float) -> tuple[int, bool]:
     """Return the place of the largest share that is certified, and True; else of the first tested.
-
-    The tests begin at a share that depends on the number of prompts alone: where the labels to
-    expect allow for up to three errors, as many as still fit into half of the prompts.
 
     Args:
         found: From `kept`.
         risk: Error rate of the kept verdicts that is not to be exceeded, in (0, 1).
         error: Probability with which it may be, in (0, 1).
     """
-    needed = [least_labels(risk, error, wrong) for wrong in range(_MOST_ERRORS + 1)]
-    fitting = [one for one in needed if one <= 0.5 * found.n_prompts]
-    share = max(fitting, default=needed[0]) / found.n_prompts
-    start = min(int(np.searchsorted(found.shares, share - _EQUAL)), found.shares.size - 1)
+    start = first_tested(found, risk, error)
     failed = np.flatnonzero(found.p_values(risk)[start:] > error)
     n_passed = int(failed[0]) if failed.size else found.shares.size - start
     return start + max(n_passed - 1, 0), n_passed > 0
