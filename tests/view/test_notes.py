@@ -6,6 +6,7 @@ import multiprocessing
 import polars as pl
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.errors import UsageError
 from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.result import Result
@@ -70,7 +71,7 @@ def test_several_viewers_write_at_once(tmp_path):
     assert len(read_notes(tmp_path)) == 60
 
 
-def test_a_note_is_written_shown_found_and_exported_and_the_run_stays_as_it_is(tmp_path):
+def test_a_note_is_written_shown_found_and_exported_and_the_run_stays_as_it_is(tmp_path, capsys):
     run = made(tmp_path / "runs" / "a", 5)
     before = {one: one.read_bytes() for one in run.rglob("*") if one.is_file()}
     viewer = Viewer([tmp_path / "runs"], tmp_path / "side").enter()
@@ -97,6 +98,8 @@ def test_a_note_is_written_shown_found_and_exported_and_the_run_stays_as_it_is(t
 
     frames = exporting.readers(Result(run))
     assert pl.concat(frames["notes"]())["item"].to_list() == ["i1", "i3"]
+    assert main(["export", str(run), "--list"]) == 0
+    assert "notes" in capsys.readouterr().out.partition("frames")[2]
     assert {one: one.read_bytes() for one in before} == before
     with pytest.raises(UsageError):
         exporting.readers(Result(run), exporting.Wanted(frames=("note",)))

@@ -162,10 +162,14 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
 
 
 def _list(result: api.Result, *, as_json: bool) -> None:
+    from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415 (a run needs none)
+
     tables = exporting.report_tables(result)
     frames = {name: result.frames.names(name) for name in result.frames}
     if exporting.is_judged(result):
         frames[exporting.SIDE_BY_SIDE] = list(READ)
+    if not (notes := read_notes(result.path)).is_empty():
+        frames[FRAME] = notes.columns
     if as_json:
         listed = {
             "tables": [
