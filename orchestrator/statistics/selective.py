@@ -142,7 +142,7 @@ def first_tested(found: Kept, risk: float, error: float) -> int:
     """Return the place of the share at which the tests for a risk begin.
 
     It depends on the number of prompts alone: where the labels to expect allow for up to three
-    errors, as many as still fit into half of the prompts. A larger risk may begin at a larger share.
+    errors, as many as still fit into half of the prompts. A larger risk can begin further on.
     """
     needed = [least_labels(risk, error, wrong) for wrong in range(_MOST_ERRORS + 1)]
     fitting = [one for one in needed if one <= 0.5 * found.n_prompts]
