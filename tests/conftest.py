@@ -23,8 +23,10 @@ from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("any machine", deadline=None)
-settings.register_profile("fast tests", deadline=None, max_examples=40)
+settings.register_profile("long tests", deadline=None)
+# The same examples each time, so that no landing depends on luck; `make test-long` draws new ones.
+settings.register_profile("any machine", deadline=None, derandomize=True)
+settings.register_profile("fast tests", settings.get_profile("any machine"), max_examples=40)
 settings.load_profile("any machine")
 
 # Their assertions show values, as those of test files do; it has to be said before any import.
@@ -137,9 +139,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest-asyncio asks for the current loop before it sets its own. Python 3.11 makes one on
     # that, which nobody closes, unless it was told before that there is none.
     asyncio.set_event_loop(None)
-    if config.getoption("markexpr") == "not slow":
-        # `make test-long` has as many examples as Hypothesis makes.
-        settings.load_profile("fast tests")
+    # `make test-long` has as many examples as Hypothesis makes.
+    profiles = {"not slow": "fast tests", "long or hypothesis": "long tests"}
+    settings.load_profile(profiles.get(config.getoption("markexpr"), "any machine"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipAccount(), "skip-account")
         config.pluginmanager.register(LeakAccount(), "leak-account")

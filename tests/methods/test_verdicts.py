@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from orchestrator.judgment.harness._reading import denied
 from orchestrator.methods._verdicts import (
     last_verdict,
     slot_of,
@@ -172,7 +173,9 @@ def test_an_article_is_no_verdict():
 
 @given(st.text(), st.sampled_from(FIVE), st.text("xyz .\n"))
 def test_a_verdict_is_found_behind_any_text(before, label, after):
-    found = last_verdict(before + label.name + after, FIVE)
+    text = before + label.name + after
+    assume(not denied(text, len(before)))
+    found = last_verdict(text, FIVE)
     assert found is not None
     assert (FIVE[found.label], found.begin) == (label, len(before))
 
