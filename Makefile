@@ -82,7 +82,11 @@ same-frames: setup ## compare the frames of all bundled recipes with those of an
 
 ##@ Longer checks, and what they need
 
-test-all: setup ## the slow tests (after make test)
+test-all: setup ## the slow tests (after make test); root installs the font that pages are laid out for
+	@fc-match Arial 2>/dev/null | grep -qE "Arial|Liberation Sans|Arimo|Helvetica" || \
+		{ [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
+		timeout 120 apt-get -q install -y --no-install-recommends fontconfig fonts-liberation; } || \
+		echo "no font as wide as Arial is here: tests of how pages look are skipped" >&2
 	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, the studies, all recipes

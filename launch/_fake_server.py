@@ -294,12 +294,12 @@ async def _serve(options: argparse.Namespace) -> None:
     bound = given()
     place = {"host": options.host, "port": options.port} if bound is None else {"sock": bound}
     server = await asyncio.start_server(fake.connected, **place, backlog=4096)
-    host, port = server.sockets[0].getsockname()[:2]
-    sys.stderr.write(f"ready http://{host}:{port}\n")
-    sys.stderr.flush()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    host, port = server.sockets[0].getsockname()[:2]
+    sys.stderr.write(f"ready http://{host}:{port}\n")
+    sys.stderr.flush()
     await stopped.wait()
     server.close()
 

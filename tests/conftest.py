@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.browser import lacks_arial
 from tests.cluster.ray_rig import lacks_ray
 from tests.cluster.rig import lacks_slurm
 from tests.others import lacks_others
@@ -103,6 +104,7 @@ def lacks(module: str) -> Callable[[], bool]:
 ALLOWED = (
     AllowedSkip(r"\.\./shared is absent", lambda: not SHARED.is_dir(), 200),
     AllowedSkip(r"chromium is absent", lacks_browser, 150),
+    AllowedSkip(r"no font as wide as Arial is here", lacks_arial, 90),
     # Whether npm can fetch it is only known after trying.
     AllowedSkip(r"axe-core is absent", lambda: True, 12),
     AllowedSkip(r"torch and the bundled models are absent", lacks_models, 120),

@@ -242,7 +242,14 @@ def serve(
         write_to(sys.stderr, f"open {link}\n")
 
     door = Door(announce)
-    with _side_folder() as folder, contextlib.closing(listening):
+    # A second signal, which the server raises when it has ended, must not skip what is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        contextlib.closing(listening),
+        _side_folder() as folder,
+        # From the moment when the user is told of Ctrl-C, it is the way to end.
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         library = Library(paths, folder, allow_code=allow_code)
         places = ", ".join(safe_line(str(path)) for path in paths)
         shown = f"runs in {places}" if places else "no runs"
@@ -264,9 +271,7 @@ def serve(
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_DRAIN_S,
         )
-        # The server raises a signal again when it has ended; that must not skip what is left.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner() as runner:
+        with asyncio.Runner() as runner:
             runner.run(uvicorn.Server(config).serve(sockets=[listening]))
 
 
