@@ -38,7 +38,9 @@ def page() -> str:
     """Return the page as Markdown."""
     parser = cli._parser()  # noqa: SLF001 (it is built once a call, and only by commands)
     counts = Counter(_row(a) for command in _all(parser) for a in _arguments(command))
-    shared = {row for row, n in counts.items() if n >= _SHARED_BY}
+    # Of an argument that commands word differently only the commonest is shared.
+    often = [row for row, n in reversed(counts.most_common()) if n >= _SHARED_BY]
+    shared = set({_name(row): row for row in often}.values())
     sections = [_HEAD, "## Arguments of several commands\n", _table(sorted(shared))]
     added = _subcommands(parser)
     for title, commands in cli._COMMANDS.items():  # noqa: SLF001 (the titles of --help)
@@ -62,10 +64,14 @@ def _rows(command: argparse.ArgumentParser, shared: Set[str]) -> Iterator[str]:
     yield f"| **`{_cell(_usage(command))}`** | **{_sentence(command.description or '')}** |"
     rows = [_row(action) for action in _arguments(command)]
     yield from (row for row in rows if row not in shared)
-    if names := [row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared]:
+    if names := [_name(row) for row in rows if row in shared]:
         yield f"| {', '.join(names)} | As told for several commands. |"
     for action in _subcommands(command).values():
         yield from _rows(action, shared)
+
+
+def _name(row: str) -> str:
+    return row.split(" | ")[0].removeprefix("| ")
 
 
 def _usage(command: argparse.ArgumentParser) -> str:
