@@ -41,6 +41,7 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import source_of_judges
+from orchestrator.records import Floats
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
@@ -53,8 +54,6 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
-
-Floats = NDArray[np.float64]
 
 _OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)

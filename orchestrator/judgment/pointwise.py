@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 SPREAD_GUARD: Final = 1e-3
 """Denominator at or below which two certain, equal scores are called a tie."""

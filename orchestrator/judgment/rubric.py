@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment.distribution import LabelDistribution
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 HIGHEST: Final = 100
 """Points of the best label; those of the worst are 0."""

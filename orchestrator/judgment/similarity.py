@@ -8,11 +8,10 @@ from itertools import combinations
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 # Scripts that are written without blanks: each character is a word.
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

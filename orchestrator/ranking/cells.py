@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
 from orchestrator.numbers import finite
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
     PairedDifference,
@@ -20,9 +21,6 @@ from orchestrator.statistics.means import (
 )
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured, with_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NAMED = ("category", "model", "judge", "status", "cause")
 METHODS = (

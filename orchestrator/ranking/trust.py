@@ -13,6 +13,7 @@ from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
+from orchestrator.records import Ints
 from orchestrator.statistics.trust import (
     Counts,
     Ground,
@@ -33,8 +34,6 @@ _READ: Final = (
 )  # fmt: skip
 _OTHERS: Final = ("method", "item", "status", "cause")
 _MODELS: Final = ("model", "model_a", "model_b")
-
-Ints = NDArray[np.int64]
 
 
 def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:

@@ -40,14 +40,10 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.sequential import LAG
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 MULTIPLES: Final = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Bets, as multiples of the one that is best if the order is just settled by the last prompt."""

@@ -7,9 +7,9 @@ from itertools import permutations
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association, midranks
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.resampling import (
@@ -21,9 +21,6 @@ from orchestrator.statistics.resampling import (
     sums_by_prompt,
 )
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Measurement = Literal["nominal", "ordinal", "interval"]
 

@@ -8,12 +8,9 @@ import math
 from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import scaled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def pair_sums(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:

@@ -25,9 +25,8 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 METHOD: Final = "Gaffke's test of a bounded mean, inverted"
 

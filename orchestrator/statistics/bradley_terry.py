@@ -12,17 +12,13 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ELO_SCALE: Final = 400.0 / math.log(10.0)
 ELO_MEAN: Final = 1000.0

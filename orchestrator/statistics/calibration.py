@@ -14,12 +14,10 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_mean, clustered_share
 from orchestrator.statistics.resampling import N_FOLDS, folds_of
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Bounds of the bins of confidence; each holds its lower bound, the last one both."""

@@ -13,15 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TIE_THRESHOLD: Final = 0.05
 """Default tau of a duel, in nats per token; the papers print no formula."""

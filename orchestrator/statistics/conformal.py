@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.resampling import folds_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Kind = Literal["score", "distribution", "line"]
 """Kinds of interval; see `predict`."""

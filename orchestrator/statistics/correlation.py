@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import Kind, association, leave_one_out, midranks
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.resampling import (
@@ -33,9 +33,6 @@ from orchestrator.statistics.resampling import (
     sums_by_prompt,
 )
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MIN_POINTS: Final = 3
 METHOD: Final = "jackknife over prompts, t quantile"

@@ -22,11 +22,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_shares
 from orchestrator.statistics.resampling import Resampling, prompt_weights
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SMOOTHING: Final = 1.0
 """Votes added to each row of a confusion matrix, spread over its labels, so that none is 0."""

@@ -23,12 +23,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.bradley_terry import grounded
 from orchestrator.statistics.prompt_sums import PromptSums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EQUAL: Final = 1e-9
 """Difference of strengths up to which two models are tied."""

@@ -16,15 +16,12 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MAX_STEPS: Final = 200
 _MAX_HALVINGS: Final = 30

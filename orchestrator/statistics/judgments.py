@@ -8,11 +8,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate, Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LOW: Final = 0.5
 """Mass under which a judgment is unreliable."""

@@ -7,16 +7,13 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import checked_level
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 UNIFORM_PART: Final = 0.5
 """Share of labels that are spread uniformly, whatever the judge says of itself.

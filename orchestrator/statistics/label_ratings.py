@@ -25,14 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, grounded
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, Part
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MIN_LABELLED: Final = 10
 """Labelled prompts of a model under which it has no interval: fewer are not simulated."""

@@ -14,11 +14,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.resampling import Resampling, prompt_weights
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Logistic regressions with soft labels and an L1 penalty, many of few coefficients at once.
 #

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import Pairs
@@ -21,9 +21,6 @@ from orchestrator.statistics.resampling import (
     student_interval,
 )
 from orchestrator.statistics.results import Estimate, Interval, checked_level
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHOD: Final = "jackknife over prompts, t quantile, Bonferroni over pairs"
 

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 N_FOLDS: Final = 10
 

@@ -11,9 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.records import Floats
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
 
 # Small-sample corrections of a variance over clusters of unlike sizes.
 #
