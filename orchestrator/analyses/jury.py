@@ -101,14 +101,12 @@ class _Jury:
     @property
     def together(self) -> Floats:
         """The jury's preferences, shape (n,)."""
-        result: Floats = self.soft @ self.weights
-        return result
+        return self.soft @ self.weights
 
     def without(self, judge: int) -> Floats:
         """The preferences of the others, shape (n,)."""
         weights = np.where(np.arange(len(self.judges)) == judge, 0.0, self.weights)
-        result: Floats = self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
-        return result
+        return self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
 
 
 class JuryAnalysis(Analysis[Config]):

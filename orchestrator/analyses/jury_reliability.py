@@ -348,8 +348,7 @@ def _accuracies(study: _Study, gold: Floats, context: Context) -> Table:
 
 def _preference(shares: Floats) -> Floats:
     """Return the preference for A, a tie as half, of shares (n, K)."""
-    result: Floats = 0.5 + 0.5 * (shares[:, _FIRST] - shares[:, _SECOND])
-    return result
+    return 0.5 + 0.5 * (shares[:, _FIRST] - shares[:, _SECOND])
 
 
 def _rating(found: Ratings, at: int) -> Measured:

@@ -166,8 +166,7 @@ def _first_above(p: Sequence[float], scores: Sequence[int], level: float) -> int
 
 def _scaled(difference: Floats, spread: Floats) -> Floats:
     small = spread <= SPREAD_GUARD
-    result: Floats = np.where(small, 0.0, difference / np.where(small, 1.0, spread))
-    return result
+    return np.where(small, 0.0, difference / np.where(small, 1.0, spread))
 
 
 def _quantile_dominance(one: Floats, two: Floats) -> Floats:

@@ -170,7 +170,6 @@ def _on_grid(values: Floats, masses: Floats, top: float, n_places: int) -> Float
     below = np.minimum(at.astype(np.int64), n_places - 2)
     above = at - below
     lower = np.bincount(below, masses * (1.0 - above), minlength=n_places)
-    result: Floats = (lower + np.bincount(below + 1, masses * above, minlength=n_places)).astype(
+    return (lower + np.bincount(below + 1, masses * above, minlength=n_places)).astype(
         np.float64, copy=False
     )
-    return result

@@ -114,5 +114,4 @@ def rescaled(scores: Floats, baseline: float) -> Floats:
     """
     if not baseline < 1.0:
         raise StatisticsError(f"a baseline must be below 1, got {baseline}")
-    result: Floats = (scores - baseline) / (1.0 - baseline)
-    return result
+    return (scores - baseline) / (1.0 - baseline)

@@ -195,8 +195,7 @@ def _codes(column: pl.Series) -> Ints:
     """Return values as whole numbers in any order, from 0 on, which stands for null."""
     if column.dtype == pl.String:
         column = column.cast(pl.Categorical).to_physical()
-    ranks: Ints = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
-    return ranks
+    return column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
 
 
 def order_words(values: Floats, models: Sequence[str]) -> str:

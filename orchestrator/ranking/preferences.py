@@ -142,8 +142,7 @@ class Preferences:
 
 def decided(values: Floats) -> Floats:
     """Signs, with 0 for what is within rounding of it; nan stays."""
-    result: Floats = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
-    return result
+    return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
 def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:

@@ -227,8 +227,7 @@ def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:
     written, preference = f"winner_{order}", f"prefer_a_{order}"
     if written in rows.columns:
         signs = rows[written].replace_strict(_DECISIONS, default=None, return_dtype=pl.Float64())
-        found: NDArray[np.float64] = signs.to_numpy().astype(np.float64)
-        return found
+        return signs.to_numpy().astype(np.float64)
     if preference not in rows.columns:
         return np.full(len(rows), np.nan)
     name = f"p_{order}"

@@ -260,8 +260,7 @@ class AdaptiveTest:
         self._n_designed += n_prompts
         self._designs.append((chosen, n_rounds))
         first, second = self._pairs
-        result: Bools = chosen[:, first, second]
-        return result
+        return chosen[:, first, second]
 
     def _cost_of_round(self, is_active: Bools) -> tuple[float, int]:
         """Expected comparisons of a round, and how many different rounds there are."""
@@ -367,8 +366,7 @@ class AdaptiveTest:
             strength += step
             if np.abs(step).max() < _TOLERANCE:
                 break
-        result: Floats = np.tanh((strength[:, None] - strength[None, :]) / 2.0)
-        return result
+        return np.tanh((strength[:, None] - strength[None, :]) / 2.0)
 
     def _bet(
         self,

@@ -200,5 +200,4 @@ def _upper(totals: Floats, sizes: Floats, errors: Floats) -> Floats:
         mean = np.where(is_settled, mean, moved)
         if is_settled.all():
             break
-    result: Floats = np.where(is_full, 1.0, mean)
-    return result
+    return np.where(is_full, 1.0, mean)

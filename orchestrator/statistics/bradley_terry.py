@@ -56,14 +56,12 @@ class BradleyTerryFits:
     @property
     def exists(self) -> Bools:
         """Shape (B,): whether the maximum likelihood estimate exists for all models."""
-        result: Bools = np.asarray(self.anchored.all(axis=1))
-        return result
+        return np.asarray(self.anchored.all(axis=1))
 
 
 def to_elo(strengths: Floats) -> Floats:
     """Strengths on the Elo scale: 400/ln(10) points a unit, mean 1000."""
-    result: Floats = ELO_MEAN + ELO_SCALE * strengths
-    return result
+    return ELO_MEAN + ELO_SCALE * strengths
 
 
 def fit_bradley_terry(wins: Floats) -> BradleyTerryFits:
@@ -379,14 +377,12 @@ def _with_errors(pairs: StyledPairs, scaled: Floats, found: Floats) -> StyleFit:
 
 
 def _errors(moves: Floats, dof: Floats) -> Floats:
-    result: Floats = np.where(dof > 0, np.linalg.norm(moves, axis=0), np.nan)
-    return result
+    return np.where(dof > 0, np.linalg.norm(moves, axis=0), np.nan)
 
 
 def _log_odds(pairs: StyledPairs, scaled: Floats, found: Floats) -> Floats:
     strengths, effects = found[: pairs.n_models], found[pairs.n_models :]
-    result: Floats = strengths[pairs.first] - strengths[pairs.second] + scaled @ effects
-    return result
+    return strengths[pairs.first] - strengths[pairs.second] + scaled @ effects
 
 
 def _by_parameter(pairs: StyledPairs, scaled: Floats, values: Floats) -> Floats:

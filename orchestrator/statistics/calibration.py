@@ -249,13 +249,11 @@ def changes(
 
 def _sided(p: Floats) -> NDArray[np.bool_]:
     """Return the cases in which a side is preferred."""
-    result: NDArray[np.bool_] = np.abs(p - 0.5) > _EVEN
-    return result
+    return np.abs(p - 0.5) > _EVEN
 
 
 def _log_odds(p: Floats) -> Floats:
-    result: Floats = scipy.special.logit(np.clip(p, LEAST, 1.0 - LEAST))
-    return result
+    return scipy.special.logit(np.clip(p, LEAST, 1.0 - LEAST))
 
 
 def _temperature(p: Floats, truth: Floats) -> Map:

@@ -146,8 +146,7 @@ def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
     with np.errstate(invalid="ignore"):
         gap = first - second
     by_d = (gap > tau).astype(np.float64) - (gap < -tau)
-    result: Floats = by_d + np.isnan(second) - np.isnan(first)
-    return result
+    return by_d + np.isnan(second) - np.isnan(first)
 
 
 def duel(

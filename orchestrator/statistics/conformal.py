@@ -124,8 +124,7 @@ def quantile_of(errors: Floats, prompts: Ints, coverage: float) -> float:
 def _weights(prompts: Ints) -> Floats:
     """Return the weights of answers: those of a prompt share one, and one more is at infinity."""
     _, code, counts = np.unique(prompts, return_inverse=True, return_counts=True)
-    result: Floats = 1.0 / ((len(counts) + 1) * counts[code])
-    return result
+    return 1.0 / ((len(counts) + 1) * counts[code])
 
 
 def _shifted_quantiles(

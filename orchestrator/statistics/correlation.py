@@ -273,8 +273,7 @@ def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
     left = (1.0 - r_sc**2) * (1.0 - r_gc**2)
     defined = left > 1e-12
     value = (r_sg - r_sc * r_gc) / np.sqrt(np.where(defined, left, 1.0))
-    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
-    return result
+    return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
 
 
 _COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"

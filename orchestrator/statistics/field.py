@@ -78,8 +78,7 @@ class Field:
         if self.weights is None:
             return self.strengths
         means = self.parts.sum(axis=0) / max(float(self.weights.sum()), 1.0)
-        result: Floats = np.where(self._played(), means, np.nan)
-        return result
+        return np.where(self._played(), means, np.nan)
 
     def p_values(self, first: Ints, second: Ints) -> Floats:
         """Two-sided p-values of no difference, shape (P,); nan where there is no comparison.

@@ -109,8 +109,7 @@ class _Cells:
         """Shape (C,), at strengths, discriminations and favours."""
         m, j = self.n_models, self.n_judges
         gaps = at[self.first] - at[self.second]
-        result: Floats = at[m : m + j][self.judge] * gaps + self.traits @ at[m + j :]
-        return result
+        return at[m : m + j][self.judge] * gaps + self.traits @ at[m + j :]
 
     def slopes(self, at: Floats) -> Floats:
         """Derivatives of the log-odds by all parameters, shape (C, M + J + F)."""
@@ -134,8 +133,7 @@ class _Cells:
         result = np.zeros((size, size))
         np.add.at(result, (self.first, m + self.judge), surplus)
         np.add.at(result, (self.second, m + self.judge), -surplus)
-        total: Floats = result + result.T
-        return total
+        return result + result.T
 
 
 def fit_judge_aware(pairs: JudgedPairs) -> JudgeAwareFit | None:

@@ -71,8 +71,7 @@ def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
     ends = ends * (total / ends[-1]) if total else ends
     places = np.searchsorted(ends, rng.random() + np.arange(total), side="right")
     chosen = order[np.minimum(places, probabilities.size - 1)]
-    result: Ints = rng.permutation(chosen).astype(np.int64)
-    return result
+    return rng.permutation(chosen).astype(np.int64)
 
 
 # Expected width of intervals by number of human labels, from the labels there are.

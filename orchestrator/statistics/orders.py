@@ -92,8 +92,7 @@ def ordering(
 
 
 def _means(sums: Floats, counts: Floats) -> Floats:
-    result: Floats = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
-    return result
+    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
 
 
 def _verdict(sums: Floats, counts: Floats, better: int, worse: int, level: float) -> Verdict:
@@ -242,5 +241,4 @@ def _expected(wins: Floats, triples: Floats, members: Ints) -> Floats:
     chance = p * q * r + (1.0 - p) * (1.0 - q) * (1.0 - r)
     total = triples.sum(axis=1)
     summed = np.where(triples > 0, triples * chance, 0.0).sum(axis=1)
-    result: Floats = np.where(total > 0, summed / np.where(total > 0, total, 1.0), np.nan)
-    return result
+    return np.where(total > 0, summed / np.where(total > 0, total, 1.0), np.nan)

@@ -89,8 +89,7 @@ class Labelled:
         """Shape (n,): of the labelled rows, in the mean over them; sum 1."""
         each = 1.0 if self.probabilities is None else 1.0 / self.probabilities
         weights = np.where(self.is_labelled, each, 0.0)
-        result: Floats = weights / weights.sum() if weights.any() else weights
-        return result
+        return weights / weights.sum() if weights.any() else weights
 
 
 @dataclass(frozen=True, slots=True)

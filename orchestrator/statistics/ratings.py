@@ -380,8 +380,7 @@ class Forming:
         summed = np.einsum("ik,kl,il->i", summed, self._moments, summed, optimize=True)
         factor = factor_from_powers(self._of_all, np.array(self.n_clusters))
         is_known = placed & (variances > _ROUNDING * summed)
-        result: Floats = np.sqrt(np.where(is_known, variances * factor, np.nan))
-        return result
+        return np.sqrt(np.where(is_known, variances * factor, np.nan))
 
 
 def _powers(sizes: Floats) -> list[float]:

@@ -111,5 +111,4 @@ def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
 
 
 def _ratio(sums: Floats) -> Floats:
-    result: Floats = sums[:, 0] / sums[:, 1]
-    return result
+    return sums[:, 0] / sums[:, 1]
