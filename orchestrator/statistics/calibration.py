@@ -150,21 +150,6 @@ class Change:
     difference: Estimate
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The effect of calibration on a judge's probabilities.
-
-    Attributes:
-        brier: Mean squared difference of probability and truth.
-        log_loss: Mean -ln of the probability of the truth, probabilities kept `LEAST` from 0 and 1.
-        expected_error: ECE; never negative, so that both values hold some noise.
-    """
-
-    brier: Change
-    log_loss: Change
-    expected_error: Change
-
-
 def fit_map(kind: Kind, p: Floats, truth: Floats) -> Map:
     """Return the map of a kind that fits cases best.
 
@@ -217,13 +202,15 @@ def cross_fitted(
 
 def changes(
     before: Floats, after: Floats, truth: Floats, prompts: Ints, confidence_level: float
-) -> Changes:
-    """Return what calibration does to Brier score, log loss and ECE.
+) -> dict[str, Change]:
+    """Return what calibration does to "Brier score", "log loss" and "ECE".
 
-    The first two have paired intervals. ECE has none: of a sample it is too large, the more so the
-    better the calibration, so that resampling holds its true change too seldom
-    (`benchmarks/recalibration.py`). All have shape (n,); `after` is as by `cross_fitted`, `truth` 1
-    or 0.
+    They are the mean squared difference of probability and truth; the mean -ln of the probability
+    of the truth, probabilities kept `LEAST` from 0 and 1; and the expected calibration error, which
+    is never negative, so that both values hold some noise. The first two have paired intervals. ECE
+    has none: of a sample it is too large, the more so the better the calibration, so that
+    resampling holds its true change too seldom (`benchmarks/recalibration.py`). All have shape
+    (n,); `after` is as by `cross_fitted`, `truth` 1 or 0.
     """
 
     def change(loss: Callable[[Floats], Floats]) -> Change:
@@ -240,11 +227,12 @@ def changes(
         calibration(p, truth, prompts, confidence_level).expected_error for p in (before, after)
     )
     n_prompts = np.unique(prompts).size
-    return Changes(
-        change(lambda p: (p - truth) ** 2),
-        change(log_loss),
-        Change(first, last, Estimate(last - first, None, n_prompts, "none", _NO_INTERVAL)),
-    )
+    unknown = Estimate(last - first, None, n_prompts, "none", _NO_INTERVAL)
+    return {
+        "Brier score": change(lambda p: (p - truth) ** 2),
+        "log loss": change(log_loss),
+        "ECE": Change(first, last, unknown),
+    }
 
 
 def _sided(p: Floats) -> NDArray[np.bool_]:

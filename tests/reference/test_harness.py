@@ -14,13 +14,13 @@ def nan_is_none(values):
 
 def test_ratings_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.parse_rating(text, convention="fastchat") for text in inputs["texts"]]
+    read = [mt_bench.published_rating(text) for text in inputs["texts"]]
     assert read == outputs["ratings"]
 
 
 def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.parse_rating(text) for text in inputs["texts"]]
+    read = [mt_bench.read_rating(text).value for text in inputs["texts"]]
     misread = {"First [[3]] then final [[9]]", "see [1] for details. Rating: 7"}
     assert misread < set(inputs["texts"])
     expected = zip(inputs["texts"], outputs["ratings"], strict=True)
@@ -29,13 +29,13 @@ def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference
 
 def test_winners_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.parse_winner(text, convention="fastchat") for text in inputs["texts"]]
+    read = [mt_bench.published_winner(text) for text in inputs["texts"]]
     assert read == outputs["winner"]
 
 
 def test_a_verdict_that_fastchat_misreads_or_calls_an_error_is_missing(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.parse_winner(text) for text in inputs["texts"]]
+    read = [mt_bench.read_winner(text).value for text in inputs["texts"]]
     denied = "Not [[A]] but [[B]]"
     assert denied in inputs["texts"]
     expected = zip(inputs["texts"], outputs["winner"], strict=True)
