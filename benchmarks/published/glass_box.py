@@ -74,7 +74,7 @@ FILES = {
 }
 """The end of each file's name by what it holds; ensembles are of the code's own two features.
 
-The last three are in the first commit alone, 6f86769; names and lines of attention are exchanged."""
+The last three are in the first commit alone, 6f86769; the two of attention are exchanged."""
 WHY_NOT = {
     "Auto-J": "grades by the judge are in no file",
     "GPT": "grades by the judge are in no file",
