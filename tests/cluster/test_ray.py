@@ -26,12 +26,6 @@ DRIVER = "orchestrator.runner.servers.ray_driver"
 _SLACK_S = 10.0
 
 
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory):
-    with RayRig(tmp_path_factory.mktemp("rig")) as made:
-        yield made
-
-
 class Cluster(Run):
     """A run on the rig's Ray."""
 
@@ -60,16 +54,16 @@ def drivers(rig: RayRig) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def cluster(rig, tmp_path):
-    made = Cluster(rig, tmp_path)
+def cluster(ray_rig, tmp_path):
+    made = Cluster(ray_rig, tmp_path)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def local(rig, tmp_path_factory):
+def local(ray_rig, tmp_path_factory):
     """The same run on this machine."""
-    made = Cluster(rig, tmp_path_factory.mktemp("local"))
+    made = Cluster(ray_rig, tmp_path_factory.mktemp("local"))
     made.here()
     return made
 
@@ -143,9 +137,9 @@ def test_on_a_silent_node_the_lease_ends_and_the_run_goes_on_elsewhere(cluster, 
 
 
 @pytest.fixture
-def crowded(rig, tmp_path):
+def crowded(ray_rig, tmp_path):
     """A run of three servers, each of which takes a whole node."""
-    made = Cluster(rig, tmp_path, cluster={"cpus": 2})
+    made = Cluster(ray_rig, tmp_path, cluster={"cpus": 2})
     # Settings that differ make a server of its own; a slow one, so that a node dies meanwhile.
     made.write(strong={"server": {**made.server, "rules": [{"latency_s": 0.4}]}})
     yield made
@@ -230,12 +224,12 @@ def test_a_run_begins_while_a_server_waits_for_room_and_welcomes_it_later(cluste
 
 
 @pytest.mark.models
-def test_the_embedded_server_on_a_node_gives_the_numbers_of_this_machine(rig, tmp_path):
+def test_the_embedded_server_on_a_node_gives_the_numbers_of_this_machine(ray_rig, tmp_path):
     found = []
     for on in ("local", "ray"):
         folder = tmp_path / on
         folder.mkdir()
-        made = Cluster(rig, folder)
+        made = Cluster(ray_rig, folder)
         server = {"server": {"kind": "embedded"}}
         names = ("novice", "expert", "judge")
         models = {name: {**server, "weights": f"bundled:{name}"} for name in names}

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
 from tests.cluster.runs import LONG_S
-from tests.cluster.slurm_runs import Cluster
+from tests.cluster.slurm_runs import Cluster, said
 from tests.e2e.runs import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -42,11 +42,6 @@ def until_no_jobs(cluster: Cluster) -> None:
     while cluster.jobs():
         assert time.monotonic() < end, (cluster.jobs(), said(cluster))
         time.sleep(0.2)
-
-
-def said(cluster: Cluster) -> str:
-    logs = sorted(cluster.run_dir.glob("slurm-*.log"), key=lambda file: file.stat().st_mtime)
-    return "".join(file.read_text() for file in logs)
 
 
 def sent(cluster: Cluster) -> int:
