@@ -235,7 +235,7 @@ def _of_run(
         yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
 
 
-def _of_answers(  # noqa: PLR0913
+def _of_answers(
     run: str,
     questions: Sequence[Question],
     advice: Sequence[str],
