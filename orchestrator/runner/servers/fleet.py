@@ -259,7 +259,7 @@ class Fleet:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
 
-    async def answers(self, server: Launched) -> bool:
+    async def _answers(self, server: Launched) -> bool:
         """Return whether a launched server answers anything; one that has ended does not hang."""
         if server.server is None or server.exit_code() is not None:
             return True
@@ -381,13 +381,16 @@ class Fleet:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compare_now_and_then())
-            for server in self.launched:
-                is_quiet = partial(self._is_quiet, server)
-                answers = partial(self.answers, server)
-                group.create_task(look_after(server.end_silent, is_quiet, answers))
+            self.look_after(group)
             while True:
                 errand = await self._errands.get()
                 group.create_task(_to_end(errand, fail))
+
+    def look_after(self, group: asyncio.TaskGroup) -> None:
+        """End launched servers that hang, in tasks of a group."""
+        for server in self.launched:
+            is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
+            group.create_task(look_after(server.end_silent, is_quiet, answers))
 
     def _lost(self, node: str) -> None:
         self.listener.lost(node)
