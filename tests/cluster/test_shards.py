@@ -15,6 +15,7 @@ from tests.chaos.test_disk import disk
 from tests.cluster.runs import LONG_S
 from tests.cluster.slurm_runs import Cluster, hold
 from tests.cluster.users import users
+from tests.matrix.served import kept_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
 N = 3
@@ -271,3 +272,27 @@ def test_shards_of_two_users_on_the_same_nodes_share_nothing(rig, expected):
         finally:
             for user in both:
                 rig.run("scancel", f"--user={user.name}")
+
+
+@pytest.mark.long
+def test_shards_whose_server_is_swapped_behind_a_proxy_end_as_no_run(cluster):
+    """No connection breaks, and no element compares servers before its last answer."""
+    slow = {"latency_s": 1.0}
+    with kept_server({"dialect": "openai", "rules": [slow]}, ("m",), cluster.rig.host) as kept:
+        cluster.write(
+            models={"judge": {"base_url": kept.url, "model": "m", "backend": "openai"}},
+            methods=[{"kind": "answers", "answer": {"max_tokens": 4}}],
+            dataset={"kind": "demo", "n": 100},
+            limits={"max_in_flight": 1},
+            probe=True,
+        )
+        submit(cluster)
+        until_all_judge(cluster)
+        other = {"rules": [slow, {"noise": 0.1, "sticky": True}], "dialect": "openai"}
+        kept.swap = (len(kept.bodies) + 1, other)
+        until_no_jobs(cluster)
+    words = said(cluster)
+    assert words.count("its server behaves differently than before") == N, words
+    assert words.count("ends with exit code 2") == N + 1, words
+    assert "exit code 0" not in words
+    assert not list(cluster.run_dir.parent.glob("run*/results/*.parquet"))
