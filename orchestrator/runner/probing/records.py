@@ -232,11 +232,9 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
-        if (at := store.get_meta(_changed_key(label))) is not None:
-            changed.append(
-                f"{model}: its server was found to be another one at {at}; answers that it gave "
-                "since the comparison before may be among those of this run"
-            )
+        key = _changed_key(label)
+        if (at := store.get_meta(key)) is not None:
+            changed += changes({key: at})
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
             continue
@@ -277,8 +275,21 @@ def _key(label: str) -> str:
     return f"probe {label}"
 
 
+_CHANGED: Final = "changed "
+
+
 def _changed_key(label: str) -> str:
-    return f"changed {label}"
+    return f"{_CHANGED}{label}"
+
+
+def changes(values: Mapping[str, str]) -> list[str]:
+    """Say of which models the server was found to be another one, from values of a run's store."""
+    return [
+        f"{key.removeprefix(_CHANGED).rpartition(' ')[0]}: its server was found to be another one "
+        f"at {at}; answers that it gave since the comparison before may be among those of this run"
+        for key, at in values.items()
+        if key.startswith(_CHANGED)
+    ]
 
 
 def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:
