@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory):
+def ray_rig(tmp_path_factory):
     made = RayRig(tmp_path_factory.mktemp("rig"))
     # Tasks have the environment of their node.
     made.env["ORCHESTRATOR_STATE"] = str(tmp_path_factory.mktemp("state"))
@@ -25,13 +25,13 @@ def rig(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def expected(rig, tmp_path_factory):
-    return Shards(rig, tmp_path_factory.mktemp("local")).here()
+def expected(ray_rig, tmp_path_factory):
+    return Shards(ray_rig, tmp_path_factory.mktemp("local")).here()
 
 
 @pytest.fixture
-def cluster(rig, tmp_path):
-    made = Shards(rig, tmp_path)
+def cluster(ray_rig, tmp_path):
+    made = Shards(ray_rig, tmp_path)
     yield made
     made.end()
 

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE
 from tests.chaos.test_disk import disk
 from tests.cluster.runs import LONG_S
-from tests.cluster.slurm_runs import Cluster, hold
+from tests.cluster.slurm_runs import Cluster, hold, said
 from tests.cluster.users import users
 from tests.matrix.served import kept_server
 
@@ -43,11 +43,6 @@ def until_no_jobs(cluster: Cluster) -> None:
     while cluster.jobs():
         assert time.monotonic() < end, (cluster.jobs(), said(cluster))
         time.sleep(0.2)
-
-
-def said(cluster: Cluster) -> str:
-    logs = sorted(cluster.run_dir.glob("slurm-*.log"), key=lambda file: file.stat().st_mtime)
-    return "".join(file.read_text() for file in logs)
 
 
 def sent(cluster: Cluster) -> int:
