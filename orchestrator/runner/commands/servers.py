@@ -402,9 +402,7 @@ def servers(options: argparse.Namespace) -> int:
     if rows:
         print_to(sys.stdout, tables.listing(rows))
     else:
-        write_to(
-            sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
-        )
+        write_to(sys.stdout, "no kept servers (`run --keep-servers`, `servers start` keep them)\n")
     return EXIT_COMPLETE
 
 

@@ -202,7 +202,7 @@ class Probes:
         if not self._accept_change:
             # What it answered before this was found is in the store, and stays so.
             at = datetime.fromtimestamp(wall_ms() / 1000, UTC)
-            self._store.set_meta(_changed_key(label), at.strftime("%Y-%m-%d %H:%M UTC"))
+            self._store.set_meta(_CHANGED + label, at.strftime("%Y-%m-%d %H:%M UTC"))
             raise ServerChangedError(
                 f"{said}. Continue with --accept-server-change, or start a new run with --fresh"
             )
@@ -232,8 +232,7 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
-        key = _changed_key(label)
-        if (at := store.get_meta(key)) is not None:
+        if (at := store.get_meta(key := _CHANGED + label)) is not None:
             changed += changes({key: at})
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
@@ -276,10 +275,6 @@ def _key(label: str) -> str:
 
 
 _CHANGED: Final = "changed "
-
-
-def _changed_key(label: str) -> str:
-    return f"{_CHANGED}{label}"
 
 
 def changes(values: Mapping[str, str]) -> list[str]:

@@ -126,10 +126,7 @@ class ServerRegistry:
         self._folder = folder or state_folder()
 
     def find(self, key: str, *, shared: bool = False) -> KeptServer | None:
-        """A server of this key that runs, of this machine or shared on a cluster.
-
-        Of several it is the one that was heard of last: who kept the others may have ended.
-        """
+        """A server of this key that runs, here or shared on a cluster: that last heard of."""
         for kept in sorted(self.all(), key=lambda kept: kept.started, reverse=True):
             if kept.key == key and bool(kept.job) == shared and kept.is_alive:
                 with contextlib.suppress(OSError):
