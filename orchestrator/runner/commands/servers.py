@@ -105,24 +105,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def probe_all(
     what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
-    """Probe the server at an address, or those of a recipe."""
+    """Probe the server at an address, or those of a recipe; what is launched for that is ended."""
     if what.lower().startswith(("http://", "https://")):
-        return probe_url(what, wanted)
-    return probe_recipe(what, overrides=overrides, allow_code=allow_code)
-
-
-def probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    """Probe a running server."""
-    if fault := base_url_fault(url):
-        raise UsageError(f"the URL {fault}")
-    return run_to_end(lambda _: _probe_url(server_address(url), wanted))
-
-
-def probe_recipe(
-    recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
-) -> list[Probed]:
-    """Probe the servers of a recipe, launching those that it launches, and end them again."""
-    path = find(recipe)
+        if fault := base_url_fault(what):
+            raise UsageError(f"the URL {fault}")
+        return run_to_end(lambda _: _probe_url(server_address(what), wanted))
+    path = find(what)
     loaded = load_recipe(path, overrides=overrides, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     return run_to_end(lambda _: _probe_recipe(prepared))

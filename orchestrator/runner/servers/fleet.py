@@ -134,7 +134,7 @@ class Fleet:
         for server in _each(self._servers.values()):
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
-            server.lost = self._lost
+            server.lost = lambda node: self.listener.lost(node)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self._held = Held(store, identities, copies, accept_change=accept_change)
         self._compared_at: dict[tuple[str, int], float] = {}
@@ -391,9 +391,6 @@ class Fleet:
         for server in self.launched:
             is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
             group.create_task(look_after(server.end_silent, is_quiet, answers))
-
-    def _lost(self, node: str) -> None:
-        self.listener.lost(node)
 
     def move(self, loss: Loss) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""
