@@ -132,44 +132,27 @@ def token_prob_var(logprobs: ArrayLike) -> float:
     return _population_var(np.exp(_tokens(logprobs)))
 
 
-def softmax_entropy(entropies: ArrayLike) -> float:
-    """Softmax-Ent as printed: the mean over T tokens of -sum_v p ln p, the feature "entropy"."""
-    return _mean(_tokens(entropies))
+MEANS_OVER_TOKENS: Final[Mapping[str, str]] = {
+    "softmax_entropy": "entropy",
+    "vocab_logprob_var": "vocab_logprob_var",
+    "vocab_mean_logp_logit": "vocab_mean_logp_logit",
+    "code_logprobs": "compat_logprob",
+    "code_logprobs_entropy": "compat_vocab_mean_logp_logit",
+    "code_logprobs_variance": "compat_vocab_logprob_var",
+}
+"""What is the mean over tokens of a feature of shape (T,), which a scoring pass gives.
+
+`softmax_entropy` is Softmax-Ent as printed: the mean of -sum_v p ln p. `vocab_logprob_var` is the
+published "Softmax-Var", aligned: the mean of Var_v(ln p), ddof=1. `vocab_mean_logp_logit` is the
+published "Softmax-Ent", aligned: the mean of mean_v(ln p * logit). It is no entropy: it depends on
+where the logits' zero lies. `code_logprobs` is the code's "logprobs": one position late, the last
+target wraps round to the first token.
+"""
 
 
-def vocab_logprob_var(variances: ArrayLike) -> float:
-    """Return the published "Softmax-Var", aligned: the mean over tokens of Var_v(ln p), ddof=1.
-
-    Takes the feature "vocab_logprob_var", shape (T,).
-    """
-    return _mean(_tokens(variances))
-
-
-def vocab_mean_logp_logit(products: ArrayLike) -> float:
-    """Return the published "Softmax-Ent", aligned: the mean over tokens of mean_v(ln p * logit).
-
-    No entropy: it depends on where the logits' zero lies. Takes the feature
-    "vocab_mean_logp_logit", shape (T,).
-    """
-    return _mean(_tokens(products))
-
-
-def code_logprobs(compat_logprobs: ArrayLike) -> float:
-    """The code's "logprobs": one position late, the last target wraps round to the first token.
-
-    Takes the feature "compat_logprob", shape (T,).
-    """
-    return _mean(_tokens(compat_logprobs))
-
-
-def code_logprobs_entropy(compat_products: ArrayLike) -> float:
-    """The code's "logprobs-entropy"; takes the feature "compat_vocab_mean_logp_logit"."""
-    return _mean(_tokens(compat_products))
-
-
-def code_logprobs_variance(compat_variances: ArrayLike) -> float:
-    """The code's "logprobs-variance"; takes the feature "compat_vocab_logprob_var"."""
-    return _mean(_tokens(compat_variances))
+def mean_over_tokens(feature: ArrayLike) -> float:
+    """The mean of a feature of shape (T,); see `MEANS_OVER_TOKENS` for the names of its means."""
+    return _mean(_tokens(feature))
 
 
 def ensemble(scores: ArrayLike) -> tuple[float, float]:

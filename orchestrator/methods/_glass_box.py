@@ -81,13 +81,12 @@ def vocabulary_values(seen: Observed) -> Values:
     given = seen.features
     if not set(VOCABULARY) <= given.keys():
         return dict.fromkeys(OF_VOCABULARY)
-    return {
-        "softmax_entropy": finite(features.softmax_entropy(given["entropy"])),
-        "vocab_logprob_var": finite(features.vocab_logprob_var(given["vocab_logprob_var"])),
-        "vocab_mean_logp_logit": finite(
-            features.vocab_mean_logp_logit(given["vocab_mean_logp_logit"])
-        ),
-    }
+    return _means(OF_VOCABULARY, given)
+
+
+def _means(names: Iterable[str], given: Mapping[str, FloatArray]) -> Values:
+    of = features.MEANS_OVER_TOKENS
+    return {name: finite(features.mean_over_tokens(given[of[name]])) for name in names}
 
 
 def bound_values(seen: Observed, vocabulary: int | None) -> Values:
@@ -96,8 +95,8 @@ def bound_values(seen: Observed, vocabulary: int | None) -> Values:
         return dict.fromkeys(OF_BOUNDS)
     low, high = entropy_bounds(seen.top.logprobs, vocabulary)
     return {
-        "softmax_entropy_low": finite(features.softmax_entropy(low)),
-        "softmax_entropy_high": None if high is None else finite(features.softmax_entropy(high)),
+        "softmax_entropy_low": finite(features.mean_over_tokens(low)),
+        "softmax_entropy_high": None if high is None else finite(features.mean_over_tokens(high)),
     }
 
 
@@ -114,16 +113,7 @@ def attention_values(seen: Observed) -> Values:
 
 def code_values(scored: Scored) -> Values:
     """The released code's three numbers, from a score that includes the end of the turn."""
-    given = scored.features or {}
-    return {
-        "code_logprobs": finite(features.code_logprobs(given["compat_logprob"])),
-        "code_logprobs_entropy": finite(
-            features.code_logprobs_entropy(given["compat_vocab_mean_logp_logit"])
-        ),
-        "code_logprobs_variance": finite(
-            features.code_logprobs_variance(given["compat_vocab_logprob_var"])
-        ),
-    }
+    return _means(OF_CODE, scored.features or {})
 
 
 def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:

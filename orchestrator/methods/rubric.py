@@ -22,7 +22,7 @@ probability on its labels is missing, and so is then the score. All of them:
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -253,23 +253,11 @@ class Rubric(JudgeMethod[Config]):
             read = await _in_one_reply(ask, unit, asked, prompts)
         else:
             read = await _one_by_one(ask, unit, config, asked, prompts)
-        return [
-            _row(turn, one, asked, is_joint=config.together)
-            for turn, one in zip(turns, read, strict=True)
-        ]
+        return [_row(turn, one, asked, config) for turn, one in zip(turns, read, strict=True)]
 
 
-class _Read(NamedTuple):
-    """The readings of one turn.
-
-    Attributes:
-        replies: By reply, the distribution over the labels of each criterion; None where it has no
-            verdict.
-        is_drawn: True if replies were drawn.
-    """
-
-    replies: list[list[LabelDistribution | None]]
-    is_drawn: bool = False
+Replies = list[list[LabelDistribution | None]]
+"""By reply, the distribution over the labels of each criterion; None where it has no verdict."""
 
 
 def _shown(asked: Sequence[AskedCriterion], config: Config) -> list[dict[str, Any]]:
@@ -306,7 +294,7 @@ async def _one_by_one(
     config: Config,
     asked: Sequence[AskedCriterion],
     prompts: Sequence[Messages],
-) -> list[_Read]:
+) -> list[Replies]:
     """Each criterion at the beginning of a reply of its own."""
     prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
     labels = [continued(one.labels, config.prefix) for one in asked]
@@ -318,12 +306,12 @@ async def _one_by_one(
         )
     )
     read = [_distribution(choice) for choice in choices]
-    return [_Read([list(read[at : at + n])]) for at in range(0, len(read), n)]
+    return [[list(read[at : at + n])] for at in range(0, len(read), n)]
 
 
 async def _in_one_reply(
     ask: Ask, unit: Unit, asked: Sequence[AskedCriterion], prompts: Sequence[Messages]
-) -> list[_Read]:
+) -> list[Replies]:
     """Read all criteria in a reply that goes on with the most likely label of each.
 
     A criterion without a verdict ends the reply: what would follow it is not known.
@@ -350,7 +338,7 @@ async def _in_one_reply(
             p = seen.probabilities
             written = one.labels[p.index(max(p))].spellings[0].strip()
             texts[at] = f"{text}{one.key}: {written}\n"
-    return [_Read([reply]) for reply in found]
+    return [[reply] for reply in found]
 
 
 async def _after_reasons(
@@ -359,7 +347,7 @@ async def _after_reasons(
     config: Config,
     asked: Sequence[AskedCriterion],
     prompts: Sequence[Messages],
-) -> list[_Read]:
+) -> list[Replies]:
     """Each criterion where it stands in the judge's own reply, given all that stands before it."""
     n, traces = len(asked), await reason(ask, unit.judge, prompts, config, unit.item)
     every = [one.labels for one in asked]
@@ -384,22 +372,19 @@ async def _after_reasons(
         read.append(of_turn)
     seen = [_distribution(choice) for choice in (await ask.all(*asks) if asks else [])]
     return [
-        _Read(
-            [[None if at is None else seen[at] for at in places] for places in of_turn],
-            is_drawn=True,
-        )
+        [[None if at is None else seen[at] for at in places] for places in of_turn]
         for of_turn in read
     ]
 
 
-def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: bool) -> Row:
+def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Config) -> Row:
     replies = [
         [one if one is not None and one.probabilities is not None else None for one in reply]
-        for reply in read.replies
+        for reply in read
     ]
     n_silent = sum(one is None for reply in replies for one in reply)
     whole = [reply for reply in replies if None not in reply]
-    if is_joint and whole:
+    if config.together and whole:
         # What is said of the criteria and of their sum is of the same replies.
         replies = whole
     marginals = [_averaged([reply[at] for reply in replies], one) for at, one in enumerate(asked)]
@@ -416,8 +401,8 @@ def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: 
         ],
         "criteria_p": _flat(marginals, asked),
         "n_missing": len(missing),
-        "n_traces": len(read.replies) if read.is_drawn else 0,
-        "n_silent": n_silent if read.is_drawn else 0,
+        "n_traces": len(read) if config.chain_of_thought else 0,
+        "n_silent": n_silent if config.chain_of_thought else 0,
         "n_characters": len(turn.answer.text),
     }
     known = [one for one in marginals if one is not None]
@@ -431,7 +416,7 @@ def _row(turn: Turn, read: _Read, asked: Sequence[AskedCriterion], *, is_joint: 
             "cause": "missing_criterion",
             "message": said[:500],
         }
-    score = score_rubric(_joint(whole, asked) if is_joint else [known], known, weights)
+    score = score_rubric(_joint(whole, asked) if config.together else [known], known, weights)
     return row | {
         "mean": score.mean,
         "mean_low": score.low,

@@ -39,20 +39,22 @@ _ROUNDING: Final = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
-class SharedRows:
+class Rows:
     """Rows that B problems weigh differently.
 
     Attributes:
         features: Shape (n, K); there is no intercept.
         target: Shape (n,), soft labels in [0, 1].
+        weight: Shape (n,), what the rows weigh where no problem weighs them differently.
     """
 
     features: Floats
     target: Floats
+    weight: Floats
 
 
 def fit_penalised(
-    rows: SharedRows, weights: Floats, penalties: Floats, start: Floats | None = None
+    rows: Rows, weights: Floats, penalties: Floats, start: Floats | None = None
 ) -> Floats:
     """Coefficients minimising sum |b| + C sum weight * log-loss, shape (B, K).
 
@@ -88,14 +90,10 @@ def fit_penalised(
     return found
 
 
-def log_losses(rows: SharedRows, weights: Floats, coefficients: Floats) -> Floats:
-    """Weighted sums of the log-loss of each problem, shape (B,); weights have shape (B, n)."""
-    return _losses(weights, coefficients @ rows.features.T, rows.target)
-
-
-def _losses(weights: Floats, logit: Floats, target: Floats) -> Floats:
-    result: Floats = (weights * (np.logaddexp(0.0, logit) - target * logit)).sum(axis=1)
-    return result
+def log_losses(weights: Floats, logit: Floats, target: Floats) -> Floats:
+    """Weighted sums of the log-loss of B problems, shape (B,); weights and logits are (B, n)."""
+    losses: Floats = (weights * (np.logaddexp(0.0, logit) - target * logit)).sum(axis=1)
+    return losses
 
 
 def _direction(at: Floats, slope: Floats, curvature: Floats, pull: Floats) -> Floats:
@@ -136,11 +134,11 @@ def _polished(at: Floats, slope: Floats, curvature: Floats, pull: Floats, step: 
 
 
 def _descend(
-    rows: SharedRows, state: tuple[Floats, Floats, Floats, Floats, Floats], step: Floats
+    rows: Rows, state: tuple[Floats, Floats, Floats, Floats, Floats], step: Floats
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Coefficients after a step that lowers each objective, and for which there was one."""
     at, weight, pull, logit, slope = state
-    before = _losses(weight, logit, rows.target) + pull * np.abs(at).sum(axis=1)
+    before = log_losses(weight, logit, rows.target) + pull * np.abs(at).sum(axis=1)
     gain = (slope * step).sum(axis=1)
     gain += pull * (np.abs(at + step).sum(axis=1) - np.abs(at).sum(axis=1))
     along = step @ rows.features.T
@@ -151,7 +149,7 @@ def _descend(
     for _ in range(_MAX_HALVINGS):
         reached = at[open_] + length[open_, None] * step[open_]
         there = logit[open_] + length[open_, None] * along[open_]
-        after = _losses(weight[open_], there, rows.target)
+        after = log_losses(weight[open_], there, rows.target)
         after += pull[open_] * np.abs(reached).sum(axis=1)
         enough = after <= allowed[open_] + _DECREASE * length[open_] * gain[open_]
         moved[open_[enough]] = reached[enough]
@@ -240,13 +238,6 @@ class LengthControlled:
     model: float
     penalty: float
     n: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    features: Floats
-    target: Floats
-    weight: Floats
 
 
 def head_to_head(preferences: Floats) -> HeadToHead:
@@ -364,7 +355,7 @@ def length_controlled_win_rate(
     own = _rows(length[known], hard[known], won[known], is_model=True)
     rows = own if gamed is None else _with_gamed(own, gamed)
     penalty = _chosen_penalty(rows)
-    fitted = fit_penalised_logistic(rows.features, rows.target, rows.weight, penalty)
+    fitted = fit_penalised(rows, rows.weight[None], np.array([penalty]))[0]
     predicted = predicted_preference(fitted[2], fitted[1], hard[known])
     interval = None
     if resampling is not None:
@@ -382,19 +373,6 @@ def length_controlled_win_rate(
     )
 
 
-def fit_penalised_logistic(
-    features: Floats, target: Floats, weight: Floats, penalty: float
-) -> Floats:
-    """Coefficients minimising sum |b| + C sum weight * log-loss; shape (K,), no intercept.
-
-    `features` have shape (n, K), soft labels `target` and `weight` (n,); the larger the penalty C,
-    the less is penalised.
-    """
-    rows = SharedRows(features, target)
-    found: Floats = fit_penalised(rows, weight[None], np.array([penalty]))[0]
-    return found
-
-
 def _credits(preferences: Floats) -> Floats:
     """Preferences in [0, 1], nan kept; 0 is AlpacaEval's older code of a draw."""
     known = preferences[~np.isnan(preferences)]
@@ -409,35 +387,35 @@ def _standard_error(values: Floats) -> float:
     return 100.0 * float(values.std(ddof=1)) / math.sqrt(values.size)
 
 
-def _rows(length: Floats, difficulty: Floats, target: Floats, *, is_model: bool) -> _Rows:
+def _rows(length: Floats, difficulty: Floats, target: Floats, *, is_model: bool) -> Rows:
     here = np.full(length.size, float(is_model))
     weight = np.full(length.size, 1.0 if is_model else GAMED_WEIGHT)
-    return _Rows(np.stack((np.tanh(length), difficulty, here), axis=1), target, weight)
+    return Rows(np.stack((np.tanh(length), difficulty, here), axis=1), target, weight)
 
 
-def _with_gamed(own: _Rows, gamed: Gamed) -> _Rows:
+def _with_gamed(own: Rows, gamed: Gamed) -> Rows:
     extra = _rows(gamed.length, gamed.difficulty, gamed.preference, is_model=False)
-    return _Rows(
+    return Rows(
         np.concatenate((extra.features, own.features)),
         np.concatenate((extra.target, own.target)),
         np.concatenate((extra.weight, own.weight)),
     )
 
 
-def _chosen_penalty(rows: _Rows) -> float:
+def _chosen_penalty(rows: Rows) -> float:
     fold = np.arange(rows.target.size) % N_FOLDS
     held_out = (fold == np.arange(N_FOLDS)[:, None]).astype(np.float64)
     n_penalties = len(PENALTIES)
     penalties = np.repeat(np.array(PENALTIES), N_FOLDS)
     tested = np.tile(held_out, (n_penalties, 1)) * rows.weight
-    shared = SharedRows(rows.features, rows.target)
-    fitted = fit_penalised(shared, rows.weight - tested, penalties)
-    losses = log_losses(shared, tested, fitted) / np.tile(held_out.sum(axis=1), n_penalties)
+    fitted = fit_penalised(rows, rows.weight - tested, penalties)
+    losses = log_losses(tested, fitted @ rows.features.T, rows.target)
+    losses /= np.tile(held_out.sum(axis=1), n_penalties)
     return PENALTIES[int(np.argmin(losses.reshape(n_penalties, N_FOLDS).sum(axis=1)))]
 
 
 def _interval(
-    own: _Rows, gamed: Gamed | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
+    own: Rows, gamed: Gamed | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
 ) -> Interval:
     penalty, fitted = at
     rows = own if gamed is None else _with_gamed(own, gamed)
@@ -453,7 +431,7 @@ def _interval(
         held = np.tile(rows.weight[:n_gamed], (len(times), 1))
         weights = np.concatenate((held, times), axis=1)
         penalties = np.full(len(times), penalty)
-        again = fit_penalised(SharedRows(rows.features, rows.target), weights, penalties, fitted)
+        again = fit_penalised(rows, weights, penalties, fitted)
         predicted = predicted_preference(again[:, 2:3], again[:, 1:2], own.features[:, 1])
         rates.append((times * predicted).sum(axis=1) / times.sum(axis=1))
     tail = 0.5 * (1.0 - resampling.confidence_level)

@@ -59,17 +59,17 @@ def expected(model: Direct, row: dict[str, Any], item: dict[str, Any]) -> dict[s
         "mean_logprob": glass_box.mean_logprob(seen.logprob),
         "token_logprob_var": glass_box.token_logprob_var(seen.logprob),
         "token_prob_var": glass_box.token_prob_var(seen.logprob),
-        "softmax_entropy": glass_box.softmax_entropy(seen.entropy),
-        "vocab_logprob_var": glass_box.vocab_logprob_var(seen.vocab_logprob_var),
+        "softmax_entropy": glass_box.mean_over_tokens(seen.entropy),
+        "vocab_logprob_var": glass_box.mean_over_tokens(seen.vocab_logprob_var),
         "attention_entropy_min": glass_box.attention_entropy_min(heads),
         "attention_entropy_avg": glass_box.attention_entropy_avg(heads),
-        "code_logprobs": glass_box.code_logprobs(code.logprob),
-        "code_logprobs_variance": glass_box.code_logprobs_variance(code.vocab_logprob_var),
+        "code_logprobs": glass_box.mean_over_tokens(code.logprob),
+        "code_logprobs_variance": glass_box.mean_over_tokens(code.vocab_logprob_var),
         "reference_sent_prob": glass_box.sent_prob_ref(right.logprob),
         "mean_logprob_calibrated": glass_box.mean_logprob(seen.logprob)
         - glass_box.mean_logprob(right.logprob),
-        "softmax_entropy_calibrated": glass_box.softmax_entropy(seen.entropy)
-        - glass_box.softmax_entropy(right.entropy),
+        "softmax_entropy_calibrated": glass_box.mean_over_tokens(seen.entropy)
+        - glass_box.mean_over_tokens(right.entropy),
     }
 
 

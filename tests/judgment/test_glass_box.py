@@ -39,7 +39,7 @@ def test_sentence_probability_is_the_papers(paper):
 def test_softmax_entropy_is_the_papers(paper):
     rows, _, wanted = paper
     assert entropy(rows).tolist() == close(wanted["entropy_per_step_nats"])
-    found = glass_box.softmax_entropy(entropy(rows))
+    found = glass_box.mean_over_tokens(entropy(rows))
     assert found == close(wanted["Softmax_Ent"])
     flipped = glass_box.ORIENTATION["softmax_entropy"] * found
     assert flipped == close(wanted["Softmax_Ent_sign_flipped(higher=better)"])
@@ -65,10 +65,10 @@ def test_the_released_codes_features_are_its_own(sequence):
     arguments, wanted = sequence
     found = code_features(*arguments)
     assert found.logprob.tolist() == close(wanted["terms_logprobs_code"])
-    assert glass_box.code_logprobs(found.logprob) == close(wanted["code_logprobs"])
-    product = glass_box.code_logprobs_entropy(found.vocab_mean_logp_logit)
+    assert glass_box.mean_over_tokens(found.logprob) == close(wanted["code_logprobs"])
+    product = glass_box.mean_over_tokens(found.vocab_mean_logp_logit)
     assert product == close(wanted["code_logprobs_entropy"])
-    variance = glass_box.code_logprobs_variance(found.vocab_logprob_var)
+    variance = glass_box.mean_over_tokens(found.vocab_logprob_var)
     assert variance == close(wanted["code_logprobs_variance"])
 
 
@@ -78,13 +78,11 @@ def test_aligned_features_are_the_papers_positions(sequence):
     assert found.logprob.tolist() == close(wanted["aligned_token_logprobs"])
     pairs = {
         "aligned_mean_logprob": glass_box.mean_logprob(found.logprob),
-        "aligned_Softmax_Ent_paper": glass_box.softmax_entropy(found.entropy),
+        "aligned_Softmax_Ent_paper": glass_box.mean_over_tokens(found.entropy),
         "aligned_Softmax_Var_paper_logprobs_pop": glass_box.token_logprob_var(found.logprob),
         "aligned_Softmax_Var_paper_probs_pop": glass_box.token_prob_var(found.logprob),
-        "aligned_vocab_var_ddof1_mean": glass_box.vocab_logprob_var(found.vocab_logprob_var),
-        "aligned_mean_logp_times_logit": glass_box.vocab_mean_logp_logit(
-            found.vocab_mean_logp_logit
-        ),
+        "aligned_vocab_var_ddof1_mean": glass_box.mean_over_tokens(found.vocab_logprob_var),
+        "aligned_mean_logp_times_logit": glass_box.mean_over_tokens(found.vocab_mean_logp_logit),
     }
     for name, value in pairs.items():
         assert value == close(wanted[name]), name
@@ -153,9 +151,8 @@ def test_attention_of_zero_adds_nothing():
         glass_box.sentence_prob,
         glass_box.token_logprob_var,
         glass_box.token_prob_var,
-        glass_box.softmax_entropy,
+        glass_box.mean_over_tokens,
         glass_box.sent_prob_ref,
-        glass_box.code_logprobs,
         glass_box.attention_entropy_min,
         glass_box.attention_entropy_avg,
     ],

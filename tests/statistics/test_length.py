@@ -10,7 +10,6 @@ from orchestrator.statistics.length import (
     PENALTIES,
     Gamed,
     difficulties_from_predictions,
-    fit_penalised_logistic,
     head_to_head,
     length_controlled_win_rate,
     predicted_preference,
@@ -64,26 +63,6 @@ def test_nothing_judged_has_no_win_rate():
 def test_what_is_no_preference_is_refused(preference):
     with pytest.raises(StatisticsError):
         head_to_head(np.array([preference]))
-
-
-@given(st.integers(0, 50), st.sampled_from([1e-3, 0.1, 1.0, 100.0]))
-@settings(max_examples=40, deadline=None)
-def test_fit_meets_the_conditions_of_an_optimum(seed, penalty):
-    rng = np.random.default_rng(seed)
-    features, target = rng.normal(size=(60, 3)), rng.random(60)
-    weight = rng.uniform(0.1, 1.0, 60)
-    fitted = fit_penalised_logistic(features, target, weight, penalty)
-    slope = penalty * features.T @ (weight * (sigmoid(features @ fitted) - target))
-    away = np.abs(fitted) > 1e-7
-    np.testing.assert_allclose(slope[away], -np.sign(fitted[away]), atol=1e-4)
-    assert np.all(np.abs(slope[~away]) <= 1 + 1e-4)
-
-
-def test_a_strong_penalty_leaves_nothing(rng):
-    features = rng.normal(size=(50, 3))
-    np.testing.assert_array_equal(
-        fit_penalised_logistic(features, rng.random(50), np.ones(50), 1e-4), np.zeros(3)
-    )
 
 
 def test_planted_coefficients_are_found(rng):

@@ -8,7 +8,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.statistics.length import SharedRows, fit_penalised, log_losses
+from orchestrator.statistics.length import Rows, fit_penalised, log_losses
 
 
 def objective(rows, weight, penalty, at):
@@ -22,7 +22,7 @@ def problems(seed, *, hard):
     features = rng.normal(size=(40, 3))
     target = (features[:, 0] > 0).astype(float) if hard else rng.random(40)
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=6) * rng.uniform(0.1, 1.0, 40)
-    return SharedRows(features, target), weights, np.logspace(-3, 4, 6)
+    return Rows(features, target, np.ones(40)), weights, np.logspace(-3, 4, 6)
 
 
 @given(st.integers(0, 200), st.booleans())
@@ -65,9 +65,14 @@ def test_where_the_search_begins_does_not_matter():
     np.testing.assert_allclose(begun, fit_penalised(rows, weights, penalties), atol=1e-6)
 
 
+def test_a_strong_penalty_leaves_nothing():
+    rows, weights, _ = problems(3, hard=False)
+    found = fit_penalised(rows, weights, np.full(len(weights), 1e-4))
+    np.testing.assert_array_equal(found, np.zeros((len(weights), 3)))
+
+
 def test_log_losses_are_weighted_sums():
-    rows = SharedRows(np.array([[1.0], [2.0]]), np.array([1.0, 0.25]))
-    found = log_losses(rows, np.array([[1.0, 2.0]]), np.array([[0.3]]))
+    found = log_losses(np.array([[1.0, 2.0]]), np.array([[0.3, 0.6]]), np.array([1.0, 0.25]))
     p = scipy.special.expit([0.3, 0.6])
     expected = -np.log(p[0]) - 2 * (0.25 * np.log(p[1]) + 0.75 * np.log(1 - p[1]))
     assert found[0] == pytest.approx(expected)
