@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
 from orchestrator.judgment.harness._reading import Match, Reading
@@ -27,21 +27,31 @@ class Format(NamedTuple):
 
     Attributes:
         read: The one verdict that a text has: a rating, or a winner in the order shown.
-        published: The verdict by a convention of the released code, by its name; None for none.
-        slot: Where the verdict of `read` stands; None where there is none.
-        published_slot: Where the one of `published` does.
-        labels: What may stand there.
+        labels: What may stand where a verdict does.
         values: What each label is worth: a rating, or P(first is better).
+        by_convention: The verdict by a convention of the released code, by its name, None for none;
+            and where it stands. Left out, no convention reads a text otherwise.
         dropped: What the harness's own convention writes for no verdict and leaves out of means.
     """
 
     read: Callable[[str], Reading]
-    published: Callable[[str, Any], Any]
-    slot: Callable[[str], Slot | None]
-    published_slot: Callable[[str], Slot | None]
     labels: tuple[str, ...]
     values: tuple[float, ...]
+    by_convention: tuple[Callable[[str, Any], Any], Callable[[str], Slot | None]] | None = None
     dropped: float | None = None
+
+    def published(self, text: str, convention: str) -> Any:  # noqa: ANN401 (a rating or a winner)
+        """The verdict by a convention of the released code, by its name; None for none."""
+        if self.by_convention is None:
+            return self.read(text).value
+        return self.by_convention[0](text, convention)
+
+    def slot(self, text: str, convention: str | None) -> Slot | None:
+        """Where the verdict stands that a convention, or None, reads; None where there is none."""
+        if convention is not None and self.by_convention is not None:
+            return self.by_convention[1](text)
+        found = self.read(text).match
+        return None if found is None else Slot(found.begin, found.closing)
 
 
 TEN: Final = tuple(str(rating) for rating in range(1, 11))
@@ -49,41 +59,24 @@ _RATINGS: Final = tuple(float(rating) for rating in TEN)
 _PAIR: Final = (1.0, 0.0, 0.5)
 
 
-def _read_at(read: Callable[[str], Reading]) -> Callable[[str], Slot | None]:
-    """The slot of the one verdict that a text has."""
-
-    def slot(text: str) -> Slot | None:
-        found = read(text).match
-        return None if found is None else Slot(found.begin, found.closing)
-
-    return slot
-
-
-def _in_brackets(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], Slot | None]:
-    def slot(text: str) -> Slot | None:
-        match = find(text)
-        return None if match is None else Slot(match.start(1), text[match.end(1) : match.end()])
-
-    return slot
-
-
-def _before_next(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], Slot | None]:
-    """A number that ends with the character after it, or with the text."""
+def _number_at(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], Slot | None]:
+    """A number that ends with what the match ends with, else with the character after it."""
 
     def slot(text: str) -> Slot | None:
         match = find(text)
-        return None if match is None else Slot(match.start(1), text[match.end(1) :][:1])
+        if match is None:
+            return None
+        begin, end = match.span(1)
+        return Slot(begin, text[end : match.end()] or text[end:][:1])
 
     return slot
 
 
 FASTCHAT_RATING: Final = Format(
     mt_bench.read_rating,
-    lambda text, _: mt_bench.published_rating(text),
-    _read_at(mt_bench.read_rating),
-    _in_brackets(mt_bench.rating_match),
     TEN,
     _RATINGS,
+    (lambda text, _: mt_bench.published_rating(text), _number_at(mt_bench.rating_match)),
     dropped=mt_bench.UNPARSED,
 )
 
@@ -102,30 +95,15 @@ def _fastchat_slot(text: str) -> Slot | None:
 
 
 FASTCHAT_WINNER: Final = Format(
-    mt_bench.read_winner,
-    _fastchat_winner,
-    _read_at(mt_bench.read_winner),
-    _fastchat_slot,
-    ("A", "B", "C"),
-    _PAIR,
+    mt_bench.read_winner, ("A", "B", "C"), _PAIR, (_fastchat_winner, _fastchat_slot)
 )
-
 AUTO_J_RATING: Final = Format(
     auto_j.read_rating,
-    auto_j.published_rating,
-    _read_at(auto_j.read_rating),
-    _in_brackets(auto_j.rating_match),
     TEN,
     _RATINGS,
+    (auto_j.published_rating, _number_at(auto_j.rating_match)),
 )
-FIRST_LINE_RATING: Final = Format(
-    auto_j.read_first_line,
-    lambda text, _: auto_j.read_first_line(text).value,
-    _read_at(auto_j.read_first_line),
-    _read_at(auto_j.read_first_line),
-    TEN,
-    _RATINGS,
-)
+FIRST_LINE_RATING: Final = Format(auto_j.read_first_line, TEN, _RATINGS)
 _DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
 
 
@@ -151,20 +129,15 @@ def _decision_slot(text: str) -> Slot | None:
 
 AUTO_J_DECISION: Final = Format(
     _winner_of(auto_j.read_decision),
-    _decision,
-    _read_at(auto_j.read_decision),
-    _decision_slot,
     ("Response 1", "Response 2", "Tie"),
     _PAIR,
+    (_decision, _decision_slot),
 )
-
 CRITIQUE_SCORE: Final = Format(
     critique_llm.read_score,
-    lambda text, _: critique_llm.published_score(text),
-    _read_at(critique_llm.read_score),
-    _before_next(critique_llm.score_match),
     ("0", *TEN),
     (0.0, *_RATINGS),
+    (lambda text, _: critique_llm.published_score(text), _number_at(critique_llm.score_match)),
 )
 
 
@@ -183,21 +156,16 @@ def _label_slot(text: str) -> Slot | None:
 
 
 CRITIQUE_LABEL: Final = Format(
-    _winner_of(critique_llm.read_label),
-    _label,
-    _read_at(critique_llm.read_label),
-    _label_slot,
-    critique_llm.LABELS,
-    _PAIR,
+    _winner_of(critique_llm.read_label), critique_llm.LABELS, _PAIR, (_label, _label_slot)
 )
 
+
+def _overall(text: str, convention: Literal["align_bench"]) -> float | None:
+    return align_bench.parse_judgment(text, convention=convention)[0]
+
+
 ALIGN_SCORE: Final = Format(
-    align_bench.read_overall,
-    lambda text, convention: align_bench.parse_judgment(text, convention=convention)[0],
-    _read_at(align_bench.read_overall),
-    _before_next(align_bench.overall_match),
-    TEN,
-    _RATINGS,
+    align_bench.read_overall, TEN, _RATINGS, (_overall, _number_at(align_bench.overall_match))
 )
 
 # -- the bundled judge's own forms ----------------------------------------------------------------
@@ -222,13 +190,5 @@ def _symbol(text: str) -> Reading:
     return Reading(Match(winner, 0, *match.span(1)), cause="")
 
 
-def _whole(
-    read: Callable[[str], Reading], labels: tuple[str, ...], values: tuple[float, ...]
-) -> Format:
-    """A form that is the whole text, which no convention reads otherwise."""
-    slot = _read_at(read)
-    return Format(read, lambda text, _: read(text).value, slot, slot, labels, values)
-
-
-COMPACT_RATING: Final = _whole(_digit, compact.RATINGS, tuple(map(float, compact.RATINGS)))
-COMPACT_SYMBOL: Final = _whole(_symbol, compact.LABELS, _SYMBOL_VALUES)
+COMPACT_RATING: Final = Format(_digit, compact.RATINGS, tuple(map(float, compact.RATINGS)))
+COMPACT_SYMBOL: Final = Format(_symbol, compact.LABELS, _SYMBOL_VALUES)

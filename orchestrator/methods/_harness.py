@@ -27,7 +27,7 @@ from orchestrator.methods._drawing import (
     replies,
 )
 from orchestrator.methods._examples import begun_example
-from orchestrator.methods._formats import Format, Slot
+from orchestrator.methods._formats import Format
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.plugin import (
     Ask,
@@ -262,8 +262,7 @@ class HarnessJudge(Method[HarnessConfigT]):
             )
         )
         found = [_verdict(text, form, convention) for text in texts]
-        find = form.slot if convention is None else form.published_slot
-        slots = [_slot(text, find, form.labels) if config.distribution else None for text in texts]
+        slots = [_slot(text, form, convention) for text in texts] if config.distribution else []
         at = {i: slot for i, slot in enumerate(slots) if slot is not None}
         choices = await ask.all(
             *(
@@ -303,15 +302,15 @@ def _said(text: Generation) -> tuple[int, str]:
 
 
 def _slot(
-    text: Generation, find: Callable[[str], Slot | None], names: Sequence[str]
+    text: Generation, form: Format, convention: str | None
 ) -> tuple[Prefix, tuple[Label, ...]] | None:
     """Return the text before the verdict, and the labels as they continue from there."""
     begin, said = _said(text)
-    slot = find(said)
+    slot = form.slot(said, convention)
     if slot is None:
         return None
     prefix, lead = cut(text, begin + slot.begin)
-    labels = tuple(Label(name, (name + slot.closing,)) for name in names)
+    labels = tuple(Label(name, (name + slot.closing,)) for name in form.labels)
     return prefix, spelled(labels, lead)
 
 

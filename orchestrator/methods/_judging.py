@@ -1,6 +1,6 @@
 """Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -33,6 +33,7 @@ from orchestrator.plugin import (
 from orchestrator.prompts import PromptError, render, variables
 from orchestrator.prompts.costs import TemplateTooCostly
 from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import JudgePrompt
 from orchestrator.records import NO_PREFIX
 
 # What may differ between two settings that are compared for their reasoning.
@@ -46,6 +47,8 @@ _SET_ASIDE: Final = (
 class JudgeSettings(LedSettings):
     """Settings of methods in which a judge sees answers; `prompt` is checked by the class's own."""
 
+    # Prompts whose wording depends on whether the judge is to reason, and the names of all prompts.
+    PROMPTS: ClassVar[Mapping[str, JudgePrompt]] = {}
     NAMED: ClassVar[tuple[str, ...]] = ()
     FIELDS: ClassVar[tuple[str, ...]] = ()
     SHOWN: ClassVar[tuple[str, ...]] = ()
@@ -101,7 +104,8 @@ class JudgeSettings(LedSettings):
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        return self.prompt
+        named = self.PROMPTS.get(self.prompt)
+        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
 
 
 def check_room_for_reasons(config: LedSettings, *, concludes: bool) -> None:

@@ -259,7 +259,7 @@ def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
 
 @lru_cache(maxsize=64)
 def _two_scores(scores: tuple[str, ...]) -> re.Pattern[str]:
-    either = "|".join(map(re.escape, sorted(scores, key=len, reverse=True)))
+    either = _either(scores)
     return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
 
 
@@ -290,9 +290,8 @@ def _slot(trace: Generation, begin: int, name: str, labels: tuple[Label, ...]) -
 
 @lru_cache(maxsize=256)
 def _line(name: str, forms: tuple[str, ...]) -> re.Pattern[str]:
-    either = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
     return re.compile(
         rf"^[^\w\n]{{0,8}}(?:\d{{1,3}}[.)][ ])?[^\w\n]{{0,8}}(?i:{re.escape(name)})"
-        rf"[ *_\"'`]{{0,4}}[:=][ *_\"'`]{{0,4}}({either})(?!\w|[.,/]\d)",
+        rf"[ *_\"'`]{{0,4}}[:=][ *_\"'`]{{0,4}}({_either(forms)})(?!\w|[.,/]\d)",
         re.MULTILINE,
     )

@@ -62,6 +62,7 @@ _MOST_SCORES: Final = 101
 class Config(PairwiseSettings):
     """Settings of `pairwise_scoring`."""
 
+    PROMPTS: ClassVar = SCORING_PROMPTS
     NAMED: ClassVar = tuple(SCORING_PROMPTS)
     FIELDS: ClassVar = (*FIELDS, "low", "high")
 
@@ -91,11 +92,6 @@ class Config(PairwiseSettings):
                 check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
-    def template(self) -> str:
-        """The template of the mode that is asked for."""
-        named = SCORING_PROMPTS.get(self.prompt)
-        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
-
     def grades(self) -> Grades:
         """Return the scores and their labels."""
         return Grades(self.scale, self.labels)
@@ -109,10 +105,6 @@ class Config(PairwiseSettings):
             key=lambda at: (scores[values[at] - self.scale[0]], probabilities[at], -at),
         )
 
-    def first_labels(self) -> tuple[Label, ...]:
-        """The first score as it is written, with and without a space before it."""
-        return self.grades().spelled()
-
     def shown(self) -> dict[str, str]:
         """The ends of the scale."""
         low, high = map(str, self.scale)
@@ -120,7 +112,7 @@ class Config(PairwiseSettings):
 
     def extremes(self) -> tuple[str, str]:
         """Return both scores of a reply, at the ends of the scale."""
-        low, *_, high = (label.name for label in self.first_labels())
+        low, *_, high = (label.name for label in self.verdicts())
         begun = self.prefix
         return f"{begun}{high}{BETWEEN}{low}", f"{begun}{low}{BETWEEN}{high}"
 
@@ -129,12 +121,12 @@ class Config(PairwiseSettings):
         return self.extremes()
 
     def verdicts(self) -> tuple[Label, ...]:
-        """The first score as it is written."""
-        return self.first_labels()
+        """The first score as it is written, with and without a space before it."""
+        return self.grades().spelled()
 
     def second_labels(self) -> tuple[Label, ...]:
         """The second score as it is written behind the first."""
-        return tuple(map(as_second, self.first_labels()))
+        return tuple(map(as_second, self.verdicts()))
 
 
 class PairwiseScoring(PairwiseJudge[Config]):
@@ -180,10 +172,10 @@ class PairwiseScoring(PairwiseJudge[Config]):
 
 def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     """A first score, and a second one behind it."""
-    begun, first = example_place(config, config.first_labels())
+    begun, first = example_place(config, config.verdicts())
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
-    best = config.first_labels()[-1].name
+    best = config.verdicts()[-1].name
     behind = f"{begun}\n{best}" if config.chain_of_thought else config.replied(-1)
     if config.prefix:
         first = apart(first)
@@ -216,7 +208,7 @@ async def _starts(
     starts = [
         _Start(at, prompt, slot)
         for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
-        for slot in said([slot_of_two(trace, config.first_labels()) for trace in drawn], drawn)
+        for slot in said([slot_of_two(trace, config.verdicts()) for trace in drawn], drawn)
     ]
     return starts, config.traces
 
@@ -225,7 +217,7 @@ async def _orders(
     unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
 ) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
-    labels_1 = continued(config.first_labels(), config.prefix)
+    labels_1 = continued(config.verdicts(), config.prefix)
     labels_2 = config.second_labels()
     asked = apart(labels_1) if config.prefix else labels_1
     choices = await ask.all(
@@ -293,9 +285,9 @@ def _averaged(pairs: Sequence[tuple[Judged, Judged]], n_drawn: int, config: Conf
 
 
 def _levels(first: int, second: Sequence[float]) -> list[float]:
-    """`judgment.pairwise.scoring_levels` of one pair, in plain Python.
+    """The shares of the 2K-1 differences of both scores, from the least.
 
-    `first` is the first score, counted from the lowest; `second` has shape (K,).
+    `first` is the first score, counted from the lowest; `second` has the shares of the K others.
     """
     n_scores = len(second)
     levels = [0.0] * (2 * n_scores - 1)

@@ -63,6 +63,7 @@ SCORE: Final = "SCORE"
 class Config(JudgeSettings):
     """Settings of `pointwise`."""
 
+    PROMPTS: ClassVar = POINTWISE_PROMPTS
     NAMED: ClassVar = tuple(POINTWISE_PROMPTS)
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer",)
@@ -112,11 +113,6 @@ class Config(JudgeSettings):
         if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
             raise ValueError("the prompt compact asks for 1 to 9; omit scale")
         return self
-
-    def template(self) -> str:
-        """The template of the mode that is asked for."""
-        named = POINTWISE_PROMPTS.get(self.prompt)
-        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
 
     def grades(self) -> Grades:
         """Return the scores and their labels."""

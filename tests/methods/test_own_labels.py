@@ -191,14 +191,14 @@ def test_grades_spelled_as_numbers_are_the_scores():
 
 def test_two_grades_end_a_trace():
     config = pairwise_scoring.Config(judges=("j",), prompt=BOTH, labels=GRADES)
-    slot = slot_of_two(Generation("A is fine, B not: great, bad.", "stop"), config.first_labels())
+    slot = slot_of_two(Generation("A is fine, B not: great, bad.", "stop"), config.verdicts())
     assert slot is not None
     assert (slot.prefix.text, slot.lead, slot.label) == ("A is fine, B not:", " ", 2)
     bracketed = [{"name": f"[[{name}]]", "value": value} for value, name in enumerate("xyz")]
     shown = "{{ answer_a }} {{ answer_b }} [[x]]"
     config = pairwise_scoring.Config(judges=("j",), prompt=shown, labels=bracketed)
     long = "[[x]] is what I thought. " * 20
-    slot = slot_of_two(Generation(f"{long}**[[y]] [[z]]**\n", "stop"), config.first_labels())
+    slot = slot_of_two(Generation(f"{long}**[[y]] [[z]]**\n", "stop"), config.verdicts())
     assert slot is not None
     assert slot.label == 1
 
