@@ -1,7 +1,6 @@
 """The columns of a file for prompt, reference, key and category, and rows made into items."""
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,16 @@ from typing import Any, Final
 from pydantic import Field, model_serializer
 
 from orchestrator.ask import digest
-from orchestrator.dataset.shapes import CHATS, RowError, at, chat, is_chat, is_list, written
+from orchestrator.dataset.shapes import (
+    CHATS,
+    RowError,
+    at,
+    chat,
+    from_json,
+    is_chat,
+    is_list,
+    written,
+)
 from orchestrator.errors import DatasetError
 from orchestrator.plugins.base import Settings
 from orchestrator.records import Item, Message, Messages
@@ -288,7 +296,7 @@ def _conversation_of(
             f"no {name!r}, which is the prompt; {_listed(sorted(row))}{_near(name, sorted(row))}"
         )
     if columns.turns is not None and isinstance(value, str):
-        value = _json(value, name)
+        value = from_json(value, name)
         if isinstance(value, str):
             raise RowError(
                 f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
@@ -306,17 +314,9 @@ def _conversation_of(
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _json(value: str, column: str) -> object:
-    try:
-        found: object = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"{column!r} is text, but not JSON: {error}") from error
-    return found
-
-
 def _conversation(value: object, column: str) -> Messages:
     if isinstance(value, str):
-        value = _json(value, column)
+        value = from_json(value, column)
     if not is_chat(value):
         kind = "an empty list" if value == [] else f"a {_kind(value)}"
         raise RowError(f"{column!r} must be a list of {{role, content}}, not {kind}")

@@ -125,8 +125,17 @@ def from_text(value: object, column: str) -> object:
     """
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
+    return from_json(value, column)
+
+
+def from_json(text: str, column: str) -> object:
+    """What JSON text says.
+
+    Raises:
+        RowError: If it is not JSON.
+    """
     try:
-        found: object = json.loads(value)
+        found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RowError(f"{column!r} is text, but not JSON: {error}") from error
     return found

@@ -1,6 +1,7 @@
 """Texts that methods draw: settings, and the answers of one item, turn by turn."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from pydantic import Field
 from orchestrator.plugin import (
     Ask,
     AskFailed,
+    Combination,
     Failure,
     Generation,
     Item,
@@ -48,6 +50,11 @@ BY_BENCHMARK: Final = {"mt_bench": MT_BENCH, "align_bench": ALIGN_BENCH}
 
 
 _Temperature = Annotated[float, Field(ge=0)]
+
+
+def pairs_by_judge(candidates: Sequence[str], judges: Sequence[str]) -> list[Combination]:
+    """Every pair of candidates with every judge, a judge's pairs together."""
+    return [Combination(pair, judge) for judge in judges for pair in combinations(candidates, 2)]
 
 
 def blank_row(columns: Mapping[str, str]) -> Row:

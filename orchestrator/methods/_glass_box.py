@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, Turn, blank_row
 from orchestrator.numbers import finite
-from orchestrator.plugin import Generation, MethodSettings, ModelName, Scored, Settings
+from orchestrator.plugin import Generation, MethodSettings, ModelName, Row, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import FloatArray, TopLogprobs
 
@@ -60,6 +60,20 @@ def of_draw(drawn: Generation) -> Observed:
     if not drawn.raw:
         return Observed(None, why="the draw's log-probabilities are not those of temperature 1")
     return Observed(drawn.logprobs, drawn.top)
+
+
+def begun_row(columns: Mapping[str, str], turn: Turn, observe: str) -> Row:
+    """Return a row of a turn's answer; empty answers have no tokens, and nothing to observe."""
+    row: Row = {
+        **blank_row(columns),
+        "turn": turn.number,
+        "answer": turn.answer.text,
+        "truncated": turn.answer.finish_reason == "length",
+        "observed": observe,
+    }
+    if not turn.answer.text.strip():
+        row |= {"n_tokens": 0, "undefined": "empty answer"}
+    return row
 
 
 def token_values(seen: Observed) -> Values:

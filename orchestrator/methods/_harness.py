@@ -7,7 +7,6 @@ judge's probabilities: the verdict of one greedy text hides how sure it was.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations as pairs_of
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +21,7 @@ from orchestrator.methods._drawing import (
     Turn,
     blank_row,
     converse,
+    pairs_by_judge,
     questions,
     references,
     replies,
@@ -290,9 +290,7 @@ class NamedJudges(HarnessJudge[NamedConfigT]):
         """Every model, or every pair of models, with every judge."""
         if not self.config.pairwise:
             return super().combinations(candidates)
-        return [
-            Combination(pair, judge) for judge in self.judges for pair in pairs_of(candidates, 2)
-        ]
+        return pairs_by_judge(candidates, self.judges)
 
 
 def _said(text: Generation) -> tuple[int, str]:

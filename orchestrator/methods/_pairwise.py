@@ -1,7 +1,6 @@
 """Settings, prompts and rows of judges that compare two answers in both orders."""
 
 from collections.abc import Sequence
-from itertools import combinations as pairs_of
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator
@@ -9,7 +8,14 @@ from pydantic import Field, field_validator
 from orchestrator.ask import digest
 from orchestrator.columns import ESTIMATORS
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._drawing import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import (
+    Turn,
+    converse,
+    pairs_by_judge,
+    questions,
+    references,
+    replies,
+)
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
 from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.plugin import (
@@ -199,11 +205,7 @@ class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every pair of candidates with every judge, a judge's pairs together."""
-        return [
-            Combination(pair, judge)
-            for judge in self.config.judges
-            for pair in pairs_of(candidates, 2)
-        ]
+        return pairs_by_judge(candidates, self.config.judges)
 
     def compared(self) -> Compared:
         """P(A better), the mean of both orders."""

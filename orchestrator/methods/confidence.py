@@ -34,7 +34,7 @@ from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.similarity import f_beta_scores
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing, Turn, blank_row, converse, questions
+from orchestrator.methods._drawing import Drawing, Turn, converse, questions
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.numbers import finite
@@ -237,15 +237,9 @@ class Confidence(Method[Config]):
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) -> Row:
     answer, (model,) = turn.answer, unit.models
-    row: Row = {
-        **blank_row(Confidence.columns),
-        "turn": turn.number,
-        "answer": answer.text,
-        "truncated": answer.finish_reason == "length",
-        "observed": config.observe,
-    }
+    row = values.begun_row(Confidence.columns, turn, config.observe)
     if not answer.text.strip():
-        return {**row, "n_tokens": 0, "undefined": "empty answer"}
+        return row
     if config.alternatives:
         seen = await _observed(ask, config, model, turn)
         n_tokens = None if seen.logprobs is None else len(seen.logprobs)

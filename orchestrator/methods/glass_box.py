@@ -33,7 +33,7 @@ import polars as pl
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods import answers
-from orchestrator.methods._drawing import Turn, blank_row, converse
+from orchestrator.methods._drawing import Turn, converse
 from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import (
     COLUMNS,
@@ -198,15 +198,9 @@ class GlassBox(Method[Config]):
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     answer = turn.answer
-    row: Row = {
-        **blank_row(GlassBox.columns),
-        "turn": turn.number,
-        "answer": answer.text,
-        "truncated": answer.finish_reason == "length",
-        "observed": config.observe,
-    }
+    row = values.begun_row(GlassBox.columns, turn, config.observe)
     if not answer.text.strip():
-        return {**row, "n_tokens": 0, "undefined": "empty answer"}
+        return row
     asks = _asks(unit, ask, config, turn)
     outcomes = iter(await ask.all(*(one for group in asks.values() for one in group)))
     got = {name: [next(outcomes) for _ in group] for name, group in asks.items()}

@@ -14,14 +14,13 @@ equal rewards count half here, as a tie.
 """
 
 from collections.abc import Sequence
-from itertools import combinations as pairs_of
 from typing import ClassVar
 
 from pydantic import Field
 
 from orchestrator.judgment.reward import preference
 from orchestrator.methods import answers
-from orchestrator.methods._drawing import converse
+from orchestrator.methods._drawing import converse, pairs_by_judge
 from orchestrator.methods.reward import RatingSettings, rate, stages_of
 from orchestrator.plugin import (
     Ask,
@@ -73,11 +72,7 @@ class RewardPairs(Method[Config]):
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Return every pair of candidates with every reward model."""
-        return [
-            Combination(pair, judge)
-            for judge in self.config.judges
-            for pair in pairs_of(candidates, 2)
-        ]
+        return pairs_by_judge(candidates, self.config.judges)
 
     def companions(self) -> list[Companion]:
         """Return the answers that are compared, as a frame of their own."""
