@@ -148,9 +148,7 @@ def _settings(context: Context, config: Config) -> Iterator[_Setting]:
                 rows=found.rows.with_columns(side),
                 estimators=(*found.estimators, CALIBRATED),
             )
-        judges = list(found.by_judge())
-        for judge, of_judge in judges:
-            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+        for name, judge, of_judge in found.settings(source.name):
             truth = truths(context, config.winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
             pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f")

@@ -8,7 +8,7 @@ both orders, and how often they agree. RewardBench 2 (Malik et al. 2025) counts 
 its right answer beats all wrong ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -210,27 +210,20 @@ def sections_of(categories: Sequence[str]) -> dict[str, str]:
     return {category: layout.section_of(category) or category for category in categories}
 
 
-def _of_source(context: Context, source: Source, winner: Winner) -> list[_Judged]:
-    found = preferences(judged_rows(context, source))
-    judges = list(found.by_judge())
-    result = []
-    for judge, mine in judges:
-        name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+def _of_source(context: Context, source: Source, winner: Winner) -> Iterator[_Judged]:
+    for name, _, mine in preferences(judged_rows(context, source)).settings(source.name):
         truth = truths(context, winner, mine.rows, source.name)
         kept = np.abs(truth) == 1.0
         sign, known = truth[kept], pl.col("category").fill_null("all")
         preference = decided(2.0 * mine.values(SOFT) - 1.0)[kept]
         orders = _by_order(context, source, mine.rows)[kept]
-        result.append(
-            _Judged(
-                name,
-                mine.rows.select("item", *OVER, known).filter(pl.Series(kept)),
-                0.5 + 0.5 * sign * preference,
-                0.5 + 0.5 * sign[:, None] * orders,
-                mine.n_missing,
-            )
+        yield _Judged(
+            name,
+            mine.rows.select("item", *OVER, known).filter(pl.Series(kept)),
+            0.5 + 0.5 * sign * preference,
+            0.5 + 0.5 * sign[:, None] * orders,
+            mine.n_missing,
         )
-    return result
 
 
 def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:

@@ -91,10 +91,8 @@ class JudgePromptsAnalysis(Analysis[Config]):
 def _settings(context: Context, config: Config) -> Iterator[_Setting]:
     for source in judging_sources(context, config.methods):
         found = preferences(judged_rows(context, source))
-        judges = list(found.by_judge())
         trusts = {trust.judge: trust for trust in context.trust.get(source.name, ())}
-        for judge, of_judge in judges:
-            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
+        for name, judge, of_judge in found.settings(source.name):
             credits_of = np.full(len(of_judge.rows), np.nan)
             if config.winner is not None:
                 truth = truths(context, config.winner, of_judge.rows, source.name)

@@ -77,9 +77,8 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         pairs = preferences(rows)
         # Most of a large run's columns are the other estimators.
         del rows
-        judges = list(replace(pairs, rows=pairs.rows.select(*UNIT, SOFT)).by_judge())
-        del pairs
-        for judge, of_judge in judges:
+        pairs = replace(pairs, rows=pairs.rows.select(*UNIT, SOFT))
+        for name, _, of_judge in pairs.settings(source.name):
             truth = truths(context, winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
             rows_kept = of_judge.rows.filter(pl.Series(kept))
@@ -89,7 +88,6 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
                 codes(rows_kept[CLUSTER]),
                 context.confidence_level,
             )
-            name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
             yield Calibrated(name, found, prompt_words(rows_kept))
 
 

@@ -107,6 +107,12 @@ class Preferences:
             rows = self.rows if only else self.rows.filter(pl.col("judge").eq_missing(judge))
             yield str(judge), replace(self, rows=rows)
 
+    def settings(self, method: str) -> Iterator[tuple[str, str, "Preferences"]]:
+        """What tables call a method with each judge, the judge, and the preferences of both."""
+        parts = list(self.by_judge())
+        for judge, part in parts:
+            yield method if len(parts) == 1 else f"{method} · {judge}", judge, part
+
     def values(self, name: str) -> Floats:
         """An estimator, shape (n,)."""
         return self.rows[name].to_numpy().astype(np.float64)
