@@ -302,7 +302,7 @@ def plan(options: argparse.Namespace) -> int:
     job = job_of(options) if is_sent else None
     shards = Shards(options) if options.shards else None
     overrides = options.overrides if shards is None else shards.first
-    shown = progress("counting items", None) if options.exact else nullcontext(_unseen)
+    shown = progress("counting items", None) if options.exact else nullcontext(lambda _: None)
     with shown as advance:
         counted = api.plan(
             options.recipe,
@@ -325,7 +325,3 @@ def plan(options: argparse.Namespace) -> int:
     if job is not None:
         write_to(sys.stdout, job.shown())
     return EXIT_COMPLETE
-
-
-def _unseen(_n: int) -> None:
-    """Show nothing: a short task."""
