@@ -6,13 +6,13 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -25,7 +25,6 @@ from orchestrator.runner.interface.on_end import hooked, own_hook
 from orchestrator.runner.interface.tracking import Tracking, needed
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
-from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
@@ -223,18 +222,43 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     fleet.listener = session
     fleet.warn_of_missing_keys()
     raise_file_limit()
-    monitor = _Monitor(session, fleet, directory, store, budget, shown)
     interrupts = Interrupts(session, stop)
+
+    def tell() -> Progress:
+        """Bring the display and status.json up to date."""
+        progress = session.progress(fleet.states)
+        shown.update(progress)
+        last_outcome = store.last_outcome
+        directory.write_status(msgspec.to_builtins(progress), last_outcome=last_outcome)
+        return progress
+
+    async def watch() -> None:
+        """Tell until cancelled, and look for a stop that another thread requested."""
+        while True:
+            tell()
+            keep_spent(store, budget)
+            interrupts.look()
+            await asyncio.sleep(_WATCH_S)
+
+    beside = (
+        watch,
+        partial(obey, directory, session, interrupts),
+        partial(fleet.mend, session.scheduler.fail),
+        session.adaptive.run,
+        session.loads.run,
+        session.texts.run,
+        partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _results),
+    )
     _log.info("sending begins", extra={"units_left": opened.n_left})
     with interrupts.handled():
         try:
-            await _to_end(prepared, monitor, interrupts)
+            await _to_end(session, interrupts, beside)
         finally:
             await fleet.stop()
             keep_spent(store, budget, is_ending=True)
             remember_not_needed(opened.blocks, opened.plan_id, store)
             store.flush()
-    progress = monitor.tell()
+    progress = tell()
     _log.info(
         "sending ended",
         extra={
@@ -279,57 +303,23 @@ def _fleet(
     return fleet, placed.turns()
 
 
-async def _to_end(prepared: Prepared, monitor: "_Monitor", interrupts: Interrupts) -> None:
+async def _to_end(
+    session: Session,
+    interrupts: Interrupts,
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+) -> None:
     """Run the session, and beside it everything that watches, steers and supplies it."""
-    session, fleet, directory = monitor.session, monitor.fleet, monitor.directory
     try:
         async with asyncio.TaskGroup() as group:
-            beside = [
-                group.create_task(monitor.run(interrupts)),
-                group.create_task(obey(directory, session, interrupts)),
-                group.create_task(fleet.mend(session.scheduler.fail)),
-                group.create_task(session.adaptive.run()),
-                group.create_task(session.loads.run()),
-                group.create_task(session.texts.run()),
-                group.create_task(
-                    keep_items(lambda: session.n_sent, prepared.dataset, directory, _results)
-                ),
-            ]
+            tasks = [group.create_task(one()) for one in beside]
             interrupts.task = group.create_task(session.run())
             await interrupts.wait()
-            for task in beside:
+            for task in tasks:
                 task.cancel()
             if interrupts.task.cancelled() and not interrupts.count:
                 raise OrchestratorError(CANCELLED)
     except BaseExceptionGroup as errors:
         raise unwrapped(errors) from None
-
-
-class _Monitor(msgspec.Struct, frozen=True):
-    """Tells the display, status.json and the store once a second how far a run is."""
-
-    session: Session
-    fleet: Fleet
-    directory: RunDirectory
-    store: Store
-    budget: Budget
-    shown: Display
-
-    async def run(self, interrupts: Interrupts) -> None:
-        """Tell until cancelled, and look for a stop that another thread requested."""
-        while True:
-            self.tell()
-            keep_spent(self.store, self.budget)
-            interrupts.look()
-            await asyncio.sleep(_WATCH_S)
-
-    def tell(self) -> Progress:
-        """Bring the display and status.json up to date."""
-        progress = self.session.progress(self.fleet.states)
-        self.shown.update(progress)
-        last_outcome = self.store.last_outcome
-        self.directory.write_status(msgspec.to_builtins(progress), last_outcome=last_outcome)
-        return progress
 
 
 def _results() -> ModuleType:
