@@ -33,7 +33,7 @@ from orchestrator.records import (
     Sampling,
     Scored,
 )
-from orchestrator.wire import failures, labels, metrics, replies, requests
+from orchestrator.wire import failures, labels, replies, requests
 from orchestrator.wire import rewards as wire
 from orchestrator.wire.requests import Dialect
 
@@ -256,7 +256,7 @@ class OpenaiCompatible:
         reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure) or reply.status != 200:
             return None
-        return metrics.load_figures(reply.body, self._endpoint.model)
+        return replies.load_figures(reply.body, self._endpoint.model)
 
     async def close(self) -> None:
         """See `orchestrator.backend.Backend`."""

@@ -23,7 +23,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
 from orchestrator.secrets import is_secret_parameter
-from orchestrator.wire.metrics import ServerLoad as ServerLoad
+from orchestrator.wire.replies import ServerLoad as ServerLoad
 
 T = TypeVar("T")
 LOCAL: Final = "local"

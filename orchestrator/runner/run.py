@@ -21,8 +21,7 @@ from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
-from orchestrator.runner.interface.on_end import hooked, own_hook
-from orchestrator.runner.interface.tracking import Tracking, needed
+from orchestrator.runner.interface.tracking import Tracking, hooked, needed, own_hook
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
 from orchestrator.runner.planning.prepare import Prepared

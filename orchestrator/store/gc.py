@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.entries import spent_on
-from orchestrator.store.filesystem import is_network_fs
+from orchestrator.store.owner import is_network_fs
 from orchestrator.store.writer import ADD_UP
 
 Group = tuple[str, str]
