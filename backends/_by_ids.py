@@ -16,7 +16,15 @@ from pydantic import Field
 from backends._openai_compatible import ChatConfig, OpenaiCompatible
 from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
-from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
+from orchestrator.records import (
+    Choice,
+    Failure,
+    FloatArray,
+    Label,
+    Scored,
+    TopLogprobs,
+    unsupported,
+)
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Path, Trie, Walk
 from orchestrator.wire.requests import NOTHING
@@ -90,9 +98,7 @@ def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) ->
 
 
 _SEPARATOR: Final = "7|7"
-_NOT_APART: Final = Failure(
-    "unsupported", "the server's tokenizer does not decode tokens one by one", permanent=True
-)
+_NOT_APART: Final = unsupported("the server's tokenizer does not decode tokens one by one")
 
 
 class TokenizerRoutes:
@@ -268,8 +274,7 @@ class ByIds(OpenaiCompatible):
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         if ask.features:
-            said = _NO_FEATURES.format(self.server_name, ", ".join(ask.features))
-            return Failure("unsupported", said, permanent=True)
+            return unsupported(_NO_FEATURES.format(self.server_name, ", ".join(ask.features)))
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(f"{self.kind}.{self.score_method}", ask)
         return await outcome(self._score(ask))

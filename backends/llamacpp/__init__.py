@@ -36,7 +36,7 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.errors import UsageError
-from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored
+from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
@@ -49,11 +49,9 @@ _DRAFTS: Final = (
     "the server guesses tokens ahead ({}) and gives those it accepts the log-probability 0; start "
     "it without --model-draft and --spec-type"
 )
-_PYTHON_SERVER: Final = Failure(
-    "unsupported",
+_PYTHON_SERVER: Final = unsupported(
     "llama-cpp-python's server pairs the log-probabilities of given tokens with the wrong ones "
-    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)",
-    permanent=True,
+    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)"
 )
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
 _PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
@@ -260,8 +258,7 @@ class Llamacpp(ByIds):
             return None
         props = known(self._read(reply, wire.props))
         if props.drafts != "none":
-            said = failures.clean(_DRAFTS.format(props.drafts))
-            raise Failed(Failure("unsupported", said, permanent=True))
+            raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))
         listed = known(await self._transport.get("/v1/models", CONTROL_TIMEOUT_S))
         models = known(self._read(listed, wire.served))
         name = self._endpoint.model

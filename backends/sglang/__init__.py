@@ -23,22 +23,27 @@ from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, P
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
 from orchestrator.prompts.files import TemplateText
-from orchestrator.records import Choice, Failure, Generation, Message, Messages, Rewards, Scored
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Message,
+    Messages,
+    Rewards,
+    Scored,
+    unsupported,
+)
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.requests import Dialect, joined, messages_of
 
-_NO_PROMPT: Final = Failure(
-    "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True
-)
+_NO_PROMPT: Final = unsupported("SGLang gives no log-probability to the first token of all")
 
 
-_NO_TEMPLATE: Final = Failure(
-    "unsupported",
+_NO_TEMPLATE: Final = unsupported(
     "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
-    "settings of the back-end to the reward model's own chat_template.jinja",
-    permanent=True,
+    "settings of the back-end to the reward model's own chat_template.jinja"
 )
 
 

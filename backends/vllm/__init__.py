@@ -31,7 +31,7 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
-from orchestrator.records import Choice, Failure, Generation, Messages, Rewards, Scored
+from orchestrator.records import Choice, Failure, Generation, Messages, Rewards, Scored, unsupported
 from orchestrator.wire import by_ids
 from orchestrator.wire.by_ids import Looked, Path, Walk
 from orchestrator.wire.requests import Dialect, joined
@@ -149,7 +149,7 @@ class Vllm(ByIds):
                 raise
             return self._stated(version, "")
         if not (trial.has_ids and trial.has_logprobs):
-            raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
+            raise Failed(unsupported(_NOT_VLLM))
         return self._stated(version, trial.fingerprint)
 
     async def load(self) -> ServerLoad | None:
@@ -268,8 +268,7 @@ class Vllm(ByIds):
         """Refuse more alternatives than the server lists."""
         most = await self._most()
         if n_top > most:
-            said = _FEW.format(n_top, most, n_top)
-            raise Failed(Failure("unsupported", said, permanent=True))
+            raise Failed(unsupported(_FEW.format(n_top, most, n_top)))
 
     async def _most(self) -> int:
         """Return the most alternatives that the server lists, as its refusal of too many says."""

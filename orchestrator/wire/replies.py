@@ -20,6 +20,8 @@ from orchestrator.records import (
     Generation,
     Scored,
     TopLogprobs,
+    unparseable,
+    unsupported,
 )
 from orchestrator.wire._columns import LEAST_BYTES, cut
 from orchestrator.wire._located import overfull
@@ -99,7 +101,7 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
     ids = implied if reply.token_ids is None else tuple(reply.token_ids)
     said = _mismatch(ids, ask, len(reply.logprobs))
     if ids is None or said:
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     scored_ids = np.array(ids, dtype=np.int32)
     parts = (
         logprob_array(reply.logprobs or []),
@@ -142,8 +144,7 @@ def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Fai
     if reply.error or reply.logprobs is None:
         return error_in(body, secret)
     if len(reply.logprobs) != n_labels:
-        said = f"{n_labels} labels were requested and {len(reply.logprobs)} returned"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(f"{n_labels} labels were requested and {len(reply.logprobs)} returned")
     values = tuple(map(logprob, reply.logprobs))
     if all(value != value for value in values):
         return no_logprobs("the reply gives no label a probability")
@@ -173,7 +174,7 @@ def _features(
     given = reply.features or {}
     if missing := sorted(set(asked) - given.keys()):
         said = f"the server does not return {', '.join(missing)}; the embedded server does"
-        return Failure("unsupported", said, permanent=True)
+        return unsupported(said)
     found: dict[str, FloatArray] = {}
     for name in asked:
         array = _numbers(given[name])
@@ -182,8 +183,7 @@ def _features(
             if name in TOKEN_FEATURES
             else array.ndim != 2 or array.size > _MOST_HEADS
         ):
-            said = f"the server's {name} has the wrong shape, or a number out of range"
-            return Failure("unparseable", said, permanent=True)
+            return unparseable(f"the server's {name} has the wrong shape, or a number out of range")
         found[name] = array
     return found
 
@@ -209,7 +209,7 @@ def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | No
     widths = {*map(len, ids), *map(len, rows)}
     if not len(ids) == len(rows) == n_tokens or widths - {k}:
         said = f"the server does not list {k} alternatives at each of {n_tokens} positions"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     values = logprob_array([value for row in rows for value in row])
     if isinstance(values, Failure):
         return values
