@@ -177,7 +177,7 @@ class Sglang(ByIds):
     async def _look(self, found: Labels, nodes: Sequence[Path]) -> int:
         """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
         prompts = [(*found.whole, *node) for node in nodes]
-        wanted = [found.cut.tree.children[node] for node in nodes]
+        wanted = [found.walk.tree.children[node] for node in nodes]
         looked = await self._ask(
             GENERATE,
             lambda: wire.look(prompts, wanted, self._config.lora_path),

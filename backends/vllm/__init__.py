@@ -187,7 +187,7 @@ class Vllm(ByIds):
         # The prompt and what labels begin with together, while it is surely in the prefix cache: in
         # the server's queue others would come between. Of many nodes the root first, since what it
         # rules out is not asked.
-        nodes = list(found.cut.tree.children)
+        nodes = list(found.walk.tree.children)
         first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
         n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
         look_closer = self._force if self._forces else self._look_exactly

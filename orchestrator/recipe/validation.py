@@ -28,7 +28,7 @@ from orchestrator.recipe.schema import (
     Price,
     RecipeFile,
 )
-from orchestrator.recipe.settings import GivenAnswers, StatisticRef
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.recipe.source import KeyPath, Written
 from orchestrator.weights import PACKAGE_PREFIX, split_package
 
@@ -99,14 +99,14 @@ class Plugs:
         made = self._made(contracts.analysis, kind, named.settings, path)
         return None if made is None else AnalysisRef(kind, made)
 
-    def statistic(self, value: object, path: KeyPath) -> StatisticRef | None:
+    def statistic(self, value: object, path: KeyPath) -> PluginRef | None:
         """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
         named = self._kind(plugins.STATISTICS, value, path)
         if named is None:
             return None
         kind = self._found(named.kind)
         made = self._made(contracts.statistic, kind, named.settings, path)
-        return None if made is None else StatisticRef(kind, made)
+        return None if made is None else PluginRef(kind, made.config)
 
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""

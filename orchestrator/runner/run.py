@@ -24,10 +24,10 @@ from orchestrator.runner.interface.checking import directory_of, loaded_recipe, 
 from orchestrator.runner.interface.tracking import Tracking, hooked, needed, own_hook
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
+from orchestrator.runner.planning.budget import budget_of, keep_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.planning.spending import budget_of, keep_spent
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.stored import keep_items, missing_notes
@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         raise UsageError("a fresh run has no failures to retry")
     if retry:
         check_retry(newest(where), retry)
-    servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
+    servers = partial(_fleet, on=on, keep=keep_servers, accept_change=accept_server_change)
     with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
         with Tracking(loaded, where, shown) as tracked:
             result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
@@ -129,20 +129,12 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     return result
 
 
-class _Servers(msgspec.Struct, frozen=True):
-    """Options on the servers of a run, as `run` describes them."""
-
-    accept_change: bool
-    keep: bool
-    on: On
-
-
 def _in_directory(
     prepared: Prepared,
     given: "Recipe | None",
     where: Path,
     shown: Display,
-    servers: _Servers,
+    servers: "Servers",
     *,
     fresh: bool,
 ) -> "Result":
@@ -207,11 +199,11 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     directory: RunDirectory,
     store: Store,
     shown: Display,
-    servers: _Servers,
+    servers: "Servers",
     stop: Stop,
 ) -> Ended:
     """Evaluate the units that are not done, with servers that are started or reached for them."""
-    fleet, waves = _fleet(prepared, directory, store, servers)
+    fleet, waves = servers(prepared, directory, store)
     budget = budget_of(prepared, store)
     limits = first_limits(prepared, fleet, store)
     core = Core(dict(limits.first), RetryPolicy())
@@ -272,32 +264,41 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     return Ended(progress, session.stopping, interrupts.count > 0)
 
 
+Servers = Callable[[Prepared, RunDirectory, Store], tuple[Fleet, Waves | None]]
+"""Makes the servers of a run, and their waves."""
+
+
 def _fleet(
-    prepared: Prepared, directory: RunDirectory, store: Store, servers: _Servers
+    prepared: Prepared,
+    directory: RunDirectory,
+    store: Store,
+    *,
+    on: On,
+    keep: bool,
+    accept_change: bool,
 ) -> tuple[Fleet, Waves | None]:
     """Return the servers of a run, none of which is started or reached yet, and their waves."""
-    carrier_of = carriers(prepared, servers.on, keep_servers=servers.keep)
-    placed = places_on(prepared, servers.on)
+    carrier_of = carriers(prepared, on, keep_servers=keep)
+    placed = places_on(prepared, on)
     registry = ServerRegistry()
-    if servers.keep:
+    if keep:
         registry.prepare()
-    is_accepted = servers.accept_change
     needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     fleet = Fleet(
         [prepared.models[name] for name in prepared.identities],
         prepared.plan.identities,
         directory.server_log,
         store,
-        accept_change=is_accepted,
+        accept_change=accept_change,
         allow_code=prepared.allow_code,
         places=msgspec.structs.replace(placed.places, carrier_of=carrier_of),
-        probes=Probes(store, needs, accept_change=is_accepted, enabled=enabled),
+        probes=Probes(store, needs, accept_change=accept_change, enabled=enabled),
         keep=Keep(
             registry,
             prepared.plan.identities,
-            "shared" if are_shared(prepared) else "kept" if servers.keep else "ended",
+            "shared" if are_shared(prepared) else "kept" if keep else "ended",
         ),
-        copies=copies_of(prepared, store, accept_change=is_accepted),
+        copies=copies_of(prepared, store, accept_change=accept_change),
     )
     return fleet, placed.turns()
 

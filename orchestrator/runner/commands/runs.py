@@ -29,10 +29,10 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, safe_line, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
+from orchestrator.runner.planning.budget import SPENT
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.revisions import REVISION, last_revision, stored_revision
-from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.runs import describe, list_runs, shards_of
 from orchestrator.runner.results.runs import status as last_status
