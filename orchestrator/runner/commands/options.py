@@ -20,13 +20,13 @@ Option = tuple[str, Mapping[str, Any]]
 """Names of an option or argument, and what argparse's `add_argument` takes beside them."""
 
 
-def _value(name: str, words: str, **settings: Any) -> Option:  # noqa: ANN401 (of argparse)
+def _value(name: str, words: str, **settings: object) -> Option:
     """Return an argument, or an option with a value, as "run RUN" or "--to DIR"."""
     name, _, metavar = name.partition(" ")
     return name, {"help": words, **({"metavar": metavar} if metavar else {}), **settings}
 
 
-def _several(name: str, words: str, **settings: Any) -> Option:  # noqa: ANN401 (of argparse)
+def _several(name: str, words: str, **settings: object) -> Option:
     """Return an option that may be given several times."""
     return _value(name, words, **{"action": "append", "default": [], **settings})
 

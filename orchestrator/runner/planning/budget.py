@@ -18,6 +18,7 @@ reasoning), and tokens billed for attempts without a reply, of which nothing is 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -482,7 +483,8 @@ def add_spent(texts: Mapping[Path, str | None]) -> str | None:
         sum(part)
         for part in zip(*(msgspec.structs.astuple(one.lost) for one in ended), strict=True)
     )
-    total = Spent(*(sum(getattr(one, name) for one in ended) for name in amounts), Most(*lost))
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in ended) for name in amounts}
+    total = Spent(**sums, lost=Most(*lost))
     return msgspec.json.encode(total).decode()
 
 
