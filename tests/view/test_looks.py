@@ -41,12 +41,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
-
-
 def settled(page):
     page.wait_for_load_state("networkidle")
     unfold(page)
