@@ -12,7 +12,7 @@ import torch
 from launch.embedded.drawing import unresolved
 from launch.embedded.jobs import Job
 from launch.embedded.prefill import Prefiller, Prefixes
-from launch.embedded.server import _in_thread
+from launch.embedded.serving import _in_thread
 from orchestrator.errors import LaunchError
 
 
