@@ -8,8 +8,9 @@ unmodified softmax: temperature, top-k and top-p never enter them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -34,14 +35,9 @@ class Reader(Protocol):
         ...
 
 
-class Observer(Protocol):
-    """A further reading of a teacher-forced pass, such as the entropy of each position."""
-
-    name: str
-
-    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:
-        """One number a row of raw logits and of their log-softmax, shape `(n, vocabulary)`."""
-        ...
+Observer = Callable[[Tensor, Tensor], Tensor]
+"""A further reading of a teacher-forced pass, such as the entropy of each position: one number a
+row of raw logits and of their log-softmax, shape `(n, vocabulary)`."""
 
 
 class AttentionReader(Protocol):
@@ -60,7 +56,7 @@ class Forced:
         places: Where the logits are that predict `targets`.
         targets: The tokens.
         n_top: How many alternatives to read; 0 for none.
-        observers: Further readings; what they give goes to `observations` by their name.
+        observers: Further readings by name; what they give goes to `observations` by it.
         logprobs: Raw natural-log probabilities of the targets.
         ranks: 1 is the most likely token; equal ones rank the same. Empty unless `ranked`, as
             counting takes as long as the rest of the reading.
@@ -71,7 +67,7 @@ class Forced:
     places: list[int]
     targets: list[int]
     n_top: int = 0
-    observers: Sequence[Observer] = ()
+    observers: Mapping[str, Observer] = MappingProxyType({})
     logprobs: list[float] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     top: list[tuple[list[int], list[float]]] = field(default_factory=list)
@@ -95,9 +91,8 @@ class Forced:
             self.top += zip(ids.tolist(), listed, strict=True)
         if self.observers:
             logprobs = logits - total[:, None]
-            for observer in self.observers:
-                seen = observer.observe(logits, logprobs)
-                self.observations.setdefault(observer.name, []).extend(seen)
+            for name, observe in self.observers.items():
+                self.observations.setdefault(name, []).extend(observe(logits, logprobs).tolist())
 
 
 @dataclass(slots=True)
