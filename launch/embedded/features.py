@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -156,7 +155,7 @@ class Wanted:
     """
 
     names: tuple[str, ...] = ()
-    observers: Mapping[str, Observer] = MappingProxyType({})
+    observers: Mapping[str, Observer] = field(default_factory=dict)
     attention: AttentionEntropy | None = None
 
     @classmethod

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -67,7 +66,7 @@ class Forced:
     places: list[int]
     targets: list[int]
     n_top: int = 0
-    observers: Mapping[str, Observer] = MappingProxyType({})
+    observers: Mapping[str, Observer] = field(default_factory=dict)
     logprobs: list[float] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     top: list[tuple[list[int], list[float]]] = field(default_factory=list)

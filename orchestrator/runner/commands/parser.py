@@ -61,7 +61,10 @@ class Parser(argparse.ArgumentParser):
         if "are required" in message and (hint := self._hint(self._given)):
             # argparse reports what is missing before what is unknown.
             message = hint
-        if _is_json(self._given):
+        # A program reads stderr; the arguments could not be parsed.
+        if "--display=json" in self._given or ("--display", "json") in itertools.pairwise(
+            self._given
+        ):
             json = importlib.import_module("json")
             event = {"event": "error", "text": f"{self.prog}: {message}", "faults": []}
             self.exit(2, json.dumps(event) + "\n")
@@ -94,12 +97,6 @@ class Parser(argparse.ArgumentParser):
             if near := _nearest(name, known):
                 return f"unrecognized arguments: {argument}; did you mean {near!r}?"
         return ""
-
-
-def _is_json(arguments: Sequence[str]) -> bool:
-    """Return True if a program reads stderr, by arguments that could not be parsed."""
-    pairs = itertools.pairwise(arguments)
-    return "--display=json" in arguments or ("--display", "json") in pairs
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -233,22 +230,14 @@ class _Names:
 
     def __call__(self, prefix: str, **given: object) -> list[str]:
         """Called by argcomplete, which leaves out what does not begin with the prefix."""
-        names = _run_names() if self._runs else _recipe_names()
+        if self._runs:
+            found = sorted(path.parent.name for path in Path(RUNS).glob("*/" + STORE_NAME))
+            # Shell code may be made of a name, so only plain ones are given.
+            names = [name for name in found if re.sub("[-_.]", "", name).isalnum()]
+        else:
+            available = importlib.import_module("orchestrator.recipe.load").available
+            names = [path.stem for path in available()]
         return [*names, *self._files(prefix, **given)]
-
-
-def _run_names() -> list[str]:
-    # Shell code may be made of a name, so only plain ones are given.
-    return sorted(
-        path.parent.name
-        for path in Path(RUNS).glob("*/" + STORE_NAME)
-        if path.parent.name.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    )
-
-
-def _recipe_names() -> list[str]:
-    available = importlib.import_module("orchestrator.recipe.load").available
-    return [path.stem for path in available()]
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

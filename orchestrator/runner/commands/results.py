@@ -257,7 +257,13 @@ def gate(options: argparse.Namespace) -> int:
         write_text(junit, found.to_junit(pass_unknown=options.pass_unknown))
         said.wrote(junit)
     if options.summary is not None:
-        _append(Path(options.summary), found.to_markdown())
+        path = Path(options.summary)
+        try:
+            # Other steps of the job write to it too.
+            with path.open("a", encoding="utf-8") as file:
+                file.write(found.to_markdown())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     if options.format == "json":
         write_to(sys.stdout, found.to_json())
     elif options.format == "markdown":
@@ -266,15 +272,6 @@ def gate(options: argparse.Namespace) -> int:
         print_to(sys.stdout, gate_text(found))
     code = found.exit_code
     return EXIT_COMPLETE if code == EXIT_GATE_OPEN and options.pass_unknown else code
-
-
-def _append(path: Path, text: str) -> None:
-    """Append to a file to which other steps of the job write too."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def labels(options: argparse.Namespace) -> int:

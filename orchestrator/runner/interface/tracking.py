@@ -376,7 +376,10 @@ def call(hook: OnEnd, path: Path, told: Mapping[str, str]) -> str:
     log = path / LOG
     try:
         with contextlib.ExitStack() as stack:
-            output = stack.enter_context(_opened(log)) if path.is_dir() else subprocess.DEVNULL
+            output: BinaryIO | int = subprocess.DEVNULL
+            if path.is_dir():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+                output = stack.enter_context(os.fdopen(os.open(log, flags, 0o600), "wb"))
             process = subprocess.Popen(  # noqa: S603 (a command that the user allowed)
                 ["/bin/sh", "-c", hook.command],
                 env={**environment, **told},
@@ -395,11 +398,6 @@ def call(hook: OnEnd, path: Path, told: Mapping[str, str]) -> str:
         return f"exit code {code}; its output is in {log}" if code else ""
     finally:
         _end(process)
-
-
-def _opened(log: Path) -> BinaryIO:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(log, flags, 0o600), "wb")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
