@@ -4,9 +4,9 @@ Outcomes, units and names are copied by SQLite from file to file, so that an out
 microseconds and memory stays flat; Python looks at checksums and at duplicates only. The new file
 is built without a log, beside the one that it replaces: a merge that is cut off changes nothing.
 
-To collect garbage is to count and drop the outcomes that the current plan does not ask for. Dropping
-is one transaction; then SQLite writes the file anew without the room that became free. Where either
-is cut off, the store is as it was before it.
+To collect garbage is to count and drop the outcomes that the current plan does not ask for.
+Dropping is one transaction; then SQLite writes the file anew without the room that became free.
+Where either is cut off, the store is as it was before it.
 """
 
 import contextlib
@@ -336,7 +336,7 @@ Group = tuple[str, str]
 """Model and kind of ask."""
 
 _AT_ONCE: Final = 1000
-_UNNEEDED: Final = """SELECT o.id, o.key, model.text, kind.text, length(o.head) + length(o.arrays)
+_OUTCOMES: Final = """SELECT o.id, o.key, model.text, kind.text, length(o.head) + length(o.arrays)
     FROM outcome o JOIN name model ON model.id=o.model JOIN name kind ON kind.id=o.kind
     ORDER BY o.id"""
 _WHOLE: Final = """SELECT key, model, kind, cause, attempts, latency_s, head, arrays
@@ -421,7 +421,7 @@ def _find(connection: sqlite3.Connection, keys: Set[bytes]) -> tuple[Unplanned, 
     outcomes: Counter[Group] = Counter()
     rows: list[int] = []
     n_kept = n_bytes = 0
-    for number, key, model, kind, size in connection.execute(_UNNEEDED):
+    for number, key, model, kind, size in connection.execute(_OUTCOMES):
         if key in keys:
             n_kept += 1
             continue
