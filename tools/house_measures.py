@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_234,
-    "functions with `Any` in the signature": 246,
-    "lines": 110_420,
+    "private functions used once": 1_224,
+    "functions with `Any` in the signature": 244,
+    "lines": 110_320,
     "files": 478,
-    "distinct names": 4_322,
-    "value classes": 635,
-    "fields of value classes": 2_948,
+    "distinct names": 4_313,
+    "value classes": 634,
+    "fields of value classes": 2_946,
     "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 243,
+    "files that one run enters": 242,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
