@@ -52,22 +52,15 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         # Lines below the results: that it was interrupted, or that units failed.
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        more = _elsewhere(result)
+        run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
+        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
+        more = [*([full] if n_tables else []), page]
         shown = as_tables(found) if whole else first_screen(found, more, taken=taken)
         for renderable in shown:
             print_to(sys.stdout, renderable)
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
-
-
-def _elsewhere(result: api.Result) -> list[str]:
-    run = paths.shown(result.path)
-    n_tables = len(result.tables) + len(result.rankings)
-    full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
-    return [
-        *([full] if n_tables else []),
-        f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
-    ]
 
 
 _Form = TextFormat | Format | Literal["hf", "inspect"]

@@ -137,13 +137,10 @@ def count(
     for index in group.driven:
         _drive_item(plan, stages, index, lookup, systems, blocks, group.units, tally)
         advance(1)
-    return _scaled(tally, group) if group.is_sample else tally
-
-
-def _scaled(tally: Tally, group: Group) -> Tally:
-    """Return what the driven items stand for."""
+    if not group.is_sample:
+        return tally
+    # What the driven items stand for.
     times = len(group.items) / len(group.driven)
-
     grown: dict[str, Any] = {
         name: Counter({key: round(number * times) for key, number in counts.items()})
         for name, counts in msgspec.structs.asdict(tally).items()
