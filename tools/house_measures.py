@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_224,
-    "functions with `Any` in the signature": 244,
-    "lines": 110_320,
-    "files": 478,
-    "distinct names": 4_313,
-    "value classes": 634,
-    "fields of value classes": 2_946,
+    "private functions used once": 1_248,
+    "functions with `Any` in the signature": 245,
+    "lines": 110_560,
+    "files": 492,
+    "distinct names": 4_358,
+    "value classes": 633,
+    "fields of value classes": 2_949,
     "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
