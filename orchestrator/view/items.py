@@ -122,12 +122,16 @@ _PAIRS: Final = (
     "model_a",
     "model_b",
 )
-_TESTS: Final = {
+_TESTS: Final[Mapping[str, Callable[..., Found]]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
     "=": np.equal,
+}
+_TEXT_TESTS: Final[Mapping[str, Callable[[pl.Series, str], pl.Series]]] = {
+    "=": lambda shown, text: shown == text.strip(),
+    "~": lambda shown, text: shown.str.to_lowercase().str.contains(text.lower(), literal=True),
 }
 _SIGN: Final = re.compile("(?=(<=|>=|[<>=~]))")
 Column = Callable[[str], pl.Series | None]
@@ -241,40 +245,24 @@ class Items:
                 values = self._column(name, column)
                 if values is None:
                     continue
-                found = _TESTED[values.dtype.is_numeric()](values, sign[1], rest)
+                if values.dtype.is_numeric():
+                    numbers = values.cast(pl.Float64).to_numpy()
+                    if sign[1] == "=" and not rest.strip():
+                        unknown: Found = np.isnan(numbers)
+                        return unknown
+                    return _TESTS[sign[1]](numbers, float(rest))
+                shown = values.fill_null("").str.strip_chars()
+                found = _TEXT_TESTS[sign[1]](shown, rest).to_numpy()
             except (KeyError, ValueError, UsageError):
                 continue
-            if not values.dtype.is_numeric():
-                if len(self._kept) >= _KEPT:
-                    self._kept.clear()
-                self._kept[condition] = found
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[condition] = found
             return found
         raise UsageError(
             f"invalid condition {condition!r}; expected COLUMN<NUMBER, or with > = <= >=, "
             "COLUMN~TEXT or COLUMN=TEXT"
         )
-
-
-def _number_is(values: pl.Series, sign: str, number: str) -> Found:
-    numbers = values.cast(pl.Float64).to_numpy()
-    if sign == "=" and not number.strip():
-        unknown: Found = np.isnan(numbers)
-        return unknown
-    found: Found = _TESTS[sign](numbers, float(number))
-    return found
-
-
-def _text_is(values: pl.Series, sign: str, text: str) -> Found:
-    shown = values.fill_null("").str.strip_chars()
-    if sign == "=":
-        return (shown == text.strip()).to_numpy()
-    if sign == "~":
-        return shown.str.to_lowercase().str.contains(text.lower(), literal=True).to_numpy()
-    raise KeyError(sign)
-
-
-_TESTED: Final = (_text_is, _number_is)
-"""Tests of a column of texts, and of numbers."""
 
 
 def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool = False) -> Items:
