@@ -40,11 +40,13 @@ class Format(NamedTuple):
     by_convention: tuple[Callable[[str, Any], Any], Callable[[str], Slot | None]] | None = None
     dropped: float | None = None
 
-    def published(self, text: str, convention: str) -> Any:  # noqa: ANN401 (a rating or a winner)
+    def published(self, text: str, convention: str) -> float | Winner | None:
         """The verdict by a convention of the released code, by its name; None for none."""
         if self.by_convention is None:
-            return self.read(text).value
-        return self.by_convention[0](text, convention)
+            found: float | Winner | None = self.read(text).value
+        else:
+            found = self.by_convention[0](text, convention)
+        return found
 
     def slot(self, text: str, convention: str | None) -> Slot | None:
         """Where the verdict stands that a convention, or None, reads; None where there is none."""
