@@ -26,7 +26,7 @@ from orchestrator.records import Failure, Outcome
 from orchestrator.report import tables
 from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
-from orchestrator.report.text import agreed, confirm, safe_line, write_to
+from orchestrator.report.text import agreed, confirm, say, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
 from orchestrator.runner.planning.budget import SPENT
@@ -52,7 +52,7 @@ def merge(options: argparse.Namespace) -> int:
             advance=advance,
         )
     for line in merged.lines():
-        write_to(sys.stdout, safe_line(line) + "\n")
+        say(line)
     return EXIT_COMPLETE
 
 
@@ -71,7 +71,7 @@ def gc(options: argparse.Namespace) -> int:
             room, lines = _unneeded(path, options)
         except OrchestratorError as error:
             # One that can't be counted must not hide the others.
-            write_to(sys.stdout, safe_line(str(error)) + "\n")
+            say(str(error))
             continue
         say_of(path, lines[-1:])
         total += room
