@@ -418,6 +418,9 @@ def view_options(command: argparse.ArgumentParser) -> None:
     )
     flag(command, "--open", "open the page in the browser")
     command.add_argument(
+        "--items", metavar="QUERY", help="begin at these items of RUN, such as show=lost&of=MODEL"
+    )
+    command.add_argument(
         "--labels", metavar="FILE.csv", help="fill in a sheet of orchestrator labels; shows no run"
     )
     allow_code_option(command)
