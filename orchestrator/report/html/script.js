@@ -69,7 +69,7 @@
 
   /* ways */
   // A number that has items behind it says which command shows them; a click copies it.
-  const meta = JSON.parse(document.getElementById("behind").textContent);
+  const meta = JSON.parse(document.getElementById("main").dataset.behind);
   for (const table of meta ? document.querySelectorAll("table.data") : []) {
     const titles = Array.from(table.tHead.rows[0].cells, (one) => [one.textContent, one.colSpan]);
     for (const row of table.tBodies[0].rows) {
