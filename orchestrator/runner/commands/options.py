@@ -204,6 +204,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value("runs RUNS", "folders of runs, or runs (default: runs/)", nargs="*"),
             _value("--port N", "port (default: 8765 if free, else any; 0 picks any)", type=int),
             _flag("--open", "open the page in the browser"),
+            _value("--items QUERY", "begin at these items of RUN, such as show=lost&of=MODEL"),
             _value("--labels FILE.csv", "fill in a sheet of orchestrator labels; shows no run"),
             _CODE,
         ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
+from urllib.parse import parse_qsl, quote, urlencode
 
 from rich.console import RenderableType
 
@@ -306,6 +307,12 @@ def view(options: argparse.Namespace) -> int:
     for path in paths:
         if not path.is_dir() and path != api.RUNS:
             raise UsageError(f"{path}: no such folder")
+    page = "/?"
+    if options.items is not None:
+        if len(paths) != 1:
+            raise UsageError("--items shows those of one run; name it")
+        asked = urlencode(parse_qsl(options.items))
+        page = f"/run/{quote(paths[0].resolve().name, safe='')}/items?{asked}&"
     # No other command needs what it imports.
     importlib.import_module("orchestrator.view.serve").serve(
         paths,
@@ -313,5 +320,6 @@ def view(options: argparse.Namespace) -> int:
         open_browser=options.open,
         allow_code=options.allow_code,
         labels=None if options.labels is None else Path(options.labels),
+        page=page,
     )
     return EXIT_COMPLETE
