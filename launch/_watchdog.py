@@ -13,8 +13,12 @@ it first writes the address by which this machine is reached, a free port there,
 gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
 no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
 seconds, because it is cut off from a client that has replaced it. It tells the client if the
-machine asks it to end. Variables that the way there has changed win over the client's; `here`
-holds those that it began with.
+machine asks it to end, or if the server ends by itself. Variables that the way there has changed
+win over the client's; `here` holds those that it began with.
+
+Where several machines share a model, each has a watchdog, and all hear the same: `arguments` has a
+list for each rank. Whenever they hear from the client, they answer that they live. The one of rank
+0 speaks for the server.
 
 `_watchdog.py --with-parent PID COMMAND…` becomes the command, which gets SIGTERM when its parent
 ends (Linux only).
@@ -38,7 +42,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -64,7 +68,11 @@ PLACED = b"orchestrator server at "
 PID = b"orchestrator server pid "
 LISTENS = b"orchestrator server listens"
 TOLD = b"orchestrator server told to end\n"
+ENDED = b"orchestrator server has ended\n"
+LIVES = b"orchestrator server lives on "
 WITH_PARENT = "--with-parent"
+# Of a task of Slurm.
+_RANK = "SLURM_PROCID"
 # Of a shell, not of what it was told to set.
 _OF_A_SHELL = frozenset(("_", "OLDPWD", "PWD", "SHLVL"))
 _LONGEST_WORD = 8
@@ -74,10 +82,13 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
     lease_s: float | None = None
+    rank, lives = 0, b""
     if arguments[:1] == [WITH_PARENT]:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
-        arguments, env, lease_s = _received()
+        told, env = _received()
+        lease_s, rank, is_part = told["lease_s"], told["rank"], len(told["arguments"]) > 1
+        arguments, lives = told["arguments"][rank], LIVES + b"%d\n" % rank if is_part else b""
     grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
     command = arguments[3:]
     shared = (os.environ if env is None else env).get(LISTENING)
@@ -104,13 +115,14 @@ def main(arguments: list[str]) -> NoReturn:
     except OSError as error:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         sys.exit(_NOT_STARTED)
-    os.write(sys.stdout.fileno(), PID + f"{server.pid}\n".encode())
+    if rank == 0:
+        os.write(sys.stdout.fileno(), PID + f"{server.pid}\n".encode())
     for descriptor in sockets:
         os.close(descriptor)
     listeners = _Listeners(server.pid, host, 0 if sockets else port)
     if sockets:
         listeners.tell()
-    _watch(server.pid, wakeup, _Owner(parent, lease_s), listeners, grace_s)
+    _watch(server.pid, wakeup, _Owner(parent, lease_s, lives), listeners, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
@@ -136,14 +148,15 @@ def _become(parent: int, command: list[str]) -> NoReturn:
         sys.exit(_NOT_STARTED)
 
 
-def _received() -> tuple[list[str], dict[str, str], float | None]:
-    """Tell where this is, and return what to run here: arguments, environment, and lease."""
+def _received() -> tuple[dict[str, Any], dict[str, str]]:
+    """Tell where this is, and return what to run here with its `rank`, and the environment."""
     host = os.environ.get(ADDRESS) or _own_address()
     free = socket.socket()
     free.bind((host, 0))
     port = free.getsockname()[1]
+    rank = int(os.environ.get(_RANK, "0"))
     name = os.environ.get(NAME) or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    os.write(sys.stdout.fileno(), PLACED + f"{host} {port} {name}\n".encode())
+    os.write(sys.stdout.fileno(), PLACED + f"{host} {port} {name} {rank}\n".encode())
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(sys.stdin.fileno(), 65536)
@@ -157,11 +170,14 @@ def _received() -> tuple[list[str], dict[str, str], float | None]:
         for name, value in os.environ.items()
         if name not in _OF_A_SHELL and here.get(name) != value
     }
-    env = {**told["env"], **own}
-    if LISTENING in env:
+    env = {**told["env"], **dict.fromkeys(told["address"], host), **own}
+    told["rank"] = rank if len(told["arguments"]) > 1 else 0
+    if told["rank"]:
+        env.pop(LISTENING, None)
+    elif LISTENING in env:
         env[LISTENING] = str(free.detach())
     free.close()
-    return told["arguments"], env, told.get("lease_s")
+    return told, env
 
 
 def _own_address() -> str:
@@ -195,11 +211,9 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         timeout_s = min(timeout_s, listeners.look())
         watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
-        told = wakeup in readable and any(
-            number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
-        )
+        told = wakeup in readable and _is_stop(wakeup)
         if told and deadline is None:
-            asks.report()
+            asks.report(TOLD)
         is_gone = owner is not None and owner.is_gone()
         told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
@@ -208,6 +222,15 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if deadline is None and (told or is_gone):
             deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
+    if deadline is None:
+        # Both it and this process may have been asked to end.
+        told = wakeup in select.select([wakeup], [], [], 0)[0] and _is_stop(wakeup)
+        asks.report(TOLD if told else ENDED)
+
+
+def _is_stop(wakeup: int) -> bool:
+    """Read the signals that have come; True if one of them asks to end."""
+    return any(number in _STOP_SIGNALS for number in os.read(wakeup, 4096))
 
 
 class _Listeners:
@@ -315,21 +338,21 @@ def _family(pid: int) -> set[int]:
 class _Owner:
     """The program that asked for the server, as it is seen from here."""
 
-    def __init__(self, pid: int, lease_s: float | None = None) -> None:
+    def __init__(self, pid: int, lease_s: float | None = None, lives: bytes = b"") -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
         self._pid = pid
-        self._lease_s = lease_s
+        self._lease_s, self._lives = lease_s, lives
         self._heard_at = time.monotonic()
         self._said = b""
         os.set_blocking(self.pipe, False)
 
-    def report(self) -> None:
-        """Tell an owner on another machine that this one asks the server to end."""
+    def report(self, word: bytes) -> None:
+        """Tell an owner on another machine why the server ends, or that its part here lives."""
         if self._lease_s is not None:
             with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), TOLD)
+                os.write(sys.stdout.fileno(), word)
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""
@@ -341,6 +364,8 @@ class _Owner:
             silent_s = time.monotonic() - self._heard_at
             return has_ended or (self._lease_s is not None and silent_s > self._lease_s)
         self._heard_at = time.monotonic()
+        if said and self._lives:
+            self.report(self._lives)
         # A word may come in two parts.
         self._said = self._said[-_LONGEST_WORD:] + said
         if KEEP in self._said:

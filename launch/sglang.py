@@ -12,7 +12,7 @@ from pydantic import Field
 
 from launch import _memory, _settings, _sglang_main
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
-from launch._spec import HOST, KEY_VARIABLE, beside
+from launch._spec import HOST, KEY_VARIABLE, WHOLE, Part, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -37,6 +37,7 @@ class Config(FolderConfig):
     own_arguments = frozenset((
         "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
         "--load-format", "--tokenizer-path", "--sampling-defaults", "--config", "--lora-paths",
+        "--dist-init-addr", "--nnodes", "--node-rank",
     ))  # fmt: skip
     own_variables = frozenset((KEY_VARIABLE, "SGLANG_RETURN_ORIGINAL_LOGPROB"))
     spoiling = (
@@ -67,13 +68,18 @@ class Config(FolderConfig):
 
 
 def argv(
-    config: Config, python: str, model: ServedModel, port: int, host: str = HOST
+    config: Config,
+    python: str,
+    model: ServedModel,
+    port: int,
+    host: str = HOST,
+    part: Part = WHOLE,
 ) -> tuple[str, ...]:
-    """Command line of a server; `model.weights` is a folder."""
+    """Command line of a server, or of a part of one; `model.weights` is a folder."""
     settings = {
         "--model-path": model.weights,
         "--served-model-name": model.name,
-        "--host": host,
+        "--host": HOST if part.rank else host,
         "--port": port,
         # Else two servers of one machine take the same ones.
         "--nccl-port": beside(port, 1),
@@ -90,6 +96,12 @@ def argv(
         "--context-length": config.context_length,
         "--mem-fraction-static": config.mem_fraction_static,
     }
+    if part.n > 1:
+        settings |= {
+            "--nnodes": part.n,
+            "--node-rank": part.rank,
+            "--dist-init-addr": f"{host}:{beside(port, 3)}",
+        }
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
@@ -134,7 +146,7 @@ class SglangLaunch(FolderLaunch[Config]):
                 f"environment by `python`"
             )
         command_line = partial(argv, self.config, python, model)
-        spec = self.spec(model.name, command_line, environment(self.config))
+        spec = self.parts(model.name, command_line, environment(self.config))
         return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:

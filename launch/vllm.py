@@ -16,7 +16,7 @@ from pydantic import Field
 
 from launch import _memory, _settings
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
-from launch._spec import HOST
+from launch._spec import HOST, WHOLE, Part, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
@@ -44,7 +44,8 @@ class Config(FolderConfig):
 
     own_arguments = frozenset((
         "--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules",
-        "--logprobs-mode", "--load-format", "--tokenizer",
+        "--logprobs-mode", "--load-format", "--tokenizer", "--headless", "--master-addr",
+        "--master-port", "--nnodes", "-n", "--node-rank", "-r",
     ))  # fmt: skip
     own_variables = frozenset((KEY_VARIABLE, "VLLM_PORT"))
     spoiling = (
@@ -97,13 +98,18 @@ class Config(FolderConfig):
 
 
 def argv(
-    config: Config, command: str, model: ServedModel, port: int, host: str = HOST
+    config: Config,
+    command: str,
+    model: ServedModel,
+    port: int,
+    host: str = HOST,
+    part: Part = WHOLE,
 ) -> tuple[str, ...]:
-    """Command line of a server; `model.weights` is a folder."""
+    """Command line of a server, or of a part of one; `model.weights` is a folder."""
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
     settings = {
         "--served-model-name": base,
-        "--host": host,
+        "--host": HOST if part.rank else host,
         "--port": port,
         # Never pickled weights, which are in no identity.
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
@@ -121,9 +127,19 @@ def argv(
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
     }
+    if part.n > 1:
+        settings |= {
+            "--nnodes": part.n,
+            "--node-rank": part.rank,
+            "--master-addr": host,
+            "--master-port": beside(port, 1),
+            "--distributed-executor-backend": "mp",
+        }
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
         flags.append("--enforce-eager")
+    if part.rank:
+        flags.append("--headless")
     return (
         command,
         "serve",
@@ -190,7 +206,7 @@ class VllmLaunch(FolderLaunch[Config]):
         """A server for the only one of `models` that is ready to answer."""
         model = await self.served(models)
         command_line = partial(argv, self.config, find_command(self.config), model)
-        spec = self.spec(model.name, command_line, environment(self.config))
+        spec = self.parts(model.name, command_line, environment(self.config), "VLLM_HOST_IP")
         # Servers on other machines load in memory of their own, and may wait for it for hours.
         alone = self.carrier is None
         async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():

@@ -77,7 +77,8 @@ class Launched:
         keeping: How it is found again and kept; None where it is not.
         has_answered: Whether a request to it was answered in this call.
         started: Called when it is ready.
-        node: Name of the machine of a cluster that it is planned on; empty for any.
+        node: Name of the machine of a cluster that it is planned on, or of several with commas
+            between them; empty for any.
         lost: Told of its machine when that is out of reach.
     """
 
@@ -153,7 +154,7 @@ class Launched:
 
         `lost` is the node that is out of reach.
         """
-        self.node = share.node
+        self.node = share.place
         if not share.node:
             why = f"node {lost} is out of reach, and no other has room for the server {self.name!r}"
             self._given_up = Failure("dead_server", why, permanent=True)
@@ -304,7 +305,7 @@ class Launched:
         self.launch.carrier.avoid = node
         if is_lost:
             self.lost(node)
-            if self.node == node:
+            if node in self.node.split(","):
                 self.node = ""
 
     def _count_end(
@@ -422,7 +423,7 @@ def launched_servers(
             launch.carrier = None if places.carrier_of is None else places.carrier_of(names)
             kind = "" if spec.server is None else spec.server.kind
             server = Launched(name, kind, launch, log_of(name))
-            server.models, server.node = served, share.node
+            server.models, server.node = served, share.place
             if keep is not None:
                 server.keeping = server.known_by(keep, number)
             copies.append(server)

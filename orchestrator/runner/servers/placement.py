@@ -110,7 +110,7 @@ class Waves:
         lines = []
         for number, wave in enumerate(self._waves, 1):
             places = [
-                f"{one.name} ({' and '.join(share.node for share in one.shares if share.node)})"
+                f"{one.name} ({' and '.join(_place(share) for share in one.shares if share.node)})"
                 for one in wave
             ]
             lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
@@ -187,7 +187,7 @@ class Waves:
         lost = [server for server in wave if moves.has_lost_all(server)]
         others = {one.name: one for one in (*wave, *self._present) if one not in lost}
         taken = [share for one in others.values() for share in one.shares if share.node]
-        taken = [share for share in taken if share.node != moves.node]
+        taken = [share for share in taken if moves.node not in share.nodes]
         room = beside(taken, self._inventory)
         fitting: Mapping[str, tuple[Share, ...]] = {}
         if room.max_servers != 0:
@@ -210,10 +210,11 @@ class _Moves:
         self.without_room: dict[str, str] = {}
 
     def is_planned_there(self, server: PlacedServer) -> bool:
-        return any(share.node == self.node for share in server.shares)
+        return any(self.node in share.nodes for share in server.shares)
 
     def has_lost_all(self, server: PlacedServer) -> bool:
-        return {share.node for share in server.shares if share.node} == {self.node}
+        shares = [share for share in server.shares if share.node]
+        return bool(shares) and all(self.node in share.nodes for share in shares)
 
     def placed(
         self, servers: Sequence[PlacedServer], inventory: Inventory
@@ -246,7 +247,7 @@ class _Moves:
         shares = []
         for share in server.shares:
             found = share
-            if share.node == self.node:
+            if self.node in share.nodes:
                 demand = Demand(server.name, size=share.size)
                 waves = place([demand], beside(taken, inventory)).waves
                 found = waves[0][server.name][0] if waves else Share()
@@ -351,11 +352,15 @@ def _server(server: PlacedServer) -> str:
             gpus = "+".join(share.gpus)
             where.append(f"GPU {gpus}, {share.n_bytes / GIB:.1f} GiB{' each' * ('+' in gpus)}")
         elif share.node:
-            where.append(share.node)
+            where.append(_place(share))
     if len(server.shares) < server.wanted:
         where.insert(0, f"room for {len(server.shares)} of {server.wanted} replicas")
     names = ", ".join(server.models)
     return f"{names} ({' and '.join(where)})" if where else names
+
+
+def _place(share: Share) -> str:
+    return "+".join(share.nodes)
 
 
 def find_places(prepared: Prepared) -> Placed:

@@ -80,20 +80,25 @@ def nodes_of_job(job: str) -> tuple[Node, ...]:
 
 
 def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
-    """Return a node of each size in the partition of a recipe's jobs; empty if it is not known."""
+    """Return nodes of each size in the partition of a recipe's jobs; empty if it is not known.
+
+    Of a size there are as many as one server may take.
+    """
     if "clusters" in cluster.options:
         return ()
     where = [f"--partition={cluster.partition}"] if cluster.partition else []
     text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G|%P")
-    found: dict[Size, Node] = {}
+    n_most = max((size.nodes for size in cluster.models.values()), default=1)
+    found: dict[Size, list[Node]] = {}
     for line in "" if isinstance(text, NoAnswer) else text.splitlines():
         words = line.split("|")
         # A star marks the partition that jobs go to where they name none.
         is_theirs = cluster.partition or words[-1].endswith("*")
         if len(words) == 5 and is_theirs and words[1].isdecimal() and words[2].isdecimal():
             size = _size(int(words[1]), words[3], int(words[2]))
-            found.setdefault(size, Node(words[0], size))
-    return tuple(found.values())
+            alike = found.setdefault(size, [])
+            alike += [Node(words[0], size)] * (len(alike) < n_most)
+    return tuple(node for alike in found.values() for node in alike)
 
 
 def is_down(node: str) -> bool:
@@ -134,6 +139,8 @@ _NEEDED: Final = ("SLURM_CONF",)
 # seconds: a busy slurmctld takes a while, and a server of the wave before may just be ending. After
 # that Slurm might choose a node that is silent, of which it does not know yet.
 _CHOOSY_S: Final = 10
+# The end of one part of a server ends the others after so many seconds.
+_TOGETHER: Final = ("--ntasks-per-node=1", "--kill-on-bad-exit=1", "--wait=10")
 # Of srun, where slurmctld is down or too busy.
 _SILENT: Final = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Unable to establish control"
@@ -164,13 +171,15 @@ class SlurmServer(Carrier):
         self._name = ""
         self.avoid = ""
         self.queues = n_nodes == 0
+        self.n_nodes = self._size.nodes
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`; `avoid` and `prefer` hold for one command."""
         size, avoid, prefer = self._size, self.avoid, self.prefer
         self.avoid = self.prefer = ""
         choosy: list[str] = []
-        if avoid and avoid not in self.lost and self._n_nodes != 1:
+        has_others = self.queues or self._n_nodes > size.nodes
+        if avoid and avoid not in self.lost and has_others:
             choosy = [f"--exclude={','.join([*self.lost, avoid])}", f"--immediate={_CHOOSY_S}"]
         elif prefer and (not avoid or avoid in self.lost):
             choosy = [f"--nodelist={prefer}", f"--immediate={_CHOOSY_S}"]
@@ -179,8 +188,9 @@ class SlurmServer(Carrier):
         return (
             "srun",
             *(self._of_a_job() if self.queues else self._of_a_step()),
-            "--nodes=1",
-            "--ntasks=1",
+            f"--nodes={size.nodes}",
+            f"--ntasks={size.nodes}",
+            *(_TOGETHER if size.nodes > 1 else ()),
             f"--cpus-per-task={size.cpus}",
             *([f"--gres=gpu:{size.gpus}"] if size.gpus else []),
             "--unbuffered",
@@ -313,6 +323,12 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
                 f"model {name!r}: servers of kind {spec.server.kind!r} can't be started "
                 f"with --on {on}"
             )
+        n_nodes = prepared.recipe.settings.cluster.size((name,)).nodes
+        why = "on Ray a server has one node" if on == "ray" else kind.no_split(n_nodes)
+        if n_nodes > 1 and why:
+            raise UsageError(
+                f"cluster.models.{name}.nodes: {n_nodes} of kind {spec.server.kind!r}: {why}"
+            )
 
 
 def places_on(prepared: Prepared, on: On) -> Placed:
@@ -386,8 +402,8 @@ def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
     used: dict[object, list[ServerSize]] = {}
     for server in (server for wave in placed.waves for server in wave):
         for number, share in enumerate(server.shares):
-            where = share.node or (server.name, number)
-            used.setdefault(where, []).append(cluster.size(server.models))
+            for where in share.nodes or [(server.name, number)]:
+                used.setdefault(where, []).append(cluster.size(server.models))
     for each in used.values():
         taken |= Counter(
             cpus=sum(one.cpus for one in each),
@@ -427,7 +443,7 @@ def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
 
     def size(models: tuple[str, ...]) -> Size:
         found = cluster.size(models)
-        return Size(found.cpus, found.gpus, found.memory_bytes() or None)
+        return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes)
 
     specs = [prepared.models[name] for name in prepared.identities]
     return place_servers(
@@ -458,7 +474,7 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
         for name, share, n_times in _processes(server.name, server.shares):
             others = server.models[1:] if name == server.name else ()
             count = f" ({n_times} times)" if n_times > 1 else ""
-            command = shlex.join(_command(prepared, on, server.models, share.node))
+            command = shlex.join(_command(prepared, on, server.models, share.place))
             lines.append(f"{', '.join((name, *others))}{count}: {command}")
     return tuple(lines)
 
@@ -472,13 +488,13 @@ def _processes(name: str, shares: Sequence[Share]) -> Iterator[tuple[str, Share,
         yield name if number == 1 else f"{name}.{number}", share, 1
 
 
-def _command(prepared: Prepared, on: On, models: tuple[str, ...], node: str) -> Sequence[str]:
+def _command(prepared: Prepared, on: On, models: tuple[str, ...], place: str) -> Sequence[str]:
     cluster = prepared.recipe.settings.cluster
     step: Carrier
     if on == "ray":
         step = RayActor(cluster, models, address_of(cluster))
     else:
         step = SlurmServer(cluster, models, 0 if has_jobs(cluster) else 1)
-    step.prefer = node
+    step.prefer = place
     kind = launch_of(prepared.models[models[0]], allow_code=prepared.allow_code)
     return step.command(kind.carried)
