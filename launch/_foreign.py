@@ -273,7 +273,7 @@ def _names(arguments: tuple[str, ...]) -> Iterator[str]:
 
 def _values(arguments: tuple[str, ...], names: Collection[str]) -> Iterator[str]:
     """Yield what stands behind these names, with a blank or with an equals sign."""
-    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=False):
         name, has_value, value = argument.partition("=")
         if name in names:
             yield value if has_value else following

@@ -89,7 +89,8 @@ class Server:
         self._nodes: tuple[str, ...] = ()
         self._heard: dict[int, float] = {}
         self._is_heard = self._silent = False
-        self._was_told: bool | None = None
+        self._ends: set[int] = set()
+        self._n_told = 0
         self.was_told = False
         self.was_lost = False
         self._ended = threading.Event()
@@ -152,14 +153,13 @@ class Server:
         return b""
 
     def _hear(self, said: bytes) -> None:
-        """Note who of several watchdogs lives, and what ended the server first."""
+        """Note which parts live and which have ended, and how many were told to end."""
         for line in said.splitlines(keepends=True):
-            _, is_alive, rank = line.partition(_watchdog.LIVES)
-            if is_alive and rank.strip().isdigit():
+            rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
+            if rank.isdigit():
                 self._heard[int(rank)] = time.monotonic()
-            for word, was_told in ((_watchdog.TOLD, True), (_watchdog.ENDED, False)):
-                if self._was_told is None and line.endswith(word):
-                    self._was_told = was_told
+                self._ends |= {int(rank)} if word.startswith(_watchdog.ENDS) else set()
+            self._n_told += line.endswith(_watchdog.TOLD)
 
     async def _placed(self) -> tuple[str, int]:
         """Return the address of the watchdog that speaks for the server, once all have told theirs.
@@ -175,6 +175,7 @@ class Server:
             places[int(words[3]) if n_nodes > 1 else 0] = words
         self._nodes = tuple(words[2] for _, words in sorted(places.items()))
         self.node = self._nodes[0]
+        self._heard = dict.fromkeys(places, time.monotonic())
         return places[0][0], int(places[0][1])
 
     async def settle(
@@ -228,7 +229,6 @@ class Server:
         }
         with contextlib.suppress(BrokenPipeError):
             self._tell(json.dumps(told).encode() + b"\n")
-        self._heard = dict.fromkeys(range(len(self._nodes)), time.monotonic())
         # A thread, so that a busy event loop ends no server.
         threading.Thread(target=self._beat, name="server-lease", daemon=True).start()
         self.base_url = f"http://{host}:{port}"
@@ -259,12 +259,17 @@ class Server:
         """End all parts if one has said nothing for a lease while others have: it is cut off."""
         if self._is_heard:
             self._hear(_opened(self._process.stdout).read() or b"")
-        rank = min(self._heard, key=self._heard.__getitem__)
-        silent_s = max(self._heard.values()) - self._heard[rank]
-        if silent_s > LEASE_S and not self._ended.is_set():
+        rank = self._quietest()
+        heard_at = time.monotonic() if self._ends else max(self._heard.values())
+        if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
             self.node, self._silent = self._nodes[rank], True
             logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
             self._end_carrier()
+
+    def _quietest(self) -> int:
+        """Return the rank of the part that has said nothing for longest, its end included."""
+        left = self._heard.keys() - self._ends or self._heard.keys()
+        return min(left, key=self._heard.__getitem__)
 
     def _end_carrier(self) -> None:
         """End what stands for it here; it gives back what it waits for, or hangs if cut off."""
@@ -327,11 +332,14 @@ class Server:
             self._hear(stdout.read() or b"")
             said = self.log_text()
             lost = self._carrier.lost_machine(said)
-            self.node = lost if lost in self._nodes else self.node
+            if lost in self._nodes:
+                self.node = lost
+            elif len(self._nodes) > 1 and not has_ended:
+                self.node = self._nodes[self._quietest()]
             self.was_lost = bool(self.node) and (self._silent or lost == self.node)
-            # The end of one part has a cluster end the others.
-            is_known = self._was_told is not None and len(self._nodes) > 1
-            self.was_told = bool(self._was_told) or (not is_known and self._carrier.ended_it(said))
+            # The end of one part has the cluster end the others, but not that one.
+            has_told = self._n_told >= max(1, len(self._nodes))
+            self.was_told = has_told or self._carrier.ended_it(said)
         if not has_ended:
             if self._carrier is not None:
                 self._end_carrier()

@@ -13,12 +13,12 @@ it first writes the address by which this machine is reached, a free port there,
 gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
 no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
 seconds, because it is cut off from a client that has replaced it. It tells the client if the
-machine asks it to end, or if the server ends by itself. Variables that the way there has changed
-win over the client's; `here` holds those that it began with.
+machine asks it to end. Variables that the way there has changed win over the client's; `here`
+holds those that it began with.
 
 Where several machines share a model, each has a watchdog, and all hear the same: `arguments` has a
-list for each rank. Whenever they hear from the client, they answer that they live. The one of rank
-0 speaks for the server.
+list for each rank. Whenever they hear from the client, they answer that their part lives, and they
+tell its end. The one of rank 0 speaks for the server.
 
 `_watchdog.py --with-parent PID COMMAND…` becomes the command, which gets SIGTERM when its parent
 ends (Linux only).
@@ -68,8 +68,8 @@ PLACED = b"orchestrator server at "
 PID = b"orchestrator server pid "
 LISTENS = b"orchestrator server listens"
 TOLD = b"orchestrator server told to end\n"
-ENDED = b"orchestrator server has ended\n"
-LIVES = b"orchestrator server lives on "
+PART = b"orchestrator server part "
+LIVES, ENDS = b"lives", b"ends"
 WITH_PARENT = "--with-parent"
 # Of a task of Slurm.
 _RANK = "SLURM_PROCID"
@@ -82,13 +82,14 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
     lease_s: float | None = None
-    rank, lives = 0, b""
+    rank, part = 0, b""
     if arguments[:1] == [WITH_PARENT]:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
         told, env = _received()
-        lease_s, rank, is_part = told["lease_s"], told["rank"], len(told["arguments"]) > 1
-        arguments, lives = told["arguments"][rank], LIVES + b"%d\n" % rank if is_part else b""
+        lease_s, rank = told["lease_s"], told["rank"]
+        arguments = told["arguments"][rank]
+        part = PART + b"%d %%s\n" % rank if told["arguments"][1:] else b""
     grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
     command = arguments[3:]
     shared = (os.environ if env is None else env).get(LISTENING)
@@ -122,7 +123,7 @@ def main(arguments: list[str]) -> NoReturn:
     listeners = _Listeners(server.pid, host, 0 if sockets else port)
     if sockets:
         listeners.tell()
-    _watch(server.pid, wakeup, _Owner(parent, lease_s, lives), listeners, grace_s)
+    _watch(server.pid, wakeup, _Owner(parent, lease_s, part), listeners, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
@@ -211,9 +212,11 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         timeout_s = min(timeout_s, listeners.look())
         watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
-        told = wakeup in readable and _is_stop(wakeup)
+        told = wakeup in readable and any(
+            number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
+        )
         if told and deadline is None:
-            asks.report(TOLD)
+            asks.report()
         is_gone = owner is not None and owner.is_gone()
         told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
@@ -222,15 +225,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if deadline is None and (told or is_gone):
             deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
-    if deadline is None:
-        # Both it and this process may have been asked to end.
-        told = wakeup in select.select([wakeup], [], [], 0)[0] and _is_stop(wakeup)
-        asks.report(TOLD if told else ENDED)
-
-
-def _is_stop(wakeup: int) -> bool:
-    """Read the signals that have come; True if one of them asks to end."""
-    return any(number in _STOP_SIGNALS for number in os.read(wakeup, 4096))
+    asks.say(ENDS)
 
 
 class _Listeners:
@@ -338,21 +333,27 @@ def _family(pid: int) -> set[int]:
 class _Owner:
     """The program that asked for the server, as it is seen from here."""
 
-    def __init__(self, pid: int, lease_s: float | None = None, lives: bytes = b"") -> None:
+    def __init__(self, pid: int, lease_s: float | None = None, part: bytes = b"") -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
         self._pid = pid
-        self._lease_s, self._lives = lease_s, lives
+        self._lease_s, self._part = lease_s, part
         self._heard_at = time.monotonic()
         self._said = b""
         os.set_blocking(self.pipe, False)
 
-    def report(self, word: bytes) -> None:
-        """Tell an owner on another machine why the server ends, or that its part here lives."""
+    def report(self) -> None:
+        """Tell an owner on another machine that this one asks the server to end."""
         if self._lease_s is not None:
             with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), word)
+                os.write(sys.stdout.fileno(), TOLD)
+
+    def say(self, word: bytes) -> None:
+        """Tell of one part of a server of several machines."""
+        if self._part:
+            with contextlib.suppress(OSError):
+                os.write(sys.stdout.fileno(), self._part % word)
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""
@@ -364,8 +365,8 @@ class _Owner:
             silent_s = time.monotonic() - self._heard_at
             return has_ended or (self._lease_s is not None and silent_s > self._lease_s)
         self._heard_at = time.monotonic()
-        if said and self._lives:
-            self.report(self._lives)
+        if said:
+            self.say(LIVES)
         # A word may come in two parts.
         self._said = self._said[-_LONGEST_WORD:] + said
         if KEEP in self._said:

@@ -31,7 +31,7 @@ _SECTIONS: Final = {
     "Window": "`window`",
     "Resources": "`resources`",
     "Cluster": "`cluster`",
-    "ServerSize": "`cluster.models.NAME`",
+    "ModelSize": "`cluster.models.NAME`",
     "FieldNames": "`dataset.fields`",
     "Drawing": "Sampling settings: `answer`, `reasoning`",
 }
