@@ -20,8 +20,8 @@ This page lists every command and option of `orchestrator`. `make schema` writes
 help texts. Every command also takes `-h`/`--help`, and `-q`/`--quiet` (print results, warnings and
 errors only).
 """
-# An option that so many commands have alike is told once.
-_SHARED_BY: Final = 3
+# An argument that so many commands have alike is told once.
+_SHARED_BY: Final = 2
 _NO_DEFAULT: Final[tuple[object, ...]] = (None, False, "", [], argparse.SUPPRESS)
 
 
@@ -38,11 +38,19 @@ def page() -> str:
     """Return the page as Markdown."""
     parser = cli._parser()  # noqa: SLF001 (it is built once a call, and only by commands)
     counts = Counter(_row(a) for command in _all(parser) for a in _arguments(command))
-    shared = {row for row, n in counts.items() if n >= _SHARED_BY and row.startswith("| `-")}
-    options = _table(sorted(shared))
-    sections = [_HEAD, "## Options of several commands\n", options]
-    sections += [*_commands(parser, "##", shared), _exit_codes(parser)]
-    return "\n".join(sections)
+    # Of an argument that commands word differently only the commonest is shared.
+    often = [row for row, n in reversed(counts.most_common()) if n >= _SHARED_BY]
+    shared = set({_name(row): row for row in often}.values())
+    users = {row: [c.prog.removeprefix("orchestrator ") for c in _all(parser)
+                   if any(_row(a) == row for a in _arguments(c))] for row in shared}  # fmt: skip
+    told = [f"{row} {', '.join(f'`{one}`' for one in users[row])} |" for row in sorted(shared)]
+    head = ["| argument | effect | commands |", "| --- | --- | --- |"]
+    sections = [_HEAD, "## Arguments of several commands\n", "\n".join([*head, *told]) + "\n"]
+    added = _subcommands(parser)
+    for title, commands in cli._COMMANDS.items():  # noqa: SLF001 (the titles of --help)
+        rows = [row for name, *_ in commands for row in _rows(added[name], shared)]
+        sections += [f"## {_sentence(title).rstrip('.')}\n", _table(rows)]
+    return "\n".join([*sections, _exit_codes(parser)])
 
 
 def _all(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -55,19 +63,17 @@ def _table(rows: Sequence[str]) -> str:
     return "\n".join(["| argument | effect |", "| --- | --- |", *rows]) + "\n"
 
 
-def _commands(parser: argparse.ArgumentParser, level: str, shared: Set[str]) -> Iterator[str]:
-    for name, command in _subcommands(parser).items():
-        title = f"orchestrator {name}" if level == "##" else command.prog
-        usage = _usage(command)
-        yield f"{level} {title}\n"
-        yield f"`{usage}`: {_sentence(command.description or '', is_start=False)}\n"
-        rows = [_row(action) for action in _arguments(command)]
-        own = [row for row in rows if row not in shared]
-        if names := [row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared]:
-            own.append(f"| {', '.join(names)} | As told for several commands. |")
-        if own:
-            yield _table(own)
-        yield from _commands(command, f"{level}#", shared)
+def _rows(command: argparse.ArgumentParser, shared: Set[str]) -> Iterator[str]:
+    """Yield a row of a command, one of each of its own arguments, and those of its actions."""
+    yield f"| **`{_cell(_usage(command))}`** | **{_sentence(command.description or '')}** |"
+    rows = [_row(action) for action in _arguments(command)]
+    yield from (row for row in rows if row not in shared)
+    for action in _subcommands(command).values():
+        yield from _rows(action, shared)
+
+
+def _name(row: str) -> str:
+    return row.split(" | ")[0].removeprefix("| ")
 
 
 def _usage(command: argparse.ArgumentParser) -> str:

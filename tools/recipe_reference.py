@@ -7,7 +7,7 @@ What several kinds of a part share is in one table, what each has alone in anoth
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,21 +19,23 @@ END: Final = "<!-- end of what `make schema` writes -->"
 
 _SECTIONS: Final = {
     "ModelEntry": "`models.NAME`",
-    "Limits": "`limits` and `models.NAME.limits`",
+    "Cluster": "`cluster`, and `cpus`, `gpus` and `memory` of `cluster.models.NAME`",
+}
+# Smaller parts, in one table.
+_PARTS: Final = {
+    "Limits": "`limits`, `models.NAME.limits`",
     "Price": "`models.NAME.price`",
     "GivenAnswers": "`models.NAME.answers`",
     "Thinking": "`models.NAME.thinking`",
     "Batch": "`models.NAME.batch`",
+    "FieldNames": "`dataset.fields`",
+    "Drawing": "`answer`, `reasoning` and other sampling",
     "StatisticsSettings": "`statistics`",
     "StopWhen": "`statistics.stop_when`",
     "AdaptivePairs": "`statistics.adaptive_pairs`",
     "Budget": "`budget`",
     "Window": "`window`",
     "Resources": "`resources`",
-    "Cluster": "`cluster`",
-    "ModelSize": "`cluster.models.NAME`",
-    "FieldNames": "`dataset.fields`",
-    "Drawing": "Sampling settings: `answer`, `reasoning`",
 }
 # Parts of a recipe that name a kind.
 _SLOTS: Final = {
@@ -63,6 +65,8 @@ def reference() -> str:
     definitions: dict[str, Any] = schema["$defs"]
     parts = [_part("The recipe", schema)]
     parts += [_part(title, definitions[name]) for name, title in _SECTIONS.items()]
+    smaller = {title: list(_rows(definitions[name])) for name, title in _PARTS.items()}
+    parts.append(_by_name("Parts of the recipe", "part", smaller))
     for slot, title in _SLOTS.items():
         prefix = f"{slot}."
         kinds = {
@@ -81,17 +85,40 @@ def _of_all_kinds(title: str, kinds: Mapping[str, list[str]]) -> Iterator[str]:
     common = {
         _key(row): row for row, count in reversed(counts.most_common()) if count >= _SHARED_BY
     }
-    shared = sorted(common.values())
+    shared = set(common.values())
     if shared:
-        yield _table(f"{title}: settings of several kinds", shared)
-    found = []
-    for kind, rows in kinds.items():
-        own = [row for row in rows if row not in shared]
-        if names := [_key(row) for row in rows if row in shared]:
-            own.append(f"| {', '.join(names)} |  |  | As told for several kinds. |")
-        first, *others = own or ["|  |  |  | No settings. |"]
-        found += [f"| `{kind}` {first}", *(f"|  {row}" for row in others)]
-    yield _table(title, found, "kind", "key", "value", "default", "what it does")
+        told = {row: [kind for kind, rows in kinds.items() if row in rows] for row in shared}
+        rows = [f"{row} {_named(told[row], list(kinds))} |" for row in sorted(shared)]
+        yield _table(
+            f"{title}: settings of several kinds", rows,
+            "key", "value", "default", "what it does", "kinds",
+        )  # fmt: skip
+    own = {f"`{kind}`": [row for row in rows if row not in shared] for kind, rows in kinds.items()}
+    # A kind without settings of its own is named where those of several are, if it has those.
+    alone = {
+        name: found or ["|  |  |  | No settings. |"]
+        for (name, found), rows in zip(own.items(), kinds.values(), strict=True)
+        if found or not rows
+    }
+    yield _by_name(title, "kind", alone)
+
+
+def _named(some: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return the kinds that have a setting in few words."""
+    others = [kind for kind in kinds if kind not in some]
+    if len(others) >= len(some):
+        return ", ".join(f"`{kind}`" for kind in some)
+    return "all" + (f" but {', '.join(f'`{kind}`' for kind in others)}" if others else "")
+
+
+def _by_name(title: str, column: str, rows: Mapping[str, list[str]]) -> str:
+    """Return a table of the settings of several parts or kinds."""
+    found = [
+        f"| {name} {row}" if place == 0 else f"|  {row}"
+        for name, own in rows.items()
+        for place, row in enumerate(own)
+    ]
+    return _table(title, found, column, "key", "value", "default", "what it does")
 
 
 def _key(row: str) -> str:

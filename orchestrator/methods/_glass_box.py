@@ -227,9 +227,6 @@ class PromptEnsemble(Settings):
 class Config(MethodSettings):
     """Settings of `glass_box`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate. Default: all that are not judges."
-    )
     scorer: ModelName | None = Field(
         None,
         description=(

@@ -58,9 +58,6 @@ from orchestrator.prompts.files import Wording
 class HarnessSettings(MethodSettings):
     """Settings that all these judges have."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to judge. Default: all that are not judges."
-    )
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     judgment: Drawing = Field(
         Drawing(max_tokens=2048), description="Sampling settings of the text of the judge."

@@ -53,7 +53,7 @@ class JudgeSettings(LedSettings):
     CONCLUDES: ClassVar[bool] = False
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to judge. Default: all that are not judges.", min_length=1
+        None, description="Models to evaluate. Default: all that are not judges.", min_length=1
     )
     judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     prompt: TemplateText = Field(

@@ -89,7 +89,7 @@ class PairwiseSettings(JudgeSettings):
     SHOWN: ClassVar = ("answer_a", "answer_b")
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to rank. Default: all that are not judges.", min_length=2
+        None, description="Models to evaluate. Default: all that are not judges.", min_length=2
     )
 
     labelled_examples: LabelledExamples | None = Field(

@@ -16,7 +16,6 @@ from orchestrator.plugin import (
     Message,
     Messages,
     MethodSettings,
-    ModelName,
     Stage,
     Unit,
 )
@@ -68,9 +67,6 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
 class RewritingSettings(MethodSettings):
     """Settings for drawing and rewriting answers."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate. Default: all that are not judges."
-    )
     preset: str = Field(
         "acl_findings",
         description=(

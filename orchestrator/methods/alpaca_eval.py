@@ -144,9 +144,6 @@ class LengthControl(Settings):
 class Config(MethodSettings):
     """Settings of `alpaca_eval`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to compare. Default: all that are not judges."
-    )
     judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
     baseline: ModelName = Field(description="Model to compare all others with.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (

@@ -34,9 +34,6 @@ from orchestrator.records import GIVEN
 class Config(MethodSettings):
     """Settings of `answers`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models that answer. Default: all that are not judges."
-    )
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     top_logprobs: int = Field(
         0, ge=0, description="Alternatives to observe at each token; 0 observes none."

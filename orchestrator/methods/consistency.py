@@ -32,7 +32,6 @@ from orchestrator.plugin import (
     Message,
     Method,
     MethodSettings,
-    ModelName,
     Row,
     Stage,
     Unit,
@@ -43,9 +42,6 @@ from orchestrator.plugin import (
 class Config(MethodSettings):
     """Settings of `consistency`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate. Default: all that are not judges."
-    )
     answer: Drawing = Field(Drawing(), description="Sampling settings of all answers.")
     times: int = Field(2, ge=1, le=100, description="Number of times to repeat the question.")
     question: str = Field(

@@ -37,7 +37,6 @@ from orchestrator.plugin import (
     Companion,
     Failure,
     Generation,
-    ModelName,
     Row,
     Stage,
     Unit,
@@ -129,9 +128,6 @@ _SHOWN: Final = ("prompt", "answer")
 class Config(ChangeJudge):
     """Settings of `padded_answers`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models whose answers are padded. Default: all that are not judges."
-    )
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
     padding: TemplateText = Field(
         "list",

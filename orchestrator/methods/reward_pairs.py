@@ -43,7 +43,7 @@ class Config(RatingSettings):
     """Settings of `reward_pairs`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to rank. Default: all that are not judges.", min_length=2
+        None, description="Models to evaluate. Default: all that are not judges.", min_length=2
     )
     temperature: float = Field(
         1.0,

@@ -28,7 +28,6 @@ from orchestrator.plugin import (
     Generation,
     Method,
     MethodSettings,
-    ModelName,
     Row,
     Scored,
     Stage,
@@ -40,9 +39,6 @@ from orchestrator.plugin import (
 class Config(MethodSettings):
     """Settings of `samples`."""
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to sample. Default: all that are not judges."
-    )
     answer: Drawing = Field(Drawing(temperature=1.0), description="Sampling settings of answers.")
     n: int = Field(10, ge=2, le=10_000, description="Number of answers to each question.")
     logprobs: Literal["draw", "score"] = Field(

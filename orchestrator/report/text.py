@@ -175,7 +175,10 @@ def escaped(text: str, width: int | None = None) -> str:
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:
     """Our own text for this encoding; not for text from outside."""
-    return text.translate(_OURS) if ascii_only else text
+    # A command has the folder of a run in it, which may be named in any script.
+    return (
+        text.translate(_OURS).encode("ascii", "backslashreplace").decode() if ascii_only else text
+    )
 
 
 def _one_line(text: str, *, ascii_only: bool, joined: bool = False) -> str:

@@ -209,7 +209,7 @@ class Api:
         """Two runs side by side."""
         given = request.query_params
         a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""))
+        return compared(a, b, given.get("measure", ""), (given["a"], given["b"]))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""

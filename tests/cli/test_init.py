@@ -1,6 +1,5 @@
 """`orchestrator init`: what it finds, what it asks, and that the recipe it writes has no faults."""
 
-import io
 import json
 import socket
 import threading
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.recipe.load import load, loads
 from orchestrator.recipe.started import Started, StartedModel, names_for, text_of
 from orchestrator.runner.commands import recipes as init_command
+from tests.terminals import Terminal
 
 
 @pytest.fixture
@@ -56,13 +56,6 @@ def unused():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
-
-
-class Terminal(io.StringIO):
-    """The keys that a person types."""
-
-    def isatty(self):
-        return True
 
 
 def test_servers_on_the_usual_ports_become_models(command, here, server, unused, monkeypatch):

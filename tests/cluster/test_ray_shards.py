@@ -11,12 +11,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(300)]
 N = 3
 
 
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory):
-    with RayRig(tmp_path_factory.mktemp("rig")) as made:
-        yield made
-
-
 class Shards(Run):
     """A run on the rig's Ray, in shards."""
 
@@ -33,15 +27,15 @@ class Shards(Run):
 
 
 @pytest.fixture
-def cluster(rig, tmp_path):
-    made = Shards(rig, tmp_path)
+def cluster(ray_rig, tmp_path):
+    made = Shards(ray_rig, tmp_path)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def expected(rig, tmp_path_factory):
-    return Shards(rig, tmp_path_factory.mktemp("local")).here()
+def expected(ray_rig, tmp_path_factory):
+    return Shards(ray_rig, tmp_path_factory.mktemp("local")).here()
 
 
 def test_shards_end_as_one_run(cluster, expected):

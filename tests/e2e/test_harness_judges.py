@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from orchestrator.methods.alpaca_eval import is_switched
-from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
+from tests.e2e.embedded import ask, embedded_server, run_methods
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.models, pytest.mark.timeout(600)]
 
@@ -31,11 +31,6 @@ def server():
 @pytest.fixture(scope="module")
 def found(server, tmp_path_factory):
     return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judges"))
-
-
-@pytest.fixture(scope="module")
-def answer_of(found):
-    return answers_of(found)
 
 
 def judged(url, text, labels):

@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE
-from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
+from tests.e2e.embedded import ask, embedded_server, run_methods
 from tests.e2e.runs import fake_server, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -39,11 +39,6 @@ def server():
 @pytest.fixture(scope="module")
 def found(server, tmp_path_factory):
     return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judging"))
-
-
-@pytest.fixture(scope="module")
-def answer_of(found):
-    return answers_of(found)
 
 
 def chosen(url, text, labels, prefix=None):

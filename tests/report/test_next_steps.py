@@ -1,6 +1,7 @@
 """What to do next: each cause gives its sentence, no sentence stands without its cause."""
 
 import json
+import shlex
 from functools import cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
 from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.progress import Completeness
-from orchestrator.report.text import escaped
+from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.store import FailureCount
@@ -162,3 +163,13 @@ def test_so_many_units_tell_the_difference_in_four_of_five_samples(spread):
     needed = units_needed(true, true - float(np.mean(found)), n, 0.95)
     told = p_values(sample(needed, 300), np.ones((300, needed)), 0.5) <= 0.05
     assert 0.68 < told.mean() < 0.92
+
+
+@given(st.text(max_size=12))
+def test_commands_name_the_folder_of_the_run_wherever_they_can_be_copied(folder):
+    run = shlex.quote(f"runs/{folder}")
+    is_plain = safe_line(run) == run and "`" not in run
+    made = brief(run=run, completeness=Completeness(10, 10, 1))
+    (said,) = (step.text() for step in made.next_steps)
+    command = ["orchestrator", "view", f"runs/{folder}" if is_plain else "RUN"]
+    assert shlex.split(said.split("`")[1]) == command

@@ -70,39 +70,25 @@ def replaced(text: str, taken: Mapping[str, Sequence[Timed]]) -> str:
     """
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n\n{_summary(taken)}\n{_details(taken)}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{_summary(taken)}\n{END}{after}"
 
 
-def shown(text: str, task: Task) -> list[str]:
-    """The commands that the page lists for a task."""
-    section = re.search(
-        rf"^## \d+\. {re.escape(task.title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
-    )
-    return re.findall(r"^\| `{1,2} ?(.*?) ?`{1,2} \| ", section[1], re.MULTILINE) if section else []
+def shown(text: str) -> dict[str, int]:
+    """Return the number of commands that the page tells of each task, by its title."""
+    rows = re.findall(r"^\| \d+ \| (.+?) \| .* \| (\d+) \| [\d.]+ \|$", text, re.MULTILINE)
+    return {title: int(count) for title, count in rows}
 
 
 def _summary(taken: Mapping[str, Sequence[Timed]]) -> str:
     rows = ["| | task | page | commands | seconds |", "| ---: | --- | --- | ---: | ---: |"]
     for number, task in enumerate(TASKS, 1):
         timed = taken[task.name]
-        link = f"[{task.title}](#{_anchor(number, task)})"
         seconds = sum(one.seconds for one in timed)
-        rows.append(f"| {number} | {link} | {_pages(task)} | {len(timed)} | {seconds:.1f} |")
+        rows.append(f"| {number} | {task.title} | {_pages(task)} | {len(timed)} | {seconds:.1f} |")
     n_commands = sum(map(len, taken.values()))
     total = sum(one.seconds for timed in taken.values() for one in timed)
     rows.append(f"| | all | | {n_commands} | {total:.0f} |")
     return "".join(f"{row}\n" for row in rows)
-
-
-def _details(taken: Mapping[str, Sequence[Timed]]) -> str:
-    parts = []
-    for number, task in enumerate(TASKS, 1):
-        rows = "".join(
-            f"| {_code(one.command)} | {one.seconds:.1f} |\n" for one in taken[task.name]
-        )
-        head = f"## {number}. {task.title}\n\n| command | seconds |\n| --- | ---: |\n"
-        parts.append(head + rows)
-    return "\n".join(parts)
 
 
 def _pages(task: Task) -> str:
@@ -111,16 +97,6 @@ def _pages(task: Task) -> str:
 
 def _title(page: str) -> str:
     return (DOCS / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-
-
-def _anchor(number: int, task: Task) -> str:
-    """The anchor that MyST makes of a task's heading."""
-    return re.sub(r"[^\w -]", "", f"{number}. {task.title}".lower()).replace(" ", "-")
-
-
-def _code(command: str) -> str:
-    escaped = command.replace("|", "\\|")
-    return f"`` {escaped} ``" if "`" in command else f"`{escaped}`"
 
 
 if __name__ == "__main__":

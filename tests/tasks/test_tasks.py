@@ -37,8 +37,7 @@ def test_there_are_fifteen_of_them_and_no_page_is_followed_twice():
     assert set(pages) <= set(FOLLOWED)
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_the_page_of_tasks_lists_the_commands_of_today(task: Task):
-    """Changed commands have changed times too: `make tasks` measures and writes them."""
-    shown = table.shown(table.PAGE.read_text(encoding="utf-8"), task)
-    assert shown == [table.line(one) for page in task.pages for one in commands(page)]
+def test_the_page_of_tasks_counts_the_commands_of_today():
+    """Other commands have other times too: `make tasks` measures and writes them."""
+    shown = table.shown(table.PAGE.read_text(encoding="utf-8"))
+    assert shown == {t.title: sum(len(list(commands(page))) for page in t.pages) for t in TASKS}

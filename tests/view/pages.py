@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ranking.human_labels import read_human_labels
 from tests.conftest import ROOT
 
 
@@ -73,3 +74,8 @@ def opened(browser, links, path, **options) -> Iterator[tuple[Any, list[str]]]:
 
 def texts(locator) -> list[str]:
     return [one.strip() for one in locator.all_inner_texts()]
+
+
+def values_of_sheet(path):
+    """Return the label of each row of a sheet, by its code."""
+    return {one.code: one.value for one in read_human_labels(path)}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.conftest import ROOT
-from tests.view.pages import opened, served
+from tests.view.pages import opened
 from tests.view.test_answers import JUDGES, PAIRS, made
 
 pytestmark = IN_CHROMIUM
@@ -37,12 +37,6 @@ def folder(tmp_path_factory):
         }
         made(folder / name, texts, preferences, cut={("i1", "one")}, failed={("i2", "two")})
     return folder
-
-
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
 
 
 def test_there_are_twenty_questions_of_at_most_three_clicks():

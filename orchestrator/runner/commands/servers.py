@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
+import math
 import os
 import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +39,7 @@ from orchestrator.runner.probing.probe import probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.health import in_time
+from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
@@ -107,24 +105,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def probe_all(
     what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
-    """Probe the server at an address, or those of a recipe."""
+    """Probe the server at an address, or those of a recipe; what is launched for that is ended."""
     if what.lower().startswith(("http://", "https://")):
-        return probe_url(what, wanted)
-    return probe_recipe(what, overrides=overrides, allow_code=allow_code)
-
-
-def probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    """Probe a running server."""
-    if fault := base_url_fault(url):
-        raise UsageError(f"the URL {fault}")
-    return run_to_end(lambda _: _probe_url(server_address(url), wanted))
-
-
-def probe_recipe(
-    recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
-) -> list[Probed]:
-    """Probe the servers of a recipe, launching those that it launches, and end them again."""
-    path = find(recipe)
+        if fault := base_url_fault(what):
+            raise UsageError(f"the URL {fault}")
+        return run_to_end(lambda _: _probe_url(server_address(what), wanted))
+    path = find(what)
     loaded = load_recipe(path, overrides=overrides, allow_code=allow_code)
     prepared = prepare(loaded, path.parent, allow_code=allow_code)
     return run_to_end(lambda _: _probe_recipe(prepared))
@@ -347,11 +333,12 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
             keep=Keep(shelf, prepared.plan.identities),
         )
+        fleet.listener = _Elsewhere()
         try:
             async with asyncio.TaskGroup() as group:
+                fleet.look_after(group)
                 for server in fleet.launched:
-                    limits = prepared.models[server.models[0].name].limits
-                    group.create_task(_keep_one(fleet, server, job, limits.silent_after_s))
+                    group.create_task(_keep_one(server, job))
         except asyncio.CancelledError:
             confirm("the servers end")
         except BaseExceptionGroup as errors:
@@ -363,9 +350,21 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             await fleet.stop()
 
 
-async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: float) -> None:
-    """Keep one server: start it again when it has ended, is out of reach, or answers nothing."""
-    heard_at, before = 0.0, None
+class _Elsewhere(Listener):
+    """Runs that are elsewhere: their servers may have requests at any time, and answer them."""
+
+    def has_answered(self, model: str) -> bool:  # noqa: ARG002 (not known here)
+        """See `Listener`."""
+        return True
+
+    def quiet_s(self, model: str) -> float:  # noqa: ARG002 (not known here)
+        """See `Listener`."""
+        return math.inf
+
+
+async def _keep_one(server: Launched, job: str) -> None:
+    """Keep one server known, and start it again when it has ended or is out of reach."""
+    before = None
     while True:
         running = await server.running()
         if isinstance(running, Failure):
@@ -373,12 +372,8 @@ async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: fl
         if server.keeping is not None:
             server.keeping.share(running, server.name, job)
         if running is not before:
-            before, heard_at = running, time.monotonic()
+            before = running
             confirm(f"{server.name} is ready at {running.base_url}")
-        if await in_time(partial(fleet.answers, server)):
-            heard_at = time.monotonic()
-        elif time.monotonic() - heard_at > silent_after_s:
-            await server.end_silent()
         await asyncio.sleep(_LOOK_S)
 
 
@@ -395,9 +390,7 @@ def servers(options: argparse.Namespace) -> int:
     if rows:
         print_to(sys.stdout, tables.listing(rows))
     else:
-        write_to(
-            sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
-        )
+        write_to(sys.stdout, "no kept servers (`run --keep-servers`, `servers start` keep them)\n")
     return EXIT_COMPLETE
 
 

@@ -22,6 +22,7 @@ from orchestrator.runner.planning.prepare import method_changes
 from orchestrator.runner.planning.revisions import REVISION, parse, read_revision
 from orchestrator.runner.planning.spending import SPENT, add_spent
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
+from orchestrator.runner.probing.records import changes
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
 from orchestrator.store import (
@@ -258,6 +259,11 @@ def _check_servers(stores: Sequence[EndedStore]) -> None:
     """See that one server answered for each model, or the same several everywhere."""
     known: dict[str, tuple[EndedStore, set[Any]]] = {}
     for store in stores:
+        if found_other := changes(store.meta):
+            raise ServerChangedError(
+                f"{store.run}: {'; '.join(found_other)}. Merge with --accept-server-change, or "
+                f"without {store.run}"
+            )
         of_model: dict[str, set[Any]] = {}
         for server in store.servers.values():
             of_model.setdefault(server.model, set()).add(server.provenance)

@@ -202,7 +202,7 @@ class Probes:
         if not self._accept_change:
             # What it answered before this was found is in the store, and stays so.
             at = datetime.fromtimestamp(wall_ms() / 1000, UTC)
-            self._store.set_meta(_changed_key(label), at.strftime("%Y-%m-%d %H:%M UTC"))
+            self._store.set_meta(_CHANGED + label, at.strftime("%Y-%m-%d %H:%M UTC"))
             raise ServerChangedError(
                 f"{said}. Continue with --accept-server-change, or start a new run with --fresh"
             )
@@ -232,11 +232,8 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
-        if (at := store.get_meta(_changed_key(label))) is not None:
-            changed.append(
-                f"{model}: its server was found to be another one at {at}; answers that it gave "
-                "since the comparison before may be among those of this run"
-            )
+        if (at := store.get_meta(key := _CHANGED + label)) is not None:
+            changed += changes({key: at})
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
             continue
@@ -277,8 +274,17 @@ def _key(label: str) -> str:
     return f"probe {label}"
 
 
-def _changed_key(label: str) -> str:
-    return f"changed {label}"
+_CHANGED: Final = "changed "
+
+
+def changes(values: Mapping[str, str]) -> list[str]:
+    """Say of which models the server was found to be another one, from values of a run's store."""
+    return [
+        f"{key.removeprefix(_CHANGED).rpartition(' ')[0]}: its server was found to be another one "
+        f"at {at}; answers that it gave since the comparison before may be among those of this run"
+        for key, at in values.items()
+        if key.startswith(_CHANGED)
+    ]
 
 
 def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:

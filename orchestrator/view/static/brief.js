@@ -1,8 +1,8 @@
 // A run in brief, as the report shows it first: answers, how far to trust them, and the cost.
-import { h, name, s, sentence } from "./dom.js";
+import { h, name, s, sentence, spoken } from "./dom.js";
 
 /** A sentence of texts, and of names as lists of one. */
-const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : sentence(part)));
+const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : spoken(part)));
 
 const MANY = 12;
 

@@ -39,7 +39,7 @@ const RIGHT_TO_LEFT = new RegExp(`([${LETTER}]+(?:[ _.-][${LETTER}]+)*)`);
 export const sentence = (text) => text.split(RIGHT_TO_LEFT).map((part, index) => (index % 2 ? name(part) : part));
 
 /** A sentence whose commands stand between backticks. */
-export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : sentence(part)));
 
 /** A drawing of the report, given as [tag, attributes, children]. */
 export const drawing = (tree) => {

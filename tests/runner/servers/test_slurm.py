@@ -8,10 +8,8 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
-from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
-from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.slurm import (
     SlurmServer,
     carriers,
@@ -36,18 +34,6 @@ RECIPE = {
     "dataset": {"kind": "demo", "n": 4},
     "methods": [{"kind": "pointwise", "judges": ["judge"]}],
 }
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    """Loads a recipe with changes."""
-
-    def make(**changes):
-        path = tmp_path / "r.json"
-        path.write_text(json.dumps(RECIPE | changes))
-        return prepare(load(path), tmp_path)
-
-    return make
 
 
 def test_a_step_asks_for_what_the_recipe_says():
