@@ -11,7 +11,6 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
@@ -19,7 +18,7 @@ import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from launch import _settings, _spec, _weights
-from launch._spec import KEY_VARIABLE, Argv, PartArgv, ServerSpec
+from launch._spec import KEY_VARIABLE, Argv, ServerSpec
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
 
@@ -39,7 +38,7 @@ SAFE_VARIABLES: Final = frozenset({
 _STOP_GRACE_S: Final = 20.0
 _COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
 """Arguments by which a server holds several copies of its model."""
-_PIPELINE: Final = frozenset({"--pipeline-parallel-size", "-pp", "--pp-size"})
+_STAGES: Final = re.compile(r"(?:--pipeline-parallel-size|-pp|--pp-size)[ =](\d+)")
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
 """A path that may start from the recipe's folder."""
@@ -192,24 +191,12 @@ class FolderLaunch(ForeignLaunch[F]):
         adapters = _weights.adapters(getattr(config, self.adapters_setting))
         return found | adapters | config.deciding()
 
-    def parts(
-        self, name: str, argv: PartArgv, env: Mapping[str, str], *address_variables: str
-    ) -> ServerSpec:
-        """Return a process to start that several machines can share; see `spec`."""
-        found = self.spec(name, argv, env)
-        return replace(found, split=argv, address_variables=address_variables)
-
     def no_split(self, n_nodes: int) -> str:
         """Tell why a model can't be shared by so many machines; empty if it can."""
-        arguments = self.config.extra_args
-        n_stages = next((int(n) for n in _values(arguments, _PIPELINE) if n.isdecimal()), 1)
-        n_parts = self.config.tensor_parallel_size * n_stages
-        if n_parts % n_nodes == 0:
-            return ""
-        return (
-            f"tensor_parallel_size times the stages of pipeline parallel is {n_parts}, "
-            f"which can't be divided among {n_nodes} nodes"
-        )
+        stages = _STAGES.search(" ".join(self.config.extra_args))
+        n_parts = self.config.tensor_parallel_size * (1 if stages is None else int(stages[1]))
+        why = f"tensor_parallel_size, times the stages of a pipeline, is {n_parts}"
+        return f"{why}, which they can't share out" if n_parts % n_nodes else ""
 
     async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
         """Return the only one of `models`, with the folder of its weights.
@@ -269,14 +256,6 @@ def _names(arguments: tuple[str, ...]) -> Iterator[str]:
             yield argument.partition("=")[0]
         elif index == 0:
             yield argument
-
-
-def _values(arguments: tuple[str, ...], names: Collection[str]) -> Iterator[str]:
-    """Yield what stands behind these names, with a blank or with an equals sign."""
-    for argument, following in zip(arguments, (*arguments[1:], ""), strict=False):
-        name, has_value, value = argument.partition("=")
-        if name in names:
-            yield value if has_value else following
 
 
 def _is_number(argument: str) -> bool:

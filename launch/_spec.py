@@ -7,9 +7,9 @@ libraries, devices and caches, and no credentials. A recipe names those that it 
 import os
 import socket
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from launch._watchdog import LISTENING
 from orchestrator.errors import LaunchError
@@ -122,23 +122,6 @@ class Argv(Protocol):
     def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
 
 
-class Part(NamedTuple):
-    """One of `n` processes on different machines that share a model; that of rank 0 answers."""
-
-    rank: int = 0
-    n: int = 1
-
-
-WHOLE: Final = Part()
-"""The only process of a server."""
-
-
-class PartArgv(Argv, Protocol):
-    """Makes the command line of each part; address and port are those of rank 0."""
-
-    def __call__(self, port: int, host: str = ..., part: Part = ..., /) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """A server to start.
@@ -152,7 +135,8 @@ class ServerSpec:
         key_variable: The variable by which it takes its key.
         start_timeout_s: From start to ready.
         stop_grace_s: Between SIGTERM and SIGKILL.
-        split: The same for each of several machines that share its model; None where it can't be.
+        split: The same from the port and address of rank 0, and from the rank and number of the
+            machines that share the model; None where none can. The process of rank 0 answers.
         address_variables: Get the address of the machine that a process of it runs on.
         takes_socket: True for a server of ours, which listens at the socket that it is given
             (`given`). Others are proved to listen before they are sent the key.
@@ -166,7 +150,7 @@ class ServerSpec:
     key_variable: str = KEY_VARIABLE
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
-    split: PartArgv | None = None
+    split: Callable[[int, str, tuple[int, int]], tuple[str, ...]] | None = None
     address_variables: tuple[str, ...] = ()
     takes_socket: bool = False
 

@@ -23,7 +23,7 @@ from typing import IO, Final, Self
 
 from launch import _readiness, _spec, _watchdog
 from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
-from launch._spec import HOST, Part, ServerSpec, server_env
+from launch._spec import HOST, ServerSpec, server_env
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
@@ -47,6 +47,13 @@ logger = logging.getLogger(__name__)
 def _arguments(spec: ServerSpec, argv: Sequence[str], host: str, port: int) -> list[str]:
     """Words for a watchdog that runs `argv`, and ends it when we are gone."""
     return [str(spec.stop_grace_s), host, str(port), *argv]
+
+
+def _argvs(spec: ServerSpec, host: str, port: int, n: int) -> list[tuple[str, ...]]:
+    """Command lines of the processes of a server on `n` machines, by rank."""
+    if n == 1 or spec.split is None:
+        return [spec.argv(port, host)]
+    return [spec.split(port, host, (rank, n)) for rank in range(n)]
 
 
 CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
@@ -217,10 +224,14 @@ class Server:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, _CARRIER_S)
             return ""
+        argvs = _argvs(spec, host, port, len(self._nodes))
         told = {
+            # The first listens at the port.
             "arguments": [
-                _arguments(spec, argv if carrier is None else carrier.inside(argv), host, listens)
-                for argv, listens in self._commands(spec, host, port)
+                _arguments(
+                    spec, carrier.inside(argv) if carrier else argv, host, 0 if rank else port
+                )
+                for rank, argv in enumerate(argvs)
             ],
             "env": {**env},
             "here": {**here},
@@ -235,18 +246,6 @@ class Server:
         where = " and ".join(self._nodes)
         logger.info("server for %s is placed on %s (%s)", names, where, host)
         return None
-
-    def _commands(
-        self, spec: ServerSpec, host: str, port: int
-    ) -> list[tuple[tuple[str, ...], int]]:
-        """Return the command line of each part, and the port where it is to listen or 0."""
-        n = len(self._nodes)
-        if n == 1:
-            return [(spec.argv(port, host), port)]
-        if spec.split is None:
-            raise LaunchError(f"{spec.kind} can't share a model among {n} machines")
-        parts = [Part(rank, n) for rank in range(n)]
-        return [(spec.split(port, host, part), 0 if part.rank else port) for part in parts]
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -4,6 +4,7 @@ SGLang needs a GPU and an environment of its own; `python` names that environmen
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from launch import _memory, _settings, _sglang_main
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
-from launch._spec import HOST, KEY_VARIABLE, WHOLE, Part, beside
+from launch._spec import HOST, KEY_VARIABLE, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
@@ -73,13 +74,17 @@ def argv(
     model: ServedModel,
     port: int,
     host: str = HOST,
-    part: Part = WHOLE,
+    part: tuple[int, int] = (0, 1),
 ) -> tuple[str, ...]:
-    """Command line of a server, or of a part of one; `model.weights` is a folder."""
+    """Command line of a server; `model.weights` is a folder.
+
+    `part` is the rank of this process, and the number of machines that share the model.
+    """
+    rank, n_nodes = part
     settings = {
         "--model-path": model.weights,
         "--served-model-name": model.name,
-        "--host": HOST if part.rank else host,
+        "--host": HOST if rank else host,
         "--port": port,
         # Else two servers of one machine take the same ones.
         "--nccl-port": beside(port, 1),
@@ -96,12 +101,9 @@ def argv(
         "--context-length": config.context_length,
         "--mem-fraction-static": config.mem_fraction_static,
     }
-    if part.n > 1:
-        settings |= {
-            "--nnodes": part.n,
-            "--node-rank": part.rank,
-            "--dist-init-addr": f"{host}:{beside(port, 3)}",
-        }
+    if n_nodes > 1:
+        settings |= {"--nnodes": n_nodes, "--node-rank": rank}
+        settings["--dist-init-addr"] = f"{host}:{beside(port, 3)}"
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
@@ -146,8 +148,8 @@ class SglangLaunch(FolderLaunch[Config]):
                 f"environment by `python`"
             )
         command_line = partial(argv, self.config, python, model)
-        spec = self.parts(model.name, command_line, environment(self.config))
-        return await start_server(spec, log_path, self.carrier)
+        spec = self.spec(model.name, command_line, environment(self.config))
+        return await start_server(replace(spec, split=command_line), log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""

@@ -7,6 +7,7 @@ was started (`make vllm` makes one for machines without a GPU).
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from pydantic import Field
 
 from launch import _memory, _settings
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
-from launch._spec import HOST, WHOLE, Part, beside
+from launch._spec import HOST, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
@@ -103,13 +104,17 @@ def argv(
     model: ServedModel,
     port: int,
     host: str = HOST,
-    part: Part = WHOLE,
+    part: tuple[int, int] = (0, 1),
 ) -> tuple[str, ...]:
-    """Command line of a server, or of a part of one; `model.weights` is a folder."""
+    """Command line of a server; `model.weights` is a folder.
+
+    `part` is the rank of this process, and the number of machines that share the model.
+    """
+    rank, n_nodes = part
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
     settings = {
         "--served-model-name": base,
-        "--host": HOST if part.rank else host,
+        "--host": HOST if rank else host,
         "--port": port,
         # Never pickled weights, which are in no identity.
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
@@ -127,18 +132,13 @@ def argv(
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
     }
-    if part.n > 1:
-        settings |= {
-            "--nnodes": part.n,
-            "--node-rank": part.rank,
-            "--master-addr": host,
-            "--master-port": beside(port, 1),
-            "--distributed-executor-backend": "mp",
-        }
+    if n_nodes > 1:
+        settings |= {"--nnodes": n_nodes, "--node-rank": rank, "--master-addr": host}
+        settings |= {"--master-port": beside(port, 1), "--distributed-executor-backend": "mp"}
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
         flags.append("--enforce-eager")
-    if part.rank:
+    if rank:
         flags.append("--headless")
     return (
         command,
@@ -206,7 +206,8 @@ class VllmLaunch(FolderLaunch[Config]):
         """A server for the only one of `models` that is ready to answer."""
         model = await self.served(models)
         command_line = partial(argv, self.config, find_command(self.config), model)
-        spec = self.parts(model.name, command_line, environment(self.config), "VLLM_HOST_IP")
+        spec = self.spec(model.name, command_line, environment(self.config))
+        spec = replace(spec, split=command_line, address_variables=("VLLM_HOST_IP",))
         # Servers on other machines load in memory of their own, and may wait for it for hours.
         alone = self.carrier is None
         async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():

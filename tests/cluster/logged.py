@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from launch._spec import HOST, WHOLE, beside, python_module
+from launch._spec import beside, python_module
 from launch._supervisor import start_server
 from tests.fake import launch as scripted
 from tests.fake.launch import Scripted
@@ -44,7 +44,7 @@ def logged(argv, file, *address):
     return (*argv(*address), "--log", file)
 
 
-def split(argv, port, host=HOST, part=WHOLE):
+def split(argv, port, host, part):
     """Command line of a part."""
-    words = (str(part.rank), str(part.n), host, str(beside(port, 1)))
+    words = (*map(str, part), host, str(beside(port, 1)))
     return python_module("tests.cluster.part", *words, *argv(port, host))

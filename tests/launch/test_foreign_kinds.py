@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from launch import _sglang_main, llamacpp, sglang, vllm
 from launch._log import likely_cause
-from launch._spec import WHOLE, Part, beside
+from launch._spec import beside
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 from tests.launch.kinds import kind_in
@@ -65,7 +65,7 @@ def test_sglang_states_numbers_before_the_temperature():
 def test_parts_of_a_server_differ_in_their_rank_alone(kind, n, port):
     """All know how many they are and where rank 0 waits for them; that one alone answers."""
     config = kind.Config(tensor_parallel_size=n)
-    parts = [kind.argv(config, "x", MODEL, port, "10.0.0.1", Part(rank, n)) for rank in range(n)]
+    parts = [kind.argv(config, "x", MODEL, port, "10.0.0.1", (rank, n)) for rank in range(n)]
     of = [options(part) for part in parts]
     assert [part.pop("--node-rank") for part in of] == [str(rank) for rank in range(n)]
     assert {part["--nnodes"] for part in of} == {str(n)}
@@ -85,9 +85,7 @@ def test_parts_of_a_server_differ_in_their_rank_alone(kind, n, port):
         for part in parts
     }
     assert len(rest) == 1
-    whole = kind.argv(config, "x", MODEL, port, "10.0.0.1", WHOLE)
-    assert "--nnodes" not in whole
-    assert whole == kind.argv(config, "x", MODEL, port, "10.0.0.1")
+    assert "--nnodes" not in kind.argv(config, "x", MODEL, port, "10.0.0.1")
 
 
 @pytest.mark.parametrize("module", [vllm, sglang])

@@ -11,7 +11,6 @@ import pytest
 
 from launch import _supervisor
 from launch._supervisor import start_server
-from orchestrator.errors import LaunchError
 from tests.cluster.logged import split
 from tests.launch.test_carried import MODELS, Near, health, launch
 from tests.launch.test_supervisor import wait_gone
@@ -94,8 +93,3 @@ async def test_a_part_that_is_silent_is_to_blame(tmp_path, monkeypatch, rank):
         assert server.node == f"n{rank}"
     finally:
         found[rank].kill()
-
-
-async def test_a_kind_that_can_not_be_split_is_no_server_of_several_nodes(tmp_path):
-    with pytest.raises(LaunchError, match="scripted can't share a model among 2 machines"):
-        await start_server(launch(None).spec(MODELS), tmp_path / "m.log", Shared(2))
