@@ -49,13 +49,6 @@ def _arguments(spec: ServerSpec, argv: Sequence[str], host: str, port: int) -> l
     return [str(spec.stop_grace_s), host, str(port), *argv]
 
 
-def _argvs(spec: ServerSpec, host: str, port: int, n: int) -> list[tuple[str, ...]]:
-    """Command lines of the processes of a server on `n` machines, by rank."""
-    if n == 1 or spec.split is None:
-        return [spec.argv(port, host)]
-    return [spec.split(port, host, (rank, n)) for rank in range(n)]
-
-
 CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
 """The program that a carrier brings to another machine: a watchdog, told the rest on stdin."""
 
@@ -224,7 +217,9 @@ class Server:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, _CARRIER_S)
             return ""
-        argvs = _argvs(spec, host, port, len(self._nodes))
+        argvs, n = [spec.argv(port, host)], len(self._nodes)
+        if spec.split is not None and n > 1:
+            argvs = [spec.split(port, host, (rank, n)) for rank in range(n)]
         told = {
             # The first listens at the port.
             "arguments": [

@@ -42,7 +42,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -82,14 +82,11 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
     lease_s: float | None = None
-    rank, part = 0, b""
+    part = b""
     if arguments[:1] == [WITH_PARENT]:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
-        told, env = _received()
-        lease_s, rank = told["lease_s"], told["rank"]
-        arguments = told["arguments"][rank]
-        part = PART + b"%d %%s\n" % rank if told["arguments"][1:] else b""
+        arguments, env, lease_s, part = _received()
     grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
     command = arguments[3:]
     shared = (os.environ if env is None else env).get(LISTENING)
@@ -116,8 +113,7 @@ def main(arguments: list[str]) -> NoReturn:
     except OSError as error:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         sys.exit(_NOT_STARTED)
-    if rank == 0:
-        os.write(sys.stdout.fileno(), PID + f"{server.pid}\n".encode())
+    os.write(sys.stdout.fileno(), PID + f"{server.pid}\n".encode())
     for descriptor in sockets:
         os.close(descriptor)
     listeners = _Listeners(server.pid, host, 0 if sockets else port)
@@ -149,8 +145,8 @@ def _become(parent: int, command: list[str]) -> NoReturn:
         sys.exit(_NOT_STARTED)
 
 
-def _received() -> tuple[dict[str, Any], dict[str, str]]:
-    """Tell where this is, and return what to run here with its `rank`, and the environment."""
+def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
+    """Tell where this is; return arguments, environment, lease, and how this part begins a word."""
     host = os.environ.get(ADDRESS) or _own_address()
     free = socket.socket()
     free.bind((host, 0))
@@ -172,13 +168,12 @@ def _received() -> tuple[dict[str, Any], dict[str, str]]:
         if name not in _OF_A_SHELL and here.get(name) != value
     }
     env = {**told["env"], **dict.fromkeys(told["address"], host), **own}
-    told["rank"] = rank if len(told["arguments"]) > 1 else 0
-    if told["rank"]:
-        env.pop(LISTENING, None)
-    elif LISTENING in env:
+    parts = told["arguments"]
+    rank = rank if parts[1:] else 0
+    if env.pop(LISTENING, "") and rank == 0:
         env[LISTENING] = str(free.detach())
     free.close()
-    return told, env
+    return parts[rank], env, told["lease_s"], PART + b"%d %%s\n" % rank if parts[1:] else b""
 
 
 def _own_address() -> str:

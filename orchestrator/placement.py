@@ -121,9 +121,8 @@ class Share(msgspec.Struct, frozen=True):
         gpus: `Gpu.index` of each; empty on the CPU.
         n_bytes: Memory it may take on each of them.
         fraction: The same as a share of the whole memory of each, rounded down.
-        node: Name of its node; empty on this machine.
-        size: Resources that it takes of that node, and of each of the others.
-        others: Names of further nodes that share its model.
+        node: Name of its node, or of several with commas between them; empty on this machine.
+        size: Resources that it takes of each.
     """
 
     gpus: tuple[str, ...] = ()
@@ -131,17 +130,11 @@ class Share(msgspec.Struct, frozen=True):
     fraction: float = 0.0
     node: str = ""
     size: Size = Size(0)
-    others: tuple[str, ...] = ()
 
     @property
-    def nodes(self) -> tuple[str, ...]:
-        """Names of all its nodes; none on this machine."""
-        return (self.node, *self.others) if self.node else ()
-
-    @property
-    def place(self) -> str:
-        """The same with commas between them."""
-        return ",".join(self.nodes)
+    def nodes(self) -> list[str]:
+        """Names of its nodes; none on this machine."""
+        return self.node.split(",") if self.node else []
 
 
 Wave = Mapping[str, tuple[Share, ...]]
@@ -454,8 +447,8 @@ def _shared_out(packed: Sequence[_Packed], inventory: Inventory) -> Iterator[tup
         for piece, numbers in packed:
             n_gpus, cpus, n_bytes = piece.least
             size = Size(cpus, n_gpus, n_bytes or None, piece.n)
-            node, *others = (inventory.nodes[number].name for number in numbers)
-            yield piece, Share(node=node, size=size, others=tuple(others))
+            node = ",".join(inventory.nodes[number].name for number in numbers)
+            yield piece, Share(node=node, size=size)
         return
     spare = [gpu.usable for gpu in inventory.gpus]
     wishes = [0] * len(spare)

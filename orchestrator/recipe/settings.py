@@ -86,18 +86,13 @@ class ServerSize(Settings):
     memory: str | None = Field(None, pattern=r"^[1-9][0-9]*[KMGT]$")
     """Memory, such as 32G. null shares what the job has on the node with other servers (Slurm), or
     asks for none (Ray)."""
+    nodes: Count | None = None
+    """Nodes that share the model, each with these CPUs, GPUs and memory; null: one. On Slurm, vLLM
+    and SGLang can have several."""
 
     def memory_bytes(self) -> int:
         """Return the memory in bytes; 0 where it is left open."""
         return 0 if self.memory is None else int(self.memory[:-1]) * _BYTES[self.memory[-1]]
-
-
-class ModelSize(ServerSize):
-    """Resources of the server of one model."""
-
-    nodes: Count = 1
-    """Nodes that share the model, each with these CPUs, GPUs and memory. On Slurm, vLLM and SGLang
-    can have several."""
 
 
 class Cluster(ServerSize):
@@ -111,7 +106,7 @@ class Cluster(ServerSize):
     """The Ray cluster adds nodes when servers wait for them. false: servers are planned on nodes
     that are there, in waves if not all fit together."""
 
-    models: dict[str, ModelSize] = Field({})
+    models: dict[str, ServerSize] = Field({})
     """Resources of the servers of single models, in place of those above."""
     jobs: bool | Literal["shared"] | None = None
     """Each server is a job of its own, rather than a step of the job that the command runs in.
@@ -144,14 +139,14 @@ class Cluster(ServerSize):
             raise ValueError(f"options: {ours[0]!r} is decided by the other settings of `cluster`")
         return self
 
-    def size(self, models: tuple[str, ...]) -> ModelSize:
+    def size(self, models: tuple[str, ...]) -> ServerSize:
         """Return the resources of the server of these models: those of the first that has its own.
 
         Args:
             models: All models of the server.
         """
         own = (self.models[name] for name in models if name in self.models)
-        return next(own, ModelSize(cpus=self.cpus, gpus=self.gpus, memory=self.memory))
+        return next(own, ServerSize(cpus=self.cpus, gpus=self.gpus, memory=self.memory))
 
     def programs(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield the settings that run something of the recipe's choice: where, and what it is."""

@@ -326,7 +326,7 @@ def test_a_server_of_more_nodes_than_are_large_enough_is_told_how_many_are():
     (found,) = place([Demand("m", size=Size(1, 8, nodes=3))], inventory).impossible.values()
     assert found == "it needs 1 CPU, 8 GPUs on each of 3 nodes; nodes with so much: 2"
     (wave,) = place([Demand("m", size=Size(1, 8, nodes=2))], inventory).waves
-    assert wave["m"][0].place == "n1,n2"
+    assert wave["m"][0].node == "n1,n2"
 
 
 def test_where_memory_is_not_counted_there_is_enough():

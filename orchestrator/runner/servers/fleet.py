@@ -406,7 +406,7 @@ class Fleet:
                 if name in loss.waiting:
                     server.wait()
             for server, share in zip(copies, loss.moved.get(name, ()), strict=False):
-                if share.place != server.node:
+                if share.node != server.node:
                     server.move(share, loss.node)
 
     def admit(self, models: Collection[str]) -> None:

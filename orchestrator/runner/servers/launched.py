@@ -154,7 +154,7 @@ class Launched:
 
         `lost` is the node that is out of reach.
         """
-        self.node = share.place
+        self.node = share.node
         if not share.node:
             why = f"node {lost} is out of reach, and no other has room for the server {self.name!r}"
             self._given_up = Failure("dead_server", why, permanent=True)
@@ -423,7 +423,7 @@ def launched_servers(
             launch.carrier = None if places.carrier_of is None else places.carrier_of(names)
             kind = "" if spec.server is None else spec.server.kind
             server = Launched(name, kind, launch, log_of(name))
-            server.models, server.node = served, share.place
+            server.models, server.node = served, share.node
             if keep is not None:
                 server.keeping = server.known_by(keep, number)
             copies.append(server)

@@ -110,7 +110,7 @@ class Waves:
         lines = []
         for number, wave in enumerate(self._waves, 1):
             places = [
-                f"{one.name} ({' and '.join(_place(share) for share in one.shares if share.node)})"
+                f"{one.name} ({' and '.join(share.node for share in one.shares if share.node)})"
                 for one in wave
             ]
             lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
@@ -352,15 +352,11 @@ def _server(server: PlacedServer) -> str:
             gpus = "+".join(share.gpus)
             where.append(f"GPU {gpus}, {share.n_bytes / GIB:.1f} GiB{' each' * ('+' in gpus)}")
         elif share.node:
-            where.append(_place(share))
+            where.append(share.node)
     if len(server.shares) < server.wanted:
         where.insert(0, f"room for {len(server.shares)} of {server.wanted} replicas")
     names = ", ".join(server.models)
     return f"{names} ({' and '.join(where)})" if where else names
-
-
-def _place(share: Share) -> str:
-    return "+".join(share.nodes)
 
 
 def find_places(prepared: Prepared) -> Placed:

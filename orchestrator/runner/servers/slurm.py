@@ -29,7 +29,14 @@ from orchestrator.runner.servers.placement import (
     look_for_places,
     place_servers,
 )
-from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
+from orchestrator.runner.servers.ray import (
+    ClusterCarrier,
+    RayActor,
+    address_of,
+    nodes_of,
+    ray_actors,
+    set_up,
+)
 from orchestrator.serving import Carrier
 
 _log = logging.getLogger(__name__)
@@ -88,7 +95,7 @@ def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
         return ()
     where = [f"--partition={cluster.partition}"] if cluster.partition else []
     text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G|%P")
-    n_most = max((size.nodes for size in cluster.models.values()), default=1)
+    n_most = max((size.nodes or 1 for size in cluster.models.values()), default=1)
     found: dict[Size, list[Node]] = {}
     for line in "" if isinstance(text, NoAnswer) else text.splitlines():
         words = line.split("|")
@@ -159,28 +166,26 @@ _LOST: Final = re.compile(
 )
 
 
-class SlurmServer(Carrier):
+class SlurmServer(ClusterCarrier):
     """Brings one server to a node: as a step of this job, or as a job of its own.
 
     Without nodes of an allocation it is a job of its own.
     """
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], n_nodes: int = 1) -> None:
-        self._cluster = cluster
-        self._size = cluster.size(models)
+        super().__init__(cluster, models)
         self._models = models
         self._n_nodes = n_nodes
         self._name = ""
-        self.avoid = ""
         self.queues = n_nodes == 0
-        self.n_nodes = self._size.nodes
+        self.n_nodes = self._size.nodes or 1
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`; `avoid` and `prefer` hold for one command."""
         size, avoid, prefer = self._size, self.avoid, self.prefer
         self.avoid = self.prefer = ""
         choosy: list[str] = []
-        has_others = self.queues or self._n_nodes > size.nodes
+        has_others = self.queues or self._n_nodes > self.n_nodes
         if avoid and avoid not in self.lost and has_others:
             choosy = [f"--exclude={','.join([*self.lost, avoid])}", f"--immediate={_CHOOSY_S}"]
         elif prefer and (not avoid or avoid in self.lost):
@@ -190,9 +195,9 @@ class SlurmServer(Carrier):
         return (
             "srun",
             *(self._of_a_job() if self.queues else self._of_a_step()),
-            f"--nodes={size.nodes}",
-            f"--ntasks={size.nodes}",
-            *(_TOGETHER if size.nodes > 1 else ()),
+            f"--nodes={self.n_nodes}",
+            f"--ntasks={self.n_nodes}",
+            *(_TOGETHER if self.n_nodes > 1 else ()),
             f"--cpus-per-task={size.cpus}",
             *([f"--gres=gpu:{size.gpus}"] if size.gpus else []),
             "--unbuffered",
@@ -217,10 +222,6 @@ class SlurmServer(Carrier):
             *options_of(cluster),
             *([f"--mem={self._size.memory}"] if self._size.memory else []),
         ]
-
-    def inside(self, words: Sequence[str]) -> tuple[str, ...]:
-        """See `Carrier`."""
-        return (*self._cluster.container, *words)
 
     def environment(self) -> Mapping[str, str]:
         """See `Carrier`."""
@@ -326,7 +327,7 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
                 f"model {name!r}: servers of kind {spec.server.kind!r} can't be started "
                 f"with --on {on}"
             )
-        n_nodes = prepared.recipe.settings.cluster.size((name,)).nodes
+        n_nodes = prepared.recipe.settings.cluster.size((name,)).nodes or 1
         why = "on Ray a server has one node" if on == "ray" else kind.no_split(n_nodes)
         if n_nodes > 1 and why:
             raise UsageError(
@@ -402,10 +403,10 @@ def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
             break
     else:
         placed = _placed(prepared, Inventory())
-    used: dict[object, list[ServerSize]] = {}
+    used: dict[str, list[ServerSize]] = {}
     for server in (server for wave in placed.waves for server in wave):
         for number, share in enumerate(server.shares):
-            for where in share.nodes or [(server.name, number)]:
+            for where in share.nodes or [f"{server.name} {number}"]:
                 used.setdefault(where, []).append(cluster.size(server.models))
     for each in used.values():
         taken |= Counter(
@@ -446,7 +447,7 @@ def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
 
     def size(models: tuple[str, ...]) -> Size:
         found = cluster.size(models)
-        return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes)
+        return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes or 1)
 
     specs = [prepared.models[name] for name in prepared.identities]
     return place_servers(
@@ -477,7 +478,7 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
         for name, share, n_times in _processes(server.name, server.shares):
             others = server.models[1:] if name == server.name else ()
             count = f" ({n_times} times)" if n_times > 1 else ""
-            command = shlex.join(_command(prepared, on, server.models, share.place))
+            command = shlex.join(_command(prepared, on, server.models, share.node))
             lines.append(f"{', '.join((name, *others))}{count}: {command}")
     return tuple(lines)
 
@@ -491,13 +492,13 @@ def _processes(name: str, shares: Sequence[Share]) -> Iterator[tuple[str, Share,
         yield name if number == 1 else f"{name}.{number}", share, 1
 
 
-def _command(prepared: Prepared, on: On, models: tuple[str, ...], place: str) -> Sequence[str]:
+def _command(prepared: Prepared, on: On, models: tuple[str, ...], node: str) -> Sequence[str]:
     cluster = prepared.recipe.settings.cluster
     step: Carrier
     if on == "ray":
         step = RayActor(cluster, models, address_of(cluster))
     else:
         step = SlurmServer(cluster, models, 0 if has_jobs(cluster) else 1)
-    step.prefer = place
+    step.prefer = node
     kind = launch_of(prepared.models[models[0]], allow_code=prepared.allow_code)
     return step.command(kind.carried)

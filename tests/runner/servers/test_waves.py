@@ -368,11 +368,11 @@ def test_where_all_nodes_are_lost_the_last_one_is_kept():
 
 def test_a_server_that_loses_one_of_its_nodes_is_placed_anew_as_a_whole():
     size = Size(1, 2, nodes=2)
-    big = PlacedServer("big", ("big",), (Share(node="n1", size=size, others=("n2",)),))
+    big = PlacedServer("big", ("big",), (Share(node="n1,n2", size=size),))
     waves = begun([big, on("a", "n3", gpus=1)], there=nodes("n1", "n2", "n4", "n3"))
-    assert waves.words() == ("wave 1 of 1: big (n1+n2); a (n3)",)
-    assert {name: shares[0].nodes for name, shares in waves.lose("n2").moved.items()} == {
-        "big": ("n1", "n4")
+    assert waves.words() == ("wave 1 of 1: big (n1,n2); a (n3)",)
+    assert {name: shares[0].node for name, shares in waves.lose("n2").moved.items()} == {
+        "big": "n1,n4"
     }
     assert waves.lose("n4").waiting == ("big",), "n3 has no room beside the other"
     assert "nodes with so much: 1" in waves.lose("n3").without_room["big"]
