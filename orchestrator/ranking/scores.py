@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator import numbers
@@ -18,6 +17,7 @@ from orchestrator.contracts.summary import Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
@@ -32,9 +32,6 @@ from orchestrator.tables import (
     measured,
     table_columns,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Scores of a run's methods in one shape: item, cluster, category, turn, model, opponent, value.
 #

@@ -13,6 +13,7 @@ from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
+from orchestrator.records import Ints
 from orchestrator.statistics.trust import (
     Counts,
     Ground,
@@ -33,8 +34,6 @@ _READ: Final = (
 )  # fmt: skip
 _OTHERS: Final = ("method", "item", "status", "cause")
 _MODELS: Final = ("model", "model_a", "model_b")
-
-Ints = NDArray[np.int64]
 
 
 def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
@@ -228,8 +227,7 @@ def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:
     written, preference = f"winner_{order}", f"prefer_a_{order}"
     if written in rows.columns:
         signs = rows[written].replace_strict(_DECISIONS, default=None, return_dtype=pl.Float64())
-        found: NDArray[np.float64] = signs.to_numpy().astype(np.float64)
-        return found
+        return signs.to_numpy().astype(np.float64)
     if preference not in rows.columns:
         return np.full(len(rows), np.nan)
     name = f"p_{order}"

@@ -68,7 +68,7 @@ def sections(page: str) -> list[Section]:
     text = (DOCS / page).read_text("utf-8")
     text = BLOCK.sub(lambda one: one[0].replace("\n#", "\n "), text)
     found = list(HEADING.finditer(text))
-    ends = [one.start() for one in found[1:]] + [len(text)]
+    ends = [one.start() for one in found[1:]] + [len(text)] * bool(found)
     made, above = [], list[tuple[int, str]]()
     for one, end in zip(found, ends, strict=True):
         rank = len(one[1])
