@@ -97,12 +97,6 @@ def first_error(lines: Iterable[str]) -> str:
     return found
 
 
-def _causes() -> Iterator[list[str]]:
-    _, *blocks = Path(__file__).with_name("causes.txt").read_text(encoding="utf-8").split("\n\n")
-    for block in blocks:
-        yield block.replace("ADDRESS_IN_USE", ADDRESS_IN_USE.pattern).splitlines()
-
-
 def likely_cause(log: str, exit_code: int | None) -> str:
     """One line on why a server did not start.
 
@@ -110,7 +104,9 @@ def likely_cause(log: str, exit_code: int | None) -> str:
         log: What it wrote since it was started.
         exit_code: As `subprocess` counts (negative: a signal); None where it still runs.
     """
-    for pattern, cause in _causes():
+    text = Path(__file__).with_name("causes.txt").read_text(encoding="utf-8")
+    for block in text.replace("ADDRESS_IN_USE", ADDRESS_IN_USE.pattern).split("\n\n")[1:]:
+        pattern, cause = block.splitlines()
         if match := re.search(pattern, log, re.IGNORECASE | re.MULTILINE):
             return cause.format(**match.groupdict()).rstrip(": ")
     match exit_code:

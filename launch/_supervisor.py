@@ -246,19 +246,17 @@ class Server:
         with contextlib.suppress(OSError, ValueError):
             while not self._ended.wait(_BEAT_S):
                 self._tell(_watchdog.BEAT)
-                if len(self._nodes) > 1:
-                    self._look_at_parts()
-
-    def _look_at_parts(self) -> None:
-        """End all parts if one has said nothing for a lease while others have: it is cut off."""
-        if self._is_heard:
-            self._hear(_opened(self._process.stdout).read() or b"")
-        rank = self._quietest()
-        heard_at = time.monotonic() if self._ends else max(self._heard.values())
-        if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
-            self.node, self._silent = self._nodes[rank], True
-            logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
-            self._end_carrier()
+                if len(self._nodes) == 1:
+                    continue
+                if self._is_heard:
+                    self._hear(_opened(self._process.stdout).read() or b"")
+                rank = self._quietest()
+                heard_at = time.monotonic() if self._ends else max(self._heard.values())
+                # It has said nothing for a lease while others have: it is cut off.
+                if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
+                    self.node, self._silent = self._nodes[rank], True
+                    logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
+                    self._end_carrier()
 
     def _quietest(self) -> int:
         """Return the rank of the part that has said nothing for longest, its end included."""

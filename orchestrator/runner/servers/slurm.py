@@ -192,9 +192,13 @@ class SlurmServer(ClusterCarrier):
             choosy = [f"--nodelist={prefer}", f"--immediate={_CHOOSY_S}"]
         elif self.lost:
             choosy = [f"--exclude={','.join(self.lost)}"]
+        # What is asked for and no more, so that several steps share a node. A step that asks for no
+        # GPUs would take all that the job has there.
+        no_gpus = [] if size.gpus else ["--gres=none"]
+        of_a_step = ["--exact", f"--mem={size.memory or 0}", *no_gpus]
         return (
             "srun",
-            *(self._of_a_job() if self.queues else self._of_a_step()),
+            *(self._of_a_job() if self.queues else of_a_step),
             f"--nodes={self.n_nodes}",
             f"--ntasks={self.n_nodes}",
             *(_TOGETHER if self.n_nodes > 1 else ()),
@@ -206,12 +210,6 @@ class SlurmServer(ClusterCarrier):
             *choosy,
             *set_up(self._cluster, words),
         )
-
-    def _of_a_step(self) -> list[str]:
-        # What is asked for and no more, so that several steps share a node. A step that asks for no
-        # GPUs would take all that the job has there.
-        no_gpus = [] if self._size.gpus else ["--gres=none"]
-        return ["--exact", f"--mem={self._size.memory or 0}", *no_gpus]
 
     def _of_a_job(self) -> list[str]:
         cluster = self._cluster
