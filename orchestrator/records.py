@@ -354,6 +354,16 @@ class Failure(msgspec.Struct, frozen=True):
         return not self.permanent and self.scope == REQUEST
 
 
+def unsupported(said: str) -> Failure:
+    """Return the failure of what a server, or this program, can't do, however often it is asked."""
+    return Failure("unsupported", said, permanent=True)
+
+
+def unparseable(said: str) -> Failure:
+    """Return the failure of a reply that can't be read, or that contradicts itself."""
+    return Failure("unparseable", said, permanent=True)
+
+
 class Standing(msgspec.Struct, frozen=True):
     """One model in a ranking that forms.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import cli
+from orchestrator.runner.commands.options import COMMANDS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 _HEAD: Final = """\
@@ -47,8 +48,9 @@ def page() -> str:
     head = ["| argument | effect | commands |", "| --- | --- | --- |"]
     sections = [_HEAD, "## Arguments of several commands\n", "\n".join([*head, *told]) + "\n"]
     added = _subcommands(parser)
-    for title, commands in cli._COMMANDS.items():  # noqa: SLF001 (the titles of --help)
-        rows = [row for name, *_ in commands for row in _rows(added[name], shared)]
+    for title, commands in COMMANDS.items():
+        names = [named.partition(" ")[0] for named, *_ in commands]
+        rows = [row for name in names for row in _rows(added[name], shared)]
         sections += [f"## {_sentence(title).rstrip('.')}\n", _table(rows)]
     return "\n".join([*sections, _exit_codes(parser)])
 

@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_248,
-    "functions with `Any` in the signature": 245,
-    "lines": 110_560,
-    "files": 492,
-    "distinct names": 4_358,
-    "value classes": 633,
-    "fields of value classes": 2_949,
+    "private functions used once": 1_219,
+    "functions with `Any` in the signature": 241,
+    "lines": 109_899,
+    "files": 478,
+    "distinct names": 4_299,
+    "value classes": 624,
+    "fields of value classes": 2_917,
     "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 248,
+    "files that one run enters": 241,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from orchestrator import plugins
 from orchestrator.backend import check_header
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.summary import Analysis, Statistic
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import Fault, RecipeError
 from orchestrator.plugins.base import Settings
 from orchestrator.secrets import is_secret
@@ -262,7 +262,7 @@ class ReusedRun:
 
 @dataclass(frozen=True, slots=True)
 class PluginRef:
-    """A plug-in and its validated settings: of a server, a back-end or a dataset."""
+    """A plug-in and its validated settings: of a server, a back-end, a dataset or a statistic."""
 
     kind: str
     config: Settings
@@ -287,18 +287,6 @@ class MethodRef:
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
         return {"kind": self.kind, **self.method.config.model_dump(mode="json")}
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticRef:
-    """A statistic of a recipe, with its settings."""
-
-    kind: str
-    statistic: Statistic
-
-    def resolved(self) -> dict[str, Any]:
-        """Kind and settings as plain data."""
-        return {"kind": self.kind, **self.statistic.config.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)

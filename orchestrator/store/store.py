@@ -30,11 +30,10 @@ from orchestrator.store.entries import (
     spent_on,
     wall_ms,
 )
-from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
 from orchestrator.store.lookup import Held, KeyFilter, Recent, known_keys
-from orchestrator.store.owner import Check
+from orchestrator.store.owner import Check, is_network_fs
 from orchestrator.store.values import (
     UNITS_AT_ONCE,
     end_adoption,

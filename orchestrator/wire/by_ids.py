@@ -107,10 +107,14 @@ class Walk:
         tree: Of all paths.
         negligible: ln of the share of the most probable path below which another one is only
             bounded; -inf for never.
+
+    Attributes:
+        read: The distributions, by node.
+        tree: As given.
     """
 
     def __init__(self, tree: Trie, negligible: float) -> None:
-        self._tree = tree
+        self.tree = tree
         self._negligible = negligible
         self.read: dict[Path, Reading] = {}
 
@@ -124,7 +128,7 @@ class Walk:
 
     def unread(self) -> list[Path]:
         """Nodes nobody has looked at and that can't be neglected, parents before children."""
-        nodes = [node for node in self._tree.children if node not in self.read]
+        nodes = [node for node in self.tree.children if node not in self.read]
         if not nodes:
             return []
         least = self._least()
@@ -135,7 +139,7 @@ class Walk:
         unlisted = [
             (node, token)
             for node, reading in self.read.items()
-            for token in self._tree.children[node]
+            for token in self.tree.children[node]
             if token not in reading.logprobs
         ]
         found: dict[Path, list[int]] = {}
@@ -147,7 +151,7 @@ class Walk:
 
     def _least(self) -> float:
         """The ln p that a path must be able to have."""
-        best = max((value(path, self.read)[1] for path in self._tree.paths), default=0.0)
+        best = max((value(path, self.read)[1] for path in self.tree.paths), default=0.0)
         return best + self._negligible if best > -math.inf else -math.inf
 
 

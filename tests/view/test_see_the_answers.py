@@ -6,6 +6,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from orchestrator.report.html.shell import terms
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.conftest import ROOT
 from tests.view.pages import opened
@@ -85,6 +86,56 @@ def test_a_link_opens_the_same_view_again(browser, links):
         page.keyboard.press("u")
         page.wait_for_selector(".list .row.tall")
         assert page.locator(".list .row.tall a").all_inner_texts() == rows
+        assert said == []
+
+
+def test_a_heading_sorts_by_worth_and_the_link_opens_this_order_again(browser, links):
+    with opened(browser, links, "/run/a/items") as (page, said):
+        page.get_by_role("columnheader").get_by_role("button", name="two", exact=True).click()
+        page.wait_for_url(re.compile("sort=-worth"))
+        page.locator("[aria-sort=descending]", has_text="two").wait_for()
+        cells = page.locator(".list .row.tall > :nth-child(4)")
+        worth = [
+            float(one) for one in cells.locator(".worth b").all_inner_texts() if "★" not in one
+        ]
+        assert worth == sorted(worth, reverse=True)
+        rows = page.locator(".list .row.tall a").all_inner_texts()
+        page.reload()
+        page.wait_for_selector(".list .row.tall")
+        assert page.locator(".list .row.tall a").all_inner_texts() == rows
+        assert said == []
+
+
+def test_a_condition_on_a_text_is_set_and_taken_away(browser, links):
+    with opened(browser, links, "/run/a/items") as (page, said):
+        page.get_by_label("Measure of the condition").select_option("answer of one")
+        page.get_by_label("Comparison").select_option("contains")
+        page.get_by_label("Value of the condition").fill("SAYS")
+        page.get_by_role("button", name="Add").click()
+        counted = page.locator(".tools .said")
+        counted.filter(has_text=re.compile(rf"^[1-{N - 1}] of {N} items$")).wait_for()
+        page.get_by_role("button", name=re.compile("Remove the condition")).click()
+        counted.filter(has_text=f"{N} items").wait_for()
+        page.get_by_label("Comparison").select_option("is empty")
+        assert page.get_by_label("Value of the condition").is_hidden()
+        assert said == []
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_a_term_is_explained_where_it_stands(browser, axe, links, touch):
+    meanings = terms()
+    with opened(browser, links, "/run/a", has_touch=touch) as (page, said):
+        found = page.locator(".checks .term").first
+        found.tap() if touch else found.focus()
+        tip = page.locator("#tip")
+        assert tip.text_content() == meanings["beside a result"][found.text_content()]
+        page.keyboard.press("Escape")
+        assert said == []
+    with opened(browser, links, "/run/a/items?rows=numbers", has_touch=touch) as (page, said):
+        found = page.get_by_role("columnheader").get_by_role("button", name="margin")
+        found.focus()
+        assert page.locator("#tip").text_content() == meanings["column"]["margin"]
+        assert_no_serious_fault(page, axe, 10)
         assert said == []
 
 

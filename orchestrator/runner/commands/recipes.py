@@ -21,7 +21,7 @@ from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
+from orchestrator.recipe.started import BUNDLED, StartedModel, names_for, text_of
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, safe_line, write_to
@@ -136,9 +136,13 @@ def init(options: argparse.Namespace) -> int:
         question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
         dataset = _ask(question, default) if asks else default
     name, is_path = _dataset(dataset, to)
-    started = Started(name=to.stem, models=models, judge=judge, dataset=name, is_path=is_path)
-    text = text_of(started)
-    _check(text, to)
+    text = text_of(to.stem, models, judge, name, is_path=is_path)
+    recipe = loads(text.encode(), to)
+    try:
+        prepare(recipe, to.parent)
+    except LaunchError as error:
+        # As for `check`: what this machine lacks is no fault of the recipe.
+        confirm(f"not on this machine: {error}")
     write_new(to, text, force=options.force)
     confirm(f"wrote {to}; count its requests with: orchestrator plan {to}")
     confirm(f"run it with: orchestrator run {to}")
@@ -264,15 +268,6 @@ def _dataset(given: str, to: Path) -> tuple[str, bool]:
     if given in kinds:
         return given, False
     raise UsageError(f"{given!r} is no file and no kind of dataset{nearest(given, kinds)}")
-
-
-def _check(text: str, to: Path) -> None:
-    recipe = loads(text.encode(), to)
-    try:
-        prepare(recipe, to.parent)
-    except LaunchError as error:
-        # As for `check`: what this machine lacks is no fault of the recipe.
-        confirm(f"not on this machine: {error}")
 
 
 def _say(line: str) -> None:

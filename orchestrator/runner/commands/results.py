@@ -52,22 +52,15 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         # Lines below the results: that it was interrupted, or that units failed.
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        more = _elsewhere(result)
+        run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
+        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
+        more = [*([full] if n_tables else []), page]
         shown = as_tables(found) if whole else first_screen(found, more, taken=taken)
         for renderable in shown:
             print_to(sys.stdout, renderable)
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
-
-
-def _elsewhere(result: api.Result) -> list[str]:
-    run = paths.shown(result.path)
-    n_tables = len(result.tables) + len(result.rankings)
-    full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
-    return [
-        *([full] if n_tables else []),
-        f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
-    ]
 
 
 _Form = TextFormat | Format | Literal["hf", "inspect"]
@@ -257,7 +250,13 @@ def gate(options: argparse.Namespace) -> int:
         write_text(junit, found.to_junit(pass_unknown=options.pass_unknown))
         said.wrote(junit)
     if options.summary is not None:
-        _append(Path(options.summary), found.to_markdown())
+        path = Path(options.summary)
+        try:
+            # Other steps of the job write to it too.
+            with path.open("a", encoding="utf-8") as file:
+                file.write(found.to_markdown())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     if options.format == "json":
         write_to(sys.stdout, found.to_json())
     elif options.format == "markdown":
@@ -266,15 +265,6 @@ def gate(options: argparse.Namespace) -> int:
         print_to(sys.stdout, gate_text(found))
     code = found.exit_code
     return EXIT_COMPLETE if code == EXIT_GATE_OPEN and options.pass_unknown else code
-
-
-def _append(path: Path, text: str) -> None:
-    """Append to a file to which other steps of the job write too."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def labels(options: argparse.Namespace) -> int:

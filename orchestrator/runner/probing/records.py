@@ -125,15 +125,15 @@ class Probes:
             )
             probe = Probe(target)
             met = await probe.first_contact()
-            if probe.is_closed and not target.was_met:
-                raise UsageError(f"model {found.spec.name!r}: {probe.unsure}")
-            if not probe.unsure:
+            if probe.asks.is_closed and not target.was_met:
+                raise UsageError(f"model {found.spec.name!r}: {probe.asks.unsure}")
+            if not probe.asks.unsure:
                 self._refuse(found, met)
             await self.others(found.spec.name)
             # Of a back-end from outside nobody knows what routes its server has.
             only_first = self._only_first or not getattr(found.backend, "speaks_chat", False)
-            if only_first or (probe.unsure and self._refuses):
-                self._postpone(found.spec.name, probe.unsure)
+            if only_first or (probe.asks.unsure and self._refuses):
+                self._postpone(found.spec.name, probe.asks.unsure)
                 return
             noise = not (known and held is not None and held.seen)
             record = await probe.rest(quick=known, noise=noise)
@@ -157,8 +157,8 @@ class Probes:
         # What is refused, and what was not answered for the moment, is asked again by the next
         # call: neither is kept.
         self._refuse(found, whole)
-        if probe.unsure:
-            self._postpone(found.spec.name, probe.unsure)
+        if probe.asks.unsure:
+            self._postpone(found.spec.name, probe.asks.unsure)
         else:
             self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         model = found.spec.name
