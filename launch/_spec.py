@@ -7,7 +7,7 @@ libraries, devices and caches, and no credentials. A recipe names those that it 
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -122,6 +122,11 @@ class Argv(Protocol):
     def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
 
 
+PartArgv = Callable[[int, str, tuple[int, Sequence[str]]], tuple[str, ...]]
+"""Makes the command line of each of several machines that share a model: from the port and address
+of the first, which answers; and from the machine's rank, with the addresses of all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """A server to start.
@@ -129,15 +134,13 @@ class ServerSpec:
     Attributes:
         kind: Launch kind, for messages.
         names: Models that it must list before it counts as ready.
-        argv: From a port, and perhaps an address, to the command line; never holds the key.
+        argv: From a port, and perhaps an address, to the command line; never holds the key. Where
+            several machines share the model it is a `PartArgv`.
         env: Variables added to those that are inherited.
         env_from: Names of variables of this process that it gets too, secrets mostly.
         key_variable: The variable by which it takes its key.
         start_timeout_s: From start to ready.
         stop_grace_s: Between SIGTERM and SIGKILL.
-        split: The same from the port and address of rank 0, and from the rank and number of the
-            machines that share the model; None where none can. The process of rank 0 answers.
-        address_variables: Get the address of the machine that a process of it runs on.
         takes_socket: True for a server of ours, which listens at the socket that it is given
             (`given`). Others are proved to listen before they are sent the key.
     """
@@ -150,8 +153,6 @@ class ServerSpec:
     key_variable: str = KEY_VARIABLE
     start_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
-    split: Callable[[int, str, tuple[int, int]], tuple[str, ...]] | None = None
-    address_variables: tuple[str, ...] = ()
     takes_socket: bool = False
 
 

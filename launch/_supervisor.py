@@ -19,11 +19,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final, Self, cast
 
 from launch import _readiness, _spec, _watchdog
 from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
-from launch._spec import HOST, ServerSpec, server_env
+from launch._spec import HOST, PartArgv, ServerSpec, server_env
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
@@ -88,7 +88,7 @@ class Server:
         self.node = ""
         self._nodes: tuple[str, ...] = ()
         self._heard: dict[int, float] = {}
-        self._is_heard = self._silent = False
+        self._is_heard = self._is_cut_off = False
         self._ends: set[int] = set()
         self._n_told = 0
         self.was_told = False
@@ -149,10 +149,10 @@ class Server:
             _, found, words = line.partition(mark)
             if found:
                 return words
-            self._hear(line)
+            self._learn(line)
         return b""
 
-    def _hear(self, said: bytes) -> None:
+    def _learn(self, said: bytes) -> None:
         """Note which parts live and which have ended, and how many were told to end."""
         for line in said.splitlines(keepends=True):
             rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
@@ -161,22 +161,22 @@ class Server:
                 self._ends |= {int(rank)} if word.startswith(_watchdog.ENDS) else set()
             self._n_told += line.endswith(_watchdog.TOLD)
 
-    async def _placed(self) -> tuple[str, int]:
-        """Return the address of the watchdog that speaks for the server, once all have told theirs.
+    async def _placed(self) -> tuple[list[str], int]:
+        """Return the addresses of all watchdogs by rank, and the port of the first.
 
-        The address is empty if the carrier's command has ended.
+        There are none if the carrier's command has ended.
         """
         n_nodes = 1 if self._carrier is None else self._carrier.n_nodes
         places: dict[int, list[str]] = {}
         while len(places) < n_nodes:
             words = (await self._said(_watchdog.PLACED)).decode().split()
             if not words:
-                return "", 0
+                return [], 0
             places[int(words[3]) if n_nodes > 1 else 0] = words
         self._nodes = tuple(words[2] for _, words in sorted(places.items()))
         self.node = self._nodes[0]
         self._heard = dict.fromkeys(places, time.monotonic())
-        return places[0][0], int(places[0][1])
+        return [words[0] for _, words in sorted(places.items())], int(places[0][1])
 
     async def settle(
         self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
@@ -207,19 +207,22 @@ class Server:
                 if state != said:
                     said = state
                     logger.info("server for %s waits for a machine: %s", names, state or "unknown")
-            host, port = reading.result()
+            hosts, port = reading.result()
         finally:
             # Before the pipe is closed.
             reading.cancel()
             await asyncio.wait([reading])
-        if not host:
+        if not hosts:
             # Its output ends a moment before it does.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, _CARRIER_S)
             return ""
-        argvs, n = [spec.argv(port, host)], len(self._nodes)
-        if spec.split is not None and n > 1:
-            argvs = [spec.split(port, host, (rank, n)) for rank in range(n)]
+        host = hosts[0]
+        if hosts[1:]:
+            of_a_part = cast("PartArgv", spec.argv)
+            argvs = [of_a_part(port, host, (rank, hosts)) for rank in range(len(hosts))]
+        else:
+            argvs = [spec.argv(port, host)]
         told = {
             # The first listens at the port.
             "arguments": [
@@ -230,7 +233,6 @@ class Server:
             ],
             "env": {**env},
             "here": {**here},
-            "address": spec.address_variables,
             "lease_s": LEASE_S,
         }
         with contextlib.suppress(BrokenPipeError):
@@ -249,21 +251,21 @@ class Server:
                 if len(self._nodes) == 1:
                     continue
                 if self._is_heard:
-                    self._hear(_opened(self._process.stdout).read() or b"")
-                rank = self._quietest()
+                    self._learn(_opened(self._process.stdout).read() or b"")
+                rank = self._silent()
                 heard_at = time.monotonic() if self._ends else max(self._heard.values())
                 # It has said nothing for a lease while others have: it is cut off.
                 if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
-                    self.node, self._silent = self._nodes[rank], True
+                    self.node, self._is_cut_off = self._nodes[rank], True
                     logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
-                    self._end_carrier()
+                    self._end()
 
-    def _quietest(self) -> int:
+    def _silent(self) -> int:
         """Return the rank of the part that has said nothing for longest, its end included."""
         left = self._heard.keys() - self._ends or self._heard.keys()
         return min(left, key=self._heard.__getitem__)
 
-    def _end_carrier(self) -> None:
+    def _end(self) -> None:
         """End what stands for it here; it gives back what it waits for, or hangs if cut off."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -321,20 +323,20 @@ class Server:
         if self._carrier is not None and not stdout.closed:
             # Before it is killed: what it says after that is no word of the machine's.
             os.set_blocking(stdout.fileno(), False)
-            self._hear(stdout.read() or b"")
+            self._learn(stdout.read() or b"")
             said = self.log_text()
             lost = self._carrier.lost_machine(said)
             if lost in self._nodes:
                 self.node = lost
             elif len(self._nodes) > 1 and not has_ended:
-                self.node = self._nodes[self._quietest()]
-            self.was_lost = bool(self.node) and (self._silent or lost == self.node)
+                self.node = self._nodes[self._silent()]
+            self.was_lost = bool(self.node) and (self._is_cut_off or lost == self.node)
             # The end of one part has the cluster end the others, but not that one.
             has_told = self._n_told >= max(1, len(self._nodes))
             self.was_told = has_told or self._carrier.ended_it(said)
         if not has_ended:
             if self._carrier is not None:
-                self._end_carrier()
+                self._end()
             # The watchdog lives and has not reaped the server, so the number is still its group's.
             elif self.pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

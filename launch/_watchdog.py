@@ -167,7 +167,7 @@ def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
         for name, value in os.environ.items()
         if name not in _OF_A_SHELL and here.get(name) != value
     }
-    env = {**told["env"], **dict.fromkeys(told["address"], host), **own}
+    env = {**told["env"], **own}
     parts = told["arguments"]
     rank = rank if parts[1:] else 0
     if env.pop(LISTENING, "") and rank == 0:
@@ -220,7 +220,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if deadline is None and (told or is_gone):
             deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
-    asks.say(ENDS)
+    asks.report(ENDS)
 
 
 class _Listeners:
@@ -338,17 +338,14 @@ class _Owner:
         self._said = b""
         os.set_blocking(self.pipe, False)
 
-    def report(self) -> None:
-        """Tell an owner on another machine that this one asks the server to end."""
-        if self._lease_s is not None:
-            with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), TOLD)
+    def report(self, word: bytes = b"") -> None:
+        """Tell an owner on another machine that this one asks the server to end.
 
-    def say(self, word: bytes) -> None:
-        """Tell of one part of a server of several machines."""
-        if self._part:
+        With a word, tell it of this part of a server of several machines.
+        """
+        if self._lease_s is not None and (self._part or not word):
             with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), self._part % word)
+                os.write(sys.stdout.fileno(), self._part % word if word else TOLD)
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""
@@ -361,7 +358,7 @@ class _Owner:
             return has_ended or (self._lease_s is not None and silent_s > self._lease_s)
         self._heard_at = time.monotonic()
         if said:
-            self.say(LIVES)
+            self.report(LIVES)
         # A word may come in two parts.
         self._said = self._said[-_LONGEST_WORD:] + said
         if KEEP in self._said:

@@ -3,8 +3,7 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -74,13 +73,13 @@ def argv(
     model: ServedModel,
     port: int,
     host: str = HOST,
-    part: tuple[int, int] = (0, 1),
+    part: tuple[int, Sequence[str]] = (0, ()),
 ) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder.
 
-    `part` is the rank of this process, and the number of machines that share the model.
+    `part` is the rank of this process, and the addresses of all that share the model.
     """
-    rank, n_nodes = part
+    rank, hosts = part
     settings = {
         "--model-path": model.weights,
         "--served-model-name": model.name,
@@ -101,8 +100,8 @@ def argv(
         "--context-length": config.context_length,
         "--mem-fraction-static": config.mem_fraction_static,
     }
-    if n_nodes > 1:
-        settings |= {"--nnodes": n_nodes, "--node-rank": rank}
+    if hosts:
+        settings |= {"--nnodes": len(hosts), "--node-rank": rank}
         settings["--dist-init-addr"] = f"{host}:{beside(port, 3)}"
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
@@ -149,7 +148,7 @@ class SglangLaunch(FolderLaunch[Config]):
             )
         command_line = partial(argv, self.config, python, model)
         spec = self.spec(model.name, command_line, environment(self.config))
-        return await start_server(replace(spec, split=command_line), log_path, self.carrier)
+        return await start_server(spec, log_path, self.carrier)
 
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""

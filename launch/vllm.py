@@ -6,8 +6,7 @@ was started (`make vllm` makes one for machines without a GPU).
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -104,13 +103,13 @@ def argv(
     model: ServedModel,
     port: int,
     host: str = HOST,
-    part: tuple[int, int] = (0, 1),
+    part: tuple[int, Sequence[str]] = (0, ()),
 ) -> tuple[str, ...]:
     """Command line of a server; `model.weights` is a folder.
 
-    `part` is the rank of this process, and the number of machines that share the model.
+    `part` is the rank of this process, and the addresses of all that share the model.
     """
-    rank, n_nodes = part
+    rank, hosts = part
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
     settings = {
         "--served-model-name": base,
@@ -132,8 +131,8 @@ def argv(
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
     }
-    if n_nodes > 1:
-        settings |= {"--nnodes": n_nodes, "--node-rank": rank, "--master-addr": host}
+    if hosts:
+        settings |= {"--nnodes": len(hosts), "--node-rank": rank, "--master-addr": host}
         settings |= {"--master-port": beside(port, 1), "--distributed-executor-backend": "mp"}
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
@@ -141,6 +140,8 @@ def argv(
     if rank:
         flags.append("--headless")
     return (
+        # Else it may take an address that the others can't reach.
+        *(("env", f"VLLM_HOST_IP={hosts[rank]}") if hosts else ()),
         command,
         "serve",
         model.weights,
@@ -207,7 +208,6 @@ class VllmLaunch(FolderLaunch[Config]):
         model = await self.served(models)
         command_line = partial(argv, self.config, find_command(self.config), model)
         spec = self.spec(model.name, command_line, environment(self.config))
-        spec = replace(spec, split=command_line, address_variables=("VLLM_HOST_IP",))
         # Servers on other machines load in memory of their own, and may wait for it for hours.
         alone = self.carrier is None
         async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():

@@ -87,8 +87,10 @@ class ServerSize(Settings):
     """Memory, such as 32G. null shares what the job has on the node with other servers (Slurm), or
     asks for none (Ray)."""
     nodes: Count | None = None
-    """Nodes that share the model, each with these CPUs, GPUs and memory; null: one. On Slurm, vLLM
-    and SGLang can have several."""
+    """Of a model: nodes that share it, each with these CPUs, GPUs and memory (vLLM and SGLang, on
+    Slurm); default 1. Of the section: with `--submit`, nodes of the client's job, on which servers
+    are steps, where by default it is small and servers are jobs of their own; with `--shards`,
+    nodes of each shard's job, default 1."""
 
     def memory_bytes(self) -> int:
         """Return the memory in bytes; 0 where it is left open."""
@@ -116,10 +118,6 @@ class Cluster(ServerSize):
     """Partition of these jobs; null: the cluster's default."""
     time: Duration | None = None
     """Time limit of these jobs, such as 4h; null: the partition's default."""
-    nodes: Count | None = None
-    """With `--submit`, nodes of the client's job, on which servers are steps. Default: the
-    client's job is small, and servers are jobs of their own. With `--shards`, nodes of each
-    shard's job; default 1."""
     drain: Duration = "10m"
     """With `--submit` or `--shards`, how long before the time limit the client stops, to continue
     in another job. Slurm may begin up to a minute earlier."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from launch._spec import beside, python_module
+from launch._spec import HOST, beside, python_module
 from launch._supervisor import start_server
 from tests.fake import launch as scripted
 from tests.fake.launch import Scripted
@@ -35,8 +35,7 @@ class Logged(Scripted):
         spec = self.spec(models)
         assert isinstance(self.config, Config)
         argv = partial(logged, spec.argv, self.config.requests)
-        spec = replace(spec, argv=argv, split=partial(split, argv))
-        return await start_server(spec, log_path, self.carrier)
+        return await start_server(replace(spec, argv=partial(split, argv)), log_path, self.carrier)
 
 
 def logged(argv, file, *address):
@@ -44,7 +43,10 @@ def logged(argv, file, *address):
     return (*argv(*address), "--log", file)
 
 
-def split(argv, port, host, part):
-    """Command line of a part."""
-    words = (*map(str, part), host, str(beside(port, 1)))
+def split(argv, port, host=HOST, part=(0, ())):
+    """Command line of a server, or of a part of one."""
+    rank, hosts = part
+    if not hosts:
+        return argv(port, host)
+    words = (str(rank), str(len(hosts)), host, str(beside(port, 1)))
     return python_module("tests.cluster.part", *words, *argv(port, host))

@@ -54,14 +54,12 @@ class Loss(msgspec.Struct, frozen=True):
     """Changes of a plan whose node is lost.
 
     Attributes:
-        node: Its name.
         moved: New places of the processes of servers that were planned on it, by the name of the
             server. A process that has none any more has the share `Share()`.
         waiting: Names of those servers that wait for another wave.
         without_room: By name, why a server fits on no node that is left; it keeps its place.
     """
 
-    node: str
     moved: Mapping[str, tuple[Share, ...]]
     waiting: tuple[str, ...]
     without_room: Mapping[str, str]
@@ -180,7 +178,7 @@ class Waves:
         waiting = [server for server in before if server.name not in stays]
         self.absent |= {model for server in waiting for model in server.models}
         names = tuple(server.name for server in waiting)
-        return Loss(node, moves.shares, names, moves.without_room)
+        return Loss(moves.shares, names, moves.without_room)
 
     def _divided(self, wave: Sequence[PlacedServer], moves: "_Moves") -> list[list[PlacedServer]]:
         """Return the servers that can stay in the current wave, and waves of those that can't."""
@@ -268,7 +266,7 @@ def _demand(server: PlacedServer) -> Demand:
 _log = logging.getLogger(__name__)
 
 
-def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
+def plan_anew(waves: Waves, node: str, move: Callable[[Loss, str], None]) -> bool:
     """Plan anew what was to run on a node that is out of reach; return whether anything changed.
 
     `move` has servers start at their new places.
@@ -281,7 +279,7 @@ def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
         _log.info("%s", line)
     for name, why in loss.without_room.items():
         _log.warning("no node that is left has room for the server of %r: %s", name, why)
-    move(loss)
+    move(loss, node)
     return True
 
 

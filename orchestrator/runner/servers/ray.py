@@ -155,24 +155,14 @@ _ADDRESS: Final = "RAY_ADDRESS"
 _LOST: Final = re.compile(rf"^{re.escape(NODE_LOST)}(\S+)$", re.MULTILINE)
 
 
-class ClusterCarrier(Carrier):
-    """Brings one server of these models to a node, with the resources that the recipe says."""
-
-    def __init__(self, cluster: Cluster, models: tuple[str, ...]) -> None:
-        self._cluster, self._size = cluster, cluster.size(models)
-        self.avoid = ""
-
-    def inside(self, words: Sequence[str]) -> tuple[str, ...]:
-        """See `Carrier`."""
-        return (*self._cluster.container, *words)
-
-
-class RayActor(ClusterCarrier):
+class RayActor(Carrier):
     """Brings one server to a node of a Ray cluster, in an actor of a placement group."""
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], address: str) -> None:
-        super().__init__(cluster, models)
-        self._address, self.queues = address, True
+        self._cluster, self._size = cluster, cluster.size(models)
+        self._address = address
+        self.avoid = ""
+        self.queues = True
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`; `avoid` and `prefer` hold for one command."""
@@ -197,6 +187,10 @@ class RayActor(ClusterCarrier):
             "--",
             *set_up(self._cluster, words),
         )
+
+    def inside(self, words: Sequence[str]) -> tuple[str, ...]:
+        """See `Carrier`."""
+        return (*self._cluster.container, *words)
 
     def waiting(self) -> str:
         """See `Carrier`."""

@@ -30,7 +30,6 @@ from orchestrator.runner.servers.placement import (
     place_servers,
 )
 from orchestrator.runner.servers.ray import (
-    ClusterCarrier,
     RayActor,
     address_of,
     nodes_of,
@@ -166,14 +165,15 @@ _LOST: Final = re.compile(
 )
 
 
-class SlurmServer(ClusterCarrier):
+class SlurmServer(Carrier):
     """Brings one server to a node: as a step of this job, or as a job of its own.
 
     Without nodes of an allocation it is a job of its own.
     """
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], n_nodes: int = 1) -> None:
-        super().__init__(cluster, models)
+        self._cluster, self._size = cluster, cluster.size(models)
+        self.avoid = ""
         self._models = models
         self._n_nodes = n_nodes
         self._name = ""
@@ -220,6 +220,10 @@ class SlurmServer(ClusterCarrier):
             *options_of(cluster),
             *([f"--mem={self._size.memory}"] if self._size.memory else []),
         ]
+
+    def inside(self, words: Sequence[str]) -> tuple[str, ...]:
+        """See `Carrier`."""
+        return (*self._cluster.container, *words)
 
     def environment(self) -> Mapping[str, str]:
         """See `Carrier`."""

@@ -43,7 +43,7 @@ class Machine(Fleet):
         self.backends[model].is_lost = True
         self.running.discard(model)
 
-    def move(self, loss):
+    def move(self, loss, _):
         self.waiting |= {name: asyncio.Event() for name in loss.waiting}
 
     def admit(self, models):
