@@ -12,9 +12,10 @@ On another machine, where a carrier has started it, it is run as `_watchdog.py -
 it first writes the address by which this machine is reached, a free port there, and its name; and
 gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
 no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
-seconds, because it is cut off from a client that has replaced it. It tells the client if the
-machine asks it to end. Variables that the way there has changed win over the client's; `here`
-holds those that it began with.
+seconds, because it is cut off from a client that has replaced it; a job that is for this server
+alone, which nobody else may end now, is given back. It tells the client if the machine asks it to
+end. Variables that the way there has changed win over the client's; `here` holds those that it
+began with.
 
 Where several machines share a model, each has a watchdog, and all hear the same: `arguments` has a
 list for each rank. Whenever they hear from the client, they answer that their part lives, and they
@@ -60,6 +61,8 @@ ELSEWHERE = "--elsewhere"
 # Variables by which a carrier may say where this is.
 ADDRESS = "ORCHESTRATOR_NODE_ADDRESS"
 NAME = "ORCHESTRATOR_NODE_NAME"
+# Variable of a carrier whose Slurm job is for this server alone.
+OWN_JOB = "ORCHESTRATOR_OWN_JOB"
 BEAT = b"beat\n"
 # Variable with the number of a bound socket that the server inherits, to listen there.
 LISTENING = "ORCHESTRATOR_LISTENING_FD"
@@ -119,10 +122,14 @@ def main(arguments: list[str]) -> NoReturn:
     listeners = _Listeners(server.pid, host, 0 if sockets else port)
     if sockets:
         listeners.tell()
-    _watch(server.pid, wakeup, _Owner(parent, lease_s, part), listeners, grace_s)
+    owner = _Owner(parent, lease_s, part)
+    _watch(server.pid, wakeup, owner, listeners, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
+    if owner.is_past and OWN_JOB in os.environ:
+        command = ["scancel", os.environ["SLURM_JOB_ID"]]
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=False)  # noqa: S603 (no shell)
     # End with the server's exit code, or by the signal that ended it.
     if code >= 0:
         sys.exit(code)
@@ -213,6 +220,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if told and deadline is None:
             asks.report()
         is_gone = owner is not None and owner.is_gone()
+        asks.is_past = asks.is_past or told or is_gone
         told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
             # A closed pipe stays readable for ever; from here on the clock and the child count.
@@ -332,6 +340,8 @@ class _Owner:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
+        # Something else than it or the server itself has ended the server.
+        self.is_past = False
         self._pid = pid
         self._lease_s, self._part = lease_s, part
         self._heard_at = time.monotonic()

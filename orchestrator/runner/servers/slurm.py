@@ -228,7 +228,8 @@ class SlurmServer(Carrier):
     def environment(self) -> Mapping[str, str]:
         """See `Carrier`."""
         needed = _NEEDED if self.queues else (*_NEEDED, "SLURM_JOB_ID")
-        return {name: os.environ[name] for name in needed if name in os.environ}
+        found = {name: os.environ[name] for name in needed if name in os.environ}
+        return {**found, "ORCHESTRATOR_OWN_JOB": ""} if self.queues else found
 
     def waiting(self) -> str:
         """See `Carrier`."""

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from launch import _watchdog
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
 from orchestrator.recipe.settings import Cluster
@@ -151,6 +152,7 @@ def test_outside_an_allocation_a_server_is_a_job_of_its_own(prepared, slurm):
     assert {"--partition=gpu", "--time=240", "--account=x", "--exclusive"} <= set(command)
     assert "--exact" not in command
     assert "SLURM_JOB_ID" not in carrier.environment()
+    assert _watchdog.OWN_JOB in carrier.environment()
     # Two of them are told apart by name.
     assert named(command) != named(carrier.command(("python", "x")))
 
