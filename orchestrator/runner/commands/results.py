@@ -23,7 +23,7 @@ from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, write_files
 from orchestrator.runner.interface import exporting
@@ -289,7 +289,8 @@ def labels(options: argparse.Namespace) -> int:
             "then add this to the recipe, and run it again:",
             f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
         ]
-    write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
+    for line in lines:
+        say(line)
     return EXIT_COMPLETE
 
 
