@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
+from urllib.parse import parse_qsl, quote, urlencode
 
 from rich.console import RenderableType
 
@@ -23,7 +24,7 @@ from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, write_files
 from orchestrator.runner.interface import exporting
@@ -291,7 +292,8 @@ def labels(options: argparse.Namespace) -> int:
             "then add this to the recipe, and run it again:",
             f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
         ]
-    write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
+    for line in lines:
+        say(line)
     return EXIT_COMPLETE
 
 
@@ -308,6 +310,12 @@ def view(options: argparse.Namespace) -> int:
     for path in paths:
         if not path.is_dir() and path != api.RUNS:
             raise UsageError(f"{path}: no such folder")
+    page = "/?"
+    if options.items is not None:
+        if len(paths) != 1:
+            raise UsageError("--items shows those of one run; name it")
+        asked = urlencode(parse_qsl(options.items))
+        page = f"/run/{quote(paths[0].resolve().name, safe='')}/items?{asked}&"
     # No other command needs what it imports.
     importlib.import_module("orchestrator.view.serve").serve(
         paths,
@@ -315,5 +323,6 @@ def view(options: argparse.Namespace) -> int:
         open_browser=options.open,
         allow_code=options.allow_code,
         labels=None if options.labels is None else Path(options.labels),
+        page=page,
     )
     return EXIT_COMPLETE
