@@ -35,13 +35,13 @@ CEILINGS: Final[Mapping[str, int]] = {
     "lines": 109_850,
     "files": 478,
     "distinct names": 4_296,
-    "value classes": 622,
-    "fields of value classes": 2_911,
+    "value classes": 621,
+    "fields of value classes": 2_909,
     "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 241,
+    "files that one run enters": 240,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
