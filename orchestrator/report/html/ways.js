@@ -14,5 +14,6 @@ export const ways = (cells, meta) => {
   for (const title of ["failed", "missing"]) if (flag("failed").length && Number(cells.get(title)) > 0) found.push([title, flag("failed")]);
   if (/flip/i.test(cells.get("effect") ?? "")) found.push(["share", flag("flips")]);
   if (cells.has("same verdict")) found.push(["same verdict", flag("split")]);
-  return found.filter(([, parts]) => parts.length);
+  // Nothing is behind a number that there is not.
+  return found.filter(([title, parts]) => parts.length && !cells.get(title)?.startsWith("–"));
 };

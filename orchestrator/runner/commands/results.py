@@ -16,6 +16,7 @@ from orchestrator import numbers
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.extras import need
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
 from orchestrator.report.export.tables import beside
 from orchestrator.report.gate import gate_text
@@ -54,6 +55,8 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
         run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        if result.allow_code and not is_allowed(result.path):
+            run = f"{run} --allow-code"
         full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
         page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
         more = [*([full] if n_tables else []), page]
