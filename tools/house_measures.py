@@ -35,13 +35,13 @@ CEILINGS: Final[Mapping[str, int]] = {
     "lines": 109_899,
     "files": 478,
     "distinct names": 4_299,
-    "value classes": 624,
-    "fields of value classes": 2_917,
+    "value classes": 623,
+    "fields of value classes": 2_915,
     "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 241,
+    "files that one run enters": 240,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -28,7 +28,7 @@ from launch.embedded.protocol import (
 )
 from launch.embedded.served import Served
 from launch.embedded.tokens import Context, Continuation
-from orchestrator.wire.by_ids import Path, nested
+from orchestrator.wire.by_ids import Path, log_sum_exp, nested
 
 # Labels as token paths, and the trie of all paths that one forward pass walks.
 #
@@ -111,14 +111,6 @@ class Trie:
         return math.fsum(
             read.logprobs[self.nodes[path[:end]]][token] for end, token in enumerate(path)
         )
-
-
-def log_sum_exp(values: Sequence[float]) -> float:
-    """Natural log of the sum of exponentials, in float64; -inf for none."""
-    highest = max(values, default=-math.inf)
-    if highest == -math.inf:
-        return highest
-    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))
 
 
 _MOST_NODES = 1024

@@ -344,7 +344,9 @@ class ScoresSummary(Summary[MethodSettings]):
         columns = (*map(Column, keys), *_NUMBERS)
         compared: Sequence[Comparison] = ()
         if len(source.scores) == 1 and CLUSTER in rows.columns:
-            (score,) = source.scores
+            ((score, orientation),) = source.scores.items()
+            # The first screen has no column `better`.
+            basis = f"{basis} · {score}: {_BETTER[orientation]} is better"
             compared = comparisons(
                 sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
             )

@@ -15,7 +15,7 @@ from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
 from orchestrator.report.text import safe_line
-from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
+from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
 from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.trust import Trusts
@@ -245,13 +245,18 @@ def _of_answers(
     is_checked: bool,
 ) -> Iterator[Phrase]:
     """Yield what to do about each answer that there is not, and about a judge nobody checked."""
+    told: set[tuple[Part, ...]] = set()
     for found, tried in zip(questions, advice, strict=True):
         if tried:
             several = len(questions) > 1
             start = phrase(found.subject, ": try ") if several else phrase("Try ")
             yield phrase(start, Quote(tried))
         elif found.state in ("open", "tied"):
-            yield from _more_words(found, rankings, tables)
+            for line in _more_words(found, rankings, tables):
+                # Of two methods that leave the same models open, one says how many.
+                if (pair := line.parts[:4]) not in told:
+                    told.add(pair)
+                    yield line
     first = next(iter(questions), None)
     if first is not None and first.state in ("answered", "tied", "open") and not is_checked:
         is_judged = any(check.about in ("form", "order") for check in first.checks)

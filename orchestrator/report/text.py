@@ -257,10 +257,15 @@ def is_quiet() -> bool:
     return _QUIET.get()
 
 
+def say(text: str) -> None:
+    """Print on stdout, on a line."""
+    write_to(sys.stdout, f"{safe_line(text)}\n")
+
+
 def confirm(text: str) -> None:
     """Print on stdout, on a line, what a command has done; `--quiet` leaves it out."""
     if not is_quiet():
-        write_to(sys.stdout, f"{safe_line(text)}\n")
+        say(text)
 
 
 def agreed(question: str, instead: str) -> bool:

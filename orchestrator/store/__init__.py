@@ -7,7 +7,6 @@ from orchestrator.store.entries import (
     FailureCount,
     OutcomeCount,
     ServerUse,
-    Sizes,
     StoredServer,
     StoredUnit,
 )
@@ -20,7 +19,7 @@ from orchestrator.store.store import Store
 
 __all__ = [
     "FRAMES", "ROLES", "EndedStore", "FailureCount", "FromRun", "Lender", "Lent", "OutcomeCount",
-    "Owner", "RunDirectory", "RunStatus", "Salvaged", "ServerUse", "Sizes", "Store",
+    "Owner", "RunDirectory", "RunStatus", "Salvaged", "ServerUse", "Store",
     "StoredServer", "StoredUnit", "check_ended", "check_usable", "damaged",
     "drop_failures", "is_network_fs", "merge", "newest", "opened",
     "put_in_place", "salvage", "unplanned",

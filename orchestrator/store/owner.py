@@ -148,7 +148,7 @@ def held_by_flock(path: Path, owner: Owner) -> Iterator[Check]:
 
 
 @contextlib.contextmanager
-def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iterator[Check]:
+def held_by_file(path: Path, owner: Owner) -> Iterator[Check]:
     """Own a file for as long as the block lasts, and touch it meanwhile.
 
     The value is to be called before each write.
@@ -156,7 +156,7 @@ def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iter
     Raises:
         RunDirectoryError: If another process owns it.
     """
-    _take(path, owner, stale_s)
+    _take(path, owner)
     ended = threading.Event()
     beat = threading.Thread(
         target=_beat, args=(path, owner, ended), name="run-directory-owner", daemon=True
@@ -171,7 +171,7 @@ def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iter
             path.unlink(missing_ok=True)
 
 
-def _take(path: Path, owner: Owner, stale_s: float) -> None:
+def _take(path: Path, owner: Owner) -> None:
     mine = path.with_name(f"{path.name}.{owner.token}")
     mine.write_bytes(msgspec.json.encode(owner))
     try:
@@ -180,7 +180,7 @@ def _take(path: Path, owner: Owner, stale_s: float) -> None:
                 # A link fails where the name is taken, also on NFS, where O_EXCL may not.
                 path.hardlink_to(mine)
             except FileExistsError:
-                _remove_stale(path, mine, stale_s)
+                _remove_stale(path, mine)
             else:
                 return
         raise _is_held(path, read_owner(path))
@@ -188,13 +188,13 @@ def _take(path: Path, owner: Owner, stale_s: float) -> None:
         mine.unlink(missing_ok=True)
 
 
-def _remove_stale(path: Path, mine: Path, stale_s: float) -> None:
+def _remove_stale(path: Path, mine: Path) -> None:
     found = read_owner(path)
     if found is not None and found.is_here:
         is_gone = not found.is_alive()
     else:
         # Both times are the file server's, so that clocks need not agree.
-        is_gone = _mtime(mine) - _mtime(path) > stale_s
+        is_gone = _mtime(mine) - _mtime(path) > _STALE_S
     if not is_gone:
         raise _is_held(path, found)
     aside = mine.with_suffix(".stale")

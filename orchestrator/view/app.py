@@ -389,7 +389,9 @@ async def _file(request: Request) -> Response:
     name = request.path_params["name"]
     # The files of the page by name; the report's style is among them, so that both are alike
     own = {one.name: one for one in files(_STATIC).iterdir() if Path(one.name).suffix in _TYPES}
-    found = {**own, "report.css": files("orchestrator.report.html") / "style.css"}.get(name)
+    report = files("orchestrator.report.html")
+    shared = {"report.css": report / "style.css", "ways.js": report / "ways.js"}
+    found = {**own, **shared}.get(name)
     if found is None:
         raise HTTPException(404)
     return Response(found.read_bytes(), media_type=_TYPES[Path(name).suffix])

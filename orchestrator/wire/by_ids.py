@@ -172,15 +172,16 @@ def value(path: Path, read: Mapping[Path, Reading]) -> tuple[float, float]:
 def total(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The sum of several probabilities as ln, with its upper bound; nan where none is known."""
     known = [one for one, _ in values if not math.isnan(one)]
-    return (_ln_sum(known) if known else math.nan), _ln_sum([bound for _, bound in values])
+    upper = min(log_sum_exp([bound for _, bound in values]), 0.0)
+    return (min(log_sum_exp(known), 0.0) if known else math.nan), upper
 
 
-def _ln_sum(logprobs: Sequence[float]) -> float:
-    highest = max(logprobs, default=-math.inf)
+def log_sum_exp(values: Sequence[float]) -> float:
+    """Natural log of the sum of exponentials, in float64; -inf for none."""
+    highest = max(values, default=-math.inf)
     if highest == -math.inf:
         return highest
-    shifted = math.fsum(math.exp(one - highest) for one in logprobs)
-    return min(highest + math.log(shifted), 0.0)
+    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))
 
 
 class Forced(msgspec.Struct, frozen=True):

@@ -154,16 +154,20 @@ def preempt(cluster: Cluster, _: str, __: str) -> Struck:
 
 def kill_node(cluster: Cluster, element: str, node: str) -> Struck:
     cluster.rig.kill_node(node)
-    yield [element]
-    cluster.rig.replace(node)
+    try:
+        yield [element]
+    finally:
+        cluster.rig.replace(node)
 
 
 def silence(cluster: Cluster, element: str, node: str) -> Struck:
     """Slurm begins its element again elsewhere; the client there lives, and sees the disk."""
     cluster.rig.silence(node)
-    yield [element]
-    cluster.rig.hear(node)
-    cluster.rig.until_idle()
+    try:
+        yield [element]
+    finally:
+        cluster.rig.hear(node)
+        cluster.rig.until_idle()
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def stop(cluster: Cluster) -> None:
     cluster.until_gone()
 
 
-@pytest.mark.parametrize("cluster", ARE, indirect=True)
+@pytest.mark.parametrize(
+    "cluster", ["steps", "jobs", pytest.param("spread", marks=pytest.mark.long)], indirect=True
+)
 def test_shards_share_the_servers_that_a_job_keeps(cluster, expected):
     begin(cluster)
     submit(cluster, SHARED)
@@ -146,6 +148,15 @@ def requeue_keeper(cluster: Cluster, job: str) -> None:
     begin_again(cluster, job)
 
 
+def end_keeper_in_time(cluster: Cluster, job: str) -> None:
+    """Its limit is so near that Slurm warns when it looks next, which it does each half minute."""
+    cluster.rig.run("scontrol", "update", f"JobId={job}", "TimeLimit=6")
+    until(lambda: job not in [found for found, _ in jobs(cluster)], cluster)
+    assert "near the time limit: ends" in log(cluster)
+    assert not kept(cluster)
+    begin(cluster)
+
+
 def kill_node(cluster: Cluster, _: str) -> None:
     """The node of the judge, with all that is there; it is soon back."""
     (node,) = {
@@ -165,10 +176,11 @@ def kill_node(cluster: Cluster, _: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("cluster", ["steps", "jobs"], indirect=True)
 @pytest.mark.parametrize(
-    "strike", [kill_server, hang_server, kill_keeper, requeue_keeper, kill_node]
+    "strike",
+    [kill_server, hang_server, kill_keeper, requeue_keeper, end_keeper_in_time, kill_node],
 )
 def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expected, strike):
-    cluster.judge_in(1.0)
+    cluster.judge_in(1.0 if strike is not end_keeper_in_time else 4.0)
     job = begin(cluster)
     submit(cluster, SHARED)
     until_all_judge(cluster)

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -139,6 +140,13 @@ def test_two_measured_models_are_told_how_many_prompts_they_need():
     (said,) = (step.text() for step in brief(tables=[table]).next_steps)
     needed = units_needed(0.02, -0.02, 50, 0.95)
     assert said.startswith(f"More prompts to tell ash from birch: about {needed} instead of 50.")
+
+
+def test_two_methods_that_leave_the_same_models_open_say_it_once():
+    even = an_analysis(dict.fromkeys(MODELS, 0.0))
+    both = [replace(even, source="one"), replace(even, source="two")]
+    said = [step.text() for step in brief(rankings=both).next_steps]
+    assert sum(one.startswith("More prompts") for one in said) == 1
 
 
 def test_a_difference_of_nothing_is_no_plan():

@@ -321,7 +321,7 @@ def take_over(run: Path) -> None:
     file = run / "owner.json"
     os.utime(file, (0, 0))
     other = Owner("another-machine", 7, 0.0, "u", "another boot")
-    owners._take(file, other, owners._STALE_S)
+    owners._take(file, other)
 
 
 @pytest.mark.usefixtures("network")

@@ -19,11 +19,12 @@ def served(
     state: Path,
     program: Sequence[str | Path] = (sys.executable, "-m", "orchestrator"),
     folder: Path = ROOT,
+    more: Sequence[str] = (),
 ) -> Iterator[Any]:
     """The command, run in a folder: a function that gives the last link it printed."""
     environment = {**os.environ, "ORCHESTRATOR_STATE": str(state)}
     process = subprocess.Popen(
-        [*program, "view", path, "--port", "0"],
+        [*program, "view", path, "--port", "0", *more],
         cwd=folder, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stderr is not None

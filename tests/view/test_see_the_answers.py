@@ -1,15 +1,18 @@
 """The questions of docs/viewer.md, each answered by its clicks in a real browser."""
 
 import re
+import shlex
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
+import orchestrator
 from orchestrator.report.html.shell import terms
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.conftest import ROOT
-from tests.view.pages import opened
+from tests.report.test_html_browser import opened as report_opened
+from tests.view.pages import opened, served
 from tests.view.test_answers import JUDGES, PAIRS, made
 
 pytestmark = IN_CHROMIUM
@@ -137,6 +140,26 @@ def test_a_term_is_explained_where_it_stands(browser, axe, links, touch):
         assert page.locator("#tip").text_content() == meanings["column"]["margin"]
         assert_no_serious_fault(page, axe, 10)
         assert said == []
+
+
+def test_a_number_of_the_report_gives_the_command_that_shows_its_items(browser, folder, tmp_path):
+    report = orchestrator.load(folder / "a").to_html(tmp_path / "report.html")
+    with report_opened(browser, report) as (page, said):
+        buttons = page.locator("table.data tbody button.term").all()
+        tips = [one.get_attribute("data-tip") for one in buttons]
+        assert said == []
+    commands = [shlex.split(tip.partition("command: ")[2]) for tip in tips]
+    assert all(one[:3] == ["orchestrator", "view", str(folder / "a")] for one in commands)
+    options = ["--items", "show=lost&of=one"]
+    assert ["--open", *options] in [one[3:] for one in commands]
+    with served(folder / "a", tmp_path / "state", more=options) as link:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(link())
+        page.locator(".list .row.tall").first.wait_for()
+        assert page.url.endswith(f"/run/a/items?{options[1]}")
+        assert page.get_by_label("Show", exact=True).input_value() == "lost"
+        context.close()
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])

@@ -32,7 +32,7 @@ from orchestrator.recipe import source
 from orchestrator.recipe.load import find
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.text import agreed, confirm, safe_line, write_to
+from orchestrator.report.text import agreed, confirm, say, write_to
 from orchestrator.runner.planning.prepare import listing as dataset_listing
 from orchestrator.weights import Published
 
@@ -203,18 +203,18 @@ def weights(options: argparse.Namespace) -> int:
         write_to(sys.stdout, json.dumps(_listed()) + "\n")
         return EXIT_COMPLETE
     for one in known.PUBLISHED:
-        _say(f"{one.name}: {one.about}, {one.licence}")
+        say(f"{one.name}: {one.about}, {one.licence}")
         path = one.path
         if path is None:
-            _say(f"  not installed ({size(one.n_bytes)}); run: orchestrator get weights {one.name}")
+            say(f"  not installed ({size(one.n_bytes)}); run: orchestrator get weights {one.name}")
         else:
-            _say(f"  installed ({size(path.stat().st_size)}): {path}")
-            _say(f'  in a recipe: weights: "{one.weights}"')
+            say(f"  installed ({size(path.stat().st_size)}): {path}")
+            say(f'  in a recipe: weights: "{one.weights}"')
     made = known.converted()
     for folder, name, n_bytes in made:
-        _say(f"converted from {name} ({size(n_bytes)}): {folder}")
+        say(f"converted from {name} ({size(n_bytes)}): {folder}")
     if made:
-        _say("Converted folders can be deleted; they are made again when they are needed.")
+        say("Converted folders can be deleted; they are made again when they are needed.")
     return EXIT_COMPLETE
 
 
@@ -249,13 +249,13 @@ def get(options: argparse.Namespace) -> int:
         _how_to_use(wanted)
         return EXIT_COMPLETE
     # Who is asked has to know what for.
-    say = confirm if options.yes else _say
-    say(f"{wanted.name}: {wanted.about}")
-    say(
+    tell = confirm if options.yes else say
+    tell(f"{wanted.name}: {wanted.about}")
+    tell(
         f"  package {wanted.package} {wanted.version}, licence {wanted.licence}; "
         f"{size(wanted.n_bytes)} to download, {size(wanted.file_bytes)} installed"
     )
-    say(
+    tell(
         f"  the embedded server and vLLM need {size(_FLOAT_BYTES * wanted.n_parameters)} more in "
         f"the cache, where it is dequantised when first used"
     )
@@ -319,7 +319,3 @@ def _is_tried(path: Path, wanted: Published) -> bool:
 
 def _how_to_use(wanted: Published) -> None:
     confirm(f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}')
-
-
-def _say(line: str) -> None:
-    write_to(sys.stdout, safe_line(line) + "\n")

@@ -204,6 +204,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value("runs RUNS", "folders of runs, or runs (default: runs/)", nargs="*"),
             _value("--port N", "port (default: 8765 if free, else any; 0 picks any)", type=int),
             _flag("--open", "open the page in the browser"),
+            _value("--items QUERY", "begin at these items of RUN, such as show=lost&of=MODEL"),
             _value("--labels FILE.csv", "fill in a sheet of orchestrator labels; shows no run"),
             _CODE,
         ),
@@ -340,18 +341,18 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
         ),
     ),
     "runs under way": (
-        ("status runs", "show the state of a run", _RUN, _NO_CODE, _UNTRUSTED, _JSON),
-        ("pause runs", "pause a run: stop sending new requests", _RUN),
-        ("resume runs", "resume a paused run", _RUN),
+        ("status status", "show the state of a run", _RUN, _NO_CODE, _UNTRUSTED, _JSON),
+        ("pause status", "pause a run: stop sending new requests", _RUN),
+        ("resume status", "resume a paused run", _RUN),
         (
-            "limit runs",
+            "limit status",
             "change a model's limit of concurrent requests",
             _RUN,
             _value("model MODEL", "name of the model in the recipe"),
             _value("n N", "maximum number of concurrent requests", type=int),
         ),
         (
-            "stop runs",
+            "stop status",
             "stop a run, as Ctrl-C does",
             _RUN,
             _flag(
@@ -390,7 +391,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
 ACTIONS: Final[Mapping[str, Sequence[Command]]] = {
     "runs": (
         (
-            "list runs:runs",
+            "list status:runs",
             "list the runs in a folder (default)",
             _UNTRUSTED,
             _value("folder", "folder of runs (default: runs/)", nargs="?", default=RUNS),

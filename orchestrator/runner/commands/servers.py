@@ -52,7 +52,6 @@ _NOMINAL: Final = {
     "judges": ["this"], "baseline": "other", "prompts": "compact",
     "criteria": [{"name": "quality"}],
 }  # fmt: skip
-_FALLBACK: Final = "openai"
 # Between two looks at a server that is kept on a cluster.
 _LOOK_S: Final = 5.0
 
@@ -134,7 +133,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
         if len(names) > _MOST_MODELS:
             shown = ", ".join(names[:_MOST_MODELS])
             raise UsageError(f"{url} has {len(names)} models ({shown}, …); choose with --model")
-        backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else _FALLBACK)
+        backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else "openai")
         found = []
         for name in names:
             record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend, http)

@@ -169,7 +169,7 @@ def _settle(directory: RunDirectory) -> None:
         with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
             pass
         # Closing waits a moment for readers.
-        if not store.sizes().wal or time.monotonic() >= end:
+        if not store.wal_bytes or time.monotonic() >= end:
             return
 
 

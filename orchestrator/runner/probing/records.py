@@ -181,8 +181,8 @@ class Probes:
             raise UsageError("\n".join(dict.fromkeys(faults)))
 
     def _postpone(self, model: str, why: str) -> None:
-        if why:
-            said = f"{model}: what its server does is asked again by the next call: {why}"
+        said = f"{model}: what its server does is asked again by the next call: {why}"
+        if why and self.postponed.get(model) != said:
             self.postponed[model] = said
             _log.warning("%s", said, extra={"model": model})
 

@@ -392,22 +392,20 @@ class Fleet:
             is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
             group.create_task(look_after(server.end_silent, is_quiet, answers))
 
-    def move(self, loss: Loss) -> None:
+    def move(self, loss: Loss, node: str) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""
         for name, copies in {copies[0].name: copies for copies in self._servers.values()}.items():
             why = loss.without_room.get(name, "")
             for server in copies:
                 if why:
-                    server.try_once(
-                        f"node {loss.node} is out of reach, and no other has room: {why}"
-                    )
+                    server.try_once(f"node {node} is out of reach, and no other has room: {why}")
                 elif server.launch.carrier is not None:
-                    server.launch.carrier.lost = (*server.launch.carrier.lost, loss.node)
+                    server.launch.carrier.lost = (*server.launch.carrier.lost, node)
                 if name in loss.waiting:
                     server.wait()
             for server, share in zip(copies, loss.moved.get(name, ()), strict=False):
                 if share.node != server.node:
-                    server.move(share, loss.node)
+                    server.move(share, node)
 
     def admit(self, models: Collection[str]) -> None:
         """Let the servers of these models start, which waited for others to end."""
