@@ -1,7 +1,10 @@
-"""Finds out whether a server answers under all its names."""
+"""Waits until a server answers under all its names."""
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
+from launch._spec import ServerSpec
 from orchestrator import network
 from orchestrator.records import Failure
 from orchestrator.wire import replies
@@ -9,10 +12,30 @@ from orchestrator.wire import replies
 if TYPE_CHECKING:
     import aiohttp
 
+    from launch._supervisor import Server
+
 _PROBE_TIMEOUT_S: Final = 5.0
 
 
-def session(api_key: str) -> "aiohttp.ClientSession":
+async def waited(server: "Server", spec: ServerSpec) -> str | None:
+    """Wait until a server is ready: None then, else what it lacked, to be added to the cause."""
+    await server.read_pid()
+    lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(spec.start_timeout_s), _session(server.api_key) as client:
+            is_proved = await server.is_proved()
+            while server.exit_code() is None:
+                # The key goes to nobody else.
+                if is_proved:
+                    lacks = await _lacking(server.base_url, spec.names, client)
+                if not lacks and server.exit_code() is None:
+                    return None
+                await asyncio.sleep(wait_s)
+                wait_s = min(1.0, wait_s * 1.5)
+    return f" ({lacks})" if lacks and server.exit_code() is None else ""
+
+
+def _session(api_key: str) -> "aiohttp.ClientSession":
     """Return a client for the server with this key."""
     # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
     import aiohttp  # noqa: PLC0415
@@ -24,13 +47,13 @@ def session(api_key: str) -> "aiohttp.ClientSession":
     )
 
 
-async def lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.ClientSession") -> str:
+async def _lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.ClientSession") -> str:
     """Return what a server lacks to be ready; empty if nothing.
 
     Args:
         base_url: Of the server.
         names: Models that it must list.
-        client: From `session`.
+        client: From `_session`.
     """
     import aiohttp  # noqa: PLC0415 (as above)
 

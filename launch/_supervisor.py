@@ -38,7 +38,6 @@ _QUEUE_S: Final = 60.0
 # Of a carrier's command between SIGTERM and SIGKILL.
 _CARRIER_S: Final = 3.0
 
-
 _WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
 
 logger = logging.getLogger(__name__)
@@ -392,7 +391,7 @@ async def _attempt(
         fault = None if carrier is None else await server.settle(spec, env, here)
         if fault is None:
             was_choosy = False
-            fault = await _wait_ready(server, spec)
+            fault = await _readiness.waited(server, spec)
     except BaseException:
         server.kill()
         raise
@@ -443,8 +442,7 @@ def _spawn(
             bound.close()
         if carrier is None:
             arguments = _arguments(spec, spec.argv(port), HOST, port)
-            command, here = [*_WATCHDOG, *arguments], env
-            inherited = env
+            command, here, inherited = [*_WATCHDOG, *arguments], env, env
         else:
             port = 0
             # Its environment may be listed on other machines, so it holds neither key nor secret.
@@ -471,27 +469,6 @@ def _spawn(
         carrier=carrier,
     )
     return server, env, inherited
-
-
-async def _wait_ready(server: Server, spec: ServerSpec) -> str | None:
-    """None when it is ready; else what it lacked, to be added to the cause."""
-    await server.read_pid()
-    lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
-    with contextlib.suppress(TimeoutError):
-        async with (
-            asyncio.timeout(spec.start_timeout_s),
-            _readiness.session(server.api_key) as client,
-        ):
-            is_proved = await server.is_proved()
-            while server.exit_code() is None:
-                # The key goes to nobody else.
-                if is_proved:
-                    lacks = await _readiness.lacking(server.base_url, spec.names, client)
-                if not lacks and server.exit_code() is None:
-                    return None
-                await asyncio.sleep(wait_s)
-                wait_s = min(1.0, wait_s * 1.5)
-    return f" ({lacks})" if lacks and server.exit_code() is None else ""
 
 
 def _opened(pipe: IO[bytes] | None) -> IO[bytes]:

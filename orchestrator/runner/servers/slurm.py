@@ -29,13 +29,7 @@ from orchestrator.runner.servers.placement import (
     look_for_places,
     place_servers,
 )
-from orchestrator.runner.servers.ray import (
-    RayActor,
-    address_of,
-    nodes_of,
-    ray_actors,
-    set_up,
-)
+from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
 from orchestrator.serving import Carrier
 
 _log = logging.getLogger(__name__)
@@ -453,9 +447,8 @@ def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
         return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes or 1)
 
     specs = [prepared.models[name] for name in prepared.identities]
-    return place_servers(
-        prepared.plan, specs, inventory, allow_code=prepared.allow_code, size_of=size
-    )
+    allowed = prepared.allow_code
+    return place_servers(prepared.plan, specs, inventory, allow_code=allowed, size_of=size)
 
 
 def _refuse(placed: Placed, where: str, *hint: str) -> None:
