@@ -19,10 +19,20 @@ _PROBE_TIMEOUT_S: Final = 5.0
 
 async def waited(server: "Server", spec: ServerSpec) -> str | None:
     """Wait until a server is ready: None then, else what it lacked, to be added to the cause."""
+    # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
+    import aiohttp  # noqa: PLC0415
+
     await server.read_pid()
     lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(spec.start_timeout_s), _session(server.api_key) as client:
+        async with (
+            asyncio.timeout(spec.start_timeout_s),
+            aiohttp.ClientSession(
+                headers={"Authorization": f"Bearer {server.api_key}"},
+                timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
+                auto_decompress=False,
+            ) as client,
+        ):
             is_proved = await server.is_proved()
             while server.exit_code() is None:
                 # The key goes to nobody else.
@@ -35,25 +45,13 @@ async def waited(server: "Server", spec: ServerSpec) -> str | None:
     return f" ({lacks})" if lacks and server.exit_code() is None else ""
 
 
-def _session(api_key: str) -> "aiohttp.ClientSession":
-    """Return a client for the server with this key."""
-    # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
-    import aiohttp  # noqa: PLC0415
-
-    return aiohttp.ClientSession(
-        headers={"Authorization": f"Bearer {api_key}"},
-        timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
-        auto_decompress=False,
-    )
-
-
 async def _lacking(base_url: str, names: tuple[str, ...], client: "aiohttp.ClientSession") -> str:
     """Return what a server lacks to be ready; empty if nothing.
 
     Args:
         base_url: Of the server.
         names: Models that it must list.
-        client: From `_session`.
+        client: That has the server's key.
     """
     import aiohttp  # noqa: PLC0415 (as above)
 
