@@ -191,8 +191,7 @@ class Context(msgspec.Struct, frozen=True):
             columns: Those that are read, besides what the method derives columns of; all where none
                 are named, and where the method may derive columns of any.
         """
-        derives = type(source.method).derive is not Method.derive
-        needed = source.method.derives_from if derives else ()
+        derives, needed = self._derived(source, columns)
         if columns is None or needed is None:
             frame = self.frames.get(source.frame, pl.DataFrame())
         else:
@@ -206,6 +205,17 @@ class Context(msgspec.Struct, frozen=True):
         del frame
         return self.clusters.of(source.method.derive(rows) if derives else rows)
 
+    def _derived(
+        self, source: Source, columns: Sequence[str] | None
+    ) -> tuple[bool, Collection[str] | None]:
+        """Whether a method derives any of the columns, and of which: of all of them where None."""
+        if type(source.method).derive is Method.derive:
+            return False, ()
+        # What needs all rows takes long where several columns are asked for, one after the other.
+        if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
+            return False, ()
+        return True, source.method.derives_from
+
     def categories_of(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
         """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
 
@@ -215,8 +225,7 @@ class Context(msgspec.Struct, frozen=True):
             source: The method.
             columns: Those that are read, besides what the method derives columns of.
         """
-        derives = type(source.method).derive is not Method.derive
-        needed = source.method.derives_from if derives else ()
+        derives, needed = self._derived(source, columns)
         if needed is None:
             rows = self.rows_of(source, columns)
             return as_categories(rows.drop(OVER, strict=False))

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
+from orchestrator.contracts.context import Context
 from orchestrator.numbers import finite
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
@@ -24,28 +25,30 @@ from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured,
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_NAMED = ("category", "model", "judge", "status", "cause")
 METHODS = (
     "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
     "jackknife with Student's t, an approximation"
 )
 
 
-def numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with items and clusters as whole numbers, in the order of their names.
+def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
+    """Return rows of the context's first method with numbers for items, clusters and prompts.
 
-    Numbers are sorted, joined and counted in a fraction of the time and memory of texts.
+    Numbers follow the order of names, and other texts are categories: rows are read in slices, and
+    sorted, joined and counted in a fraction of the time and memory of texts.
     """
-    items = rows["item"]
-    numbers = items.rank("dense").cast(pl.Int32)
-
-    def ranked(column: str) -> pl.Series:
-        """Most often each item is its own prompt and its own cluster."""
-        alone = rows[column].equals(items, check_names=False)
-        return (numbers if alone else rows[column].rank("dense").cast(pl.Int32)).alias(column)
-
-    named = [name for name in _NAMED if rows.schema.get(name) == pl.String()]
-    return rows.with_columns(numbers, *map(ranked, OVER), pl.col(named).cast(pl.Categorical))
+    rows = context.categories_of(context.sources[0], columns)
+    if "item" not in rows.columns:
+        return rows
+    places = rows["item"].to_physical()
+    keys = rows["item"].unique().drop_nulls()
+    found = context.clusters.of(keys.cast(pl.String).to_frame("item"))
+    numbers = []
+    for name in ("item", *OVER):
+        of_place = np.zeros(int(places.max() or 0) + 1, np.int32)
+        of_place[keys.to_physical().to_numpy()] = codes(found[name]) + 1
+        numbers.append(pl.Series(name, of_place).gather(places))
+    return rows.with_columns(numbers)
 
 
 def without_n(cell: Measured) -> Measured:

@@ -16,6 +16,7 @@ from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
+from orchestrator.frames import names_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
 from orchestrator.statistics import resampling
@@ -109,18 +110,19 @@ class Score(msgspec.Struct, frozen=True):
 
 def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
     """Return a whole number for each row, another one where any of the keys differs."""
-    code = pl.repeat(0, len(rows), dtype=pl.UInt64, eager=True)
+    code = np.zeros(len(rows), np.uint64)
     for key in keys:
         column = rows[key]
         if column.dtype == pl.String:
             column = column.cast(pl.Categorical)
         if isinstance(column.dtype, pl.Categorical | pl.Enum):
             column = column.to_physical()
-        # From 1 on; 0 where the row has none.
-        own = column.rank("dense").fill_null(0).cast(pl.UInt64)
-        most = own.max()
-        code = code * ((int(most) if isinstance(most, int) else 0) + 1) + own
-    return code
+        if column.has_nulls():
+            # From 1 on; 0 where the row has none.
+            column = column.rank("dense").fill_null(0)
+        own = codes(column).astype(np.uint64)
+        code = code * (own.max(initial=0) + np.uint64(1)) + own
+    return pl.Series(code)
 
 
 def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
@@ -154,9 +156,7 @@ def source_of(context: Context, name: str) -> Source:
     raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
 
 
-def score(
-    context: Context, source: Source, column: str, *, as_categories: bool = False
-) -> Score:
+def score(context: Context, source: Source, column: str, *, as_categories: bool = False) -> Score:
     """One column of a method's rows.
 
     With `as_categories` the points hold texts as categories, and no clusters: a fifth of the
@@ -165,7 +165,9 @@ def score(
     Raises:
         UsageError: If there is no such column of numbers.
     """
-    wanted = list(dict.fromkeys((*_SHAPE, "model_a", "model_b", column)))
+    there = names_of(context.frames, source.frame)
+    wanted = [one for one in (*_SHAPE, "model_a", "model_b") if one in there and one != column]
+    wanted.append(column)
     rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):

@@ -39,7 +39,7 @@ class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
     reads_alone = True
-    reads = _READS
+    reads = ("status",)
     figures_read = ()
     section = "Glass-box features"
     section_order = 2
@@ -55,7 +55,7 @@ class GlassBoxSummary(Summary[Config]):
             bounds = bounds[:1]
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
-        rows = numbered(context.rows_of(context.sources[0], (*_READS, *wanted)))
+        rows = numbered(context, (*_READS, *wanted))
         names = [name for name in wanted if name in rows.columns]
         features: list[list[Cell]] = []
         read: list[list[Cell]] = []

@@ -19,23 +19,24 @@ _READINGS: Final = table_columns(
     "model | judge | entropy, nats: number 2 | coverage | low coverage: percent",
     "only bounded: count | traces without a score: count",
 )
+_READS: Final = (
+    "item", "category", "model", "judge", "turn", "p", "mean", "mode", "rounded_mean",
+    "median", "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
+    "cause",
+)  # fmt: skip
 
 
 class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "judge", "turn", "p", "mean", "mode", "rounded_mean",
-        "median", "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
-        "cause",
-    )  # fmt: skip
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context.rows)
+        rows = numbered(context, _READS)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         told = rows.drop("p")

@@ -167,17 +167,18 @@ _TEXTS = table_columns(
     "model | text | empty: count | cut off: count | marker leaks: count",
     "tokens: number 1 | longer by: percent",
 )
+_READS: Final = (
+    "item", "category", "model", "turn", "d", "unchanged", "n_tokens_first", "n_tokens_last",
+    "marker_leak", "empty_answer", "empty_rewriting", "truncated_answer",
+    "truncated_rewriting", "status", "cause",
+)  # fmt: skip
 
 
 class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "turn", "d", "unchanged", "n_tokens_first", "n_tokens_last",
-        "marker_leak", "empty_answer", "empty_rewriting", "truncated_answer",
-        "truncated_rewriting", "status", "cause",
-    )  # fmt: skip
+    reads = ("status",)
     figures_read = ("item", "model", "status", "d", "unchanged")
     section = "ProbDiff"
     section_order = 1
@@ -186,7 +187,7 @@ class ProbDiffSummary(Summary[Config]):
         """The models, thresholds, categories, pairs of models, and the rewritings."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context.rows)
+        rows = numbered(context, _READS)
         good = rows.filter(pl.col("status") == "ok")
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [

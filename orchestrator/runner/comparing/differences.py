@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import ROWS_AT_ONCE
@@ -255,7 +255,7 @@ def _means(
 
     What is kept is the same in all rows of a key.
     """
-    if rows[key].n_unique() == len(rows):
+    if n_distinct(rows[key]) == len(rows):
         return rows.select(key, *kept, *values)
     return rows.group_by(key, maintain_order=True).agg(
         *(pl.col(name).first() for name in kept), *(pl.col(name).mean() for name in values)
