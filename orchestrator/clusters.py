@@ -104,7 +104,9 @@ def codes(column: pl.Series) -> NDArray[np.int64]:
     """Names as whole numbers in their sorted order, from 0 on: shape (n,)."""
     there = _there(column)
     if there is not None:
-        return (np.cumsum(there) - 1)[column.to_numpy()]
+        of_number: NDArray[np.int64] = np.cumsum(there) - 1
+        found: NDArray[np.int64] = of_number[column.to_numpy()]
+        return found
     ranks: NDArray[np.int64] = column.rank("dense").cast(pl.Int64).to_numpy()
     return ranks - 1
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.numbers import finite
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -40,15 +40,26 @@ def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
     rows = context.categories_of(context.sources[0], columns)
     if "item" not in rows.columns:
         return rows
-    places = rows["item"].to_physical()
-    keys = rows["item"].unique().drop_nulls()
-    found = context.clusters.of(keys.cast(pl.String).to_frame("item"))
+    return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
+
+
+def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER) -> pl.DataFrame:
+    """Return what `names` says of items, which are categories, as numbers in the order of names."""
+    places, keys = items.to_physical(), items.unique().drop_nulls()
+    at = keys.to_physical().to_numpy()
+    found = clusters.of(keys.cast(pl.String).to_frame("item"))
     numbers = []
-    for name in ("item", *OVER):
-        of_place = np.zeros(int(places.max() or 0) + 1, np.int32)
-        of_place[keys.to_physical().to_numpy()] = codes(found[name]) + 1
+    for name in names:
+        of_place = np.zeros(int(at.max(initial=0)) + 1, np.int32)
+        of_place[at] = codes(found[name]) + 1
         numbers.append(pl.Series(name, of_place).gather(places))
-    return rows.with_columns(numbers)
+    return pl.DataFrame(numbers)
+
+
+def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that did not fail; a filter that keeps all would copy all."""
+    good = (rows["status"] == "ok").fill_null(value=False)
+    return rows if good.all() else rows.filter(good)
 
 
 def without_n(cell: Measured) -> Measured:

@@ -9,7 +9,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
+from orchestrator.ranking.cells import numbers_of
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
@@ -149,11 +150,18 @@ def decided(values: Floats) -> Floats:
     return result
 
 
-def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:
+def judged_rows(
+    context: Context,
+    source: Source,
+    wanted: Sequence[str] = COLUMNS,
+    *,
+    as_categories: bool = False,
+) -> pl.DataFrame:
     """Return the rows of a judging method with the columns that `preferences` reads.
 
     Of these only the wanted ones have values; that saves memory. With `TIED` among them, pairs get
-    it: null where the method has no distribution over verdicts.
+    it: null where the method has no distribution over verdicts. With `as_categories` texts are
+    categories and clusters numbers, in a fraction of the memory.
     """
     pairs, scores = source.method.pairs, source.method.distribution
     role = scores if pairs is None else pairs
@@ -161,9 +169,15 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     ties = TIED in wanted and pairs is not None
     read = (*wanted, *_VERDICTS) if ties else wanted
     columns = {name: column for name, column in named.items() if name in read}
-    rows = context.rows_of(source, [*_OF_ANY, *columns.values()])
+    read_columns = [*_OF_ANY, *columns.values()]
+    if as_categories:
+        rows = context.categories_of(source, read_columns)
+    else:
+        rows = context.rows_of(source, read_columns)
     if rows.is_empty():
         return rows
+    if as_categories:
+        rows = rows.with_columns(numbers_of(rows["item"], context.clusters))
     rows = renamed(rows, columns)
     columns = {name: column for name, column in columns.items() if name in rows.columns}
     rows = rows.select(*_OF_ANY, *OVER, *columns)
@@ -269,9 +283,9 @@ def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl
     at_a, at_b = (paired[side].to_numpy() for side in ("at", "at_b"))
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
     step = max(1, _CELLS // scores.shape[1] ** 2)
-    kinds = {SOFT: np.float64, TIED: np.float64}
-    kinds |= dict.fromkeys(POINTWISE, np.int8 if as_decisions else np.float64)
-    found = {name: np.empty(len(paired), kind) for name, kind in kinds.items()}
+    kind = np.int8 if as_decisions else np.float64
+    found: dict[str, NDArray[Any]] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
+    found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
     same = np.empty(len(paired), np.bool_)
     for begin in range(0, len(paired), step):
         part = slice(begin, begin + step)

@@ -20,8 +20,8 @@ _READINGS: Final = table_columns(
     "only bounded: count | traces without a score: count",
 )
 _READS: Final = (
-    "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
-    "coverage", "exact", "n_silent", "status",
+    "item", "category", "model", "judge", "turn", "p", "mean", "mode", "median",
+    "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
 _COMPARED: Final = ("item", "category", "model", "judge", "turn", "p", "coverage", "status")
 
@@ -30,13 +30,14 @@ class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    reads = ("status",)
+    by_numbers = True
+    reads = _READS
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():
             return []
-        told = numbered(context, _READS)
+        told = numbered(context, [name for name in _READS if name not in ("p", "category")])
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for judge, model in told.select("judge", "model").unique(maintain_order=True).iter_rows():
@@ -88,7 +89,7 @@ class PointwiseRatingSummary(Summary[Config]):
             ),
         ]
         # Distributions are read when nothing else is held any more.
-        del told, group, good
+        del told
         rows = numbered(context, _COMPARED)
         for judge_name, found in preferences(rows, as_decisions=True).by_judge():
             tables.append(rates_table(found, context, "pointwise", judge_name))

@@ -57,7 +57,8 @@ class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    reads = ("status",)
+    by_numbers = True
+    reads = _READS
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
