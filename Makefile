@@ -174,7 +174,7 @@ pictures: setup ## make the pictures of the documentation anew from runs (most o
 release: setup ## rehearse a release: version, changelog, wheel in a clean environment (VERSION=0.2.0 ARGS=--write)
 	@$(BIN)/python tools/release.py $(VERSION) $(ARGS)
 
-constraints: setup ## write the versions in .venv, and hashes of their files, to constraints*.txt
+constraints: setup ## write the versions in .venv, and hashes of their files, to constraints.txt
 	$(BIN)/python tools/write_constraints.py
 	test ! -d .venv-vllm || $(BIN)/python tools/write_constraints.py --vllm
 

@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 import aiohttp
 
 from backends._connector import ATTEMPT, Attempt, Connector
-from backends._silence import SILENT_S
 from backends._transport import (
     CONTROL_CONNECTIONS,
     KEEPALIVE_S,
     KEPT_HEADERS,
     REPEATED,
+    SILENT_S,
     Read,
     Repeats,
     Reply,

@@ -16,7 +16,15 @@ from pydantic import Field
 from backends._openai_compatible import ChatConfig, OpenaiCompatible
 from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
 from orchestrator.ask import ChooseAsk, ScoreAsk
-from orchestrator.records import Choice, Failure, FloatArray, Label, Scored, TopLogprobs
+from orchestrator.records import (
+    Choice,
+    Failure,
+    FloatArray,
+    Label,
+    Scored,
+    TopLogprobs,
+    unsupported,
+)
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Path, Trie, Walk
 from orchestrator.wire.requests import NOTHING
@@ -25,16 +33,8 @@ from orchestrator.wire.requests import NOTHING
 _MOST_REMEMBERED: Final = 256
 
 
-class Cut(msgspec.Struct, frozen=True):
-    """Labels as tokens.
-
-    Attributes:
-        paths: By label and spelling, none of which begins another.
-        tree: Of all of them.
-    """
-
-    paths: tuple[tuple[Path, ...], ...]
-    tree: Trie
+Cut = tuple[tuple[tuple[Path, ...], ...], Trie]
+"""Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
 
 
 class LabelPaths:
@@ -74,7 +74,7 @@ class LabelPaths:
             closed = iter(flat)
             paths = tuple(tuple(next(closed) for _ in group) for group in found)
             _check_distinct(paths, labels)
-            return Cut(paths, Trie.of(flat))
+            return paths, Trie.of(flat)
         except by_ids.PathsError as error:
             raise Failed(Failure("bad_request", str(error), permanent=True)) from None
 
@@ -90,9 +90,7 @@ def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) ->
 
 
 _SEPARATOR: Final = "7|7"
-_NOT_APART: Final = Failure(
-    "unsupported", "the server's tokenizer does not decode tokens one by one", permanent=True
-)
+_NOT_APART: Final = unsupported("the server's tokenizer does not decode tokens one by one")
 
 
 class TokenizerRoutes:
@@ -206,19 +204,19 @@ class Labels(msgspec.Struct):
 
     Attributes:
         whole: Ids of the prompt and of the answer as far as it is begun.
-        cut: The labels.
+        paths: Of the labels, by label and spelling.
         walk: What was read.
     """
 
     whole: Ids
-    cut: Cut
+    paths: tuple[tuple[Path, ...], ...]
     walk: Walk
 
     def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
         """Return the choice that the readings make."""
         values = [
             by_ids.total([by_ids.value(path, self.walk.read) for path in dict.fromkeys(group)])
-            for group in self.cut.paths
+            for group in self.paths
         ]
         logprobs, upper = zip(*values, strict=True)
         return Choice(logprobs, upper, method, len(self.whole), n_cached, n_requests)
@@ -268,8 +266,7 @@ class ByIds(OpenaiCompatible):
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         if ask.features:
-            said = _NO_FEATURES.format(self.server_name, ", ".join(ask.features))
-            return Failure("unsupported", said, permanent=True)
+            return unsupported(_NO_FEATURES.format(self.server_name, ", ".join(ask.features)))
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(f"{self.kind}.{self.score_method}", ask)
         return await outcome(self._score(ask))
@@ -331,6 +328,6 @@ class ByIds(OpenaiCompatible):
         whole = (*prompt, *begun)
         if self._label_paths is None:
             self._label_paths = LabelPaths(self._contexts)
-        cut = await self._label_paths.of(whole, len(begun), ask.labels)
+        paths, tree = await self._label_paths.of(whole, len(begun), ask.labels)
         least = math.log(negligible) if negligible else -math.inf
-        return Labels(whole, cut, Walk(cut.tree, least))
+        return Labels(whole, paths, Walk(tree, least))

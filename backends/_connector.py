@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from backends import _silence
+from backends import _transport
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-_OPTIONS: Final = _silence.keepalive_options()
+_OPTIONS: Final = _transport.keepalive_options()
 
 
 class _Socket(socket.socket):
@@ -60,7 +60,7 @@ class Attempt:
         self.carrier: asyncio.Transport | None = None
         self.sent_at = 0.0
         self.is_silent = False
-        self._watch = _silence.Watch()
+        self._watch = _transport.Watch()
 
     def look(self, now: float) -> None:
         """End the connection if the server's machine no longer answers."""
@@ -142,6 +142,6 @@ def _has_word(connection: "Connection") -> bool:
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
     made = _Socket(family, kind, protocol)
-    _silence.set_options(made, _OPTIONS)
+    _transport.set_options(made, _OPTIONS)
     ATTEMPT.get().made.append(made)
     return made

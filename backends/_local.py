@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.backend import LOCAL, Provenance, ServerLoad
-from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
+from orchestrator.records import Choice, Failure, Generation, PairScores, Scored, unsupported
 
-_UNSUPPORTED: Final = Failure("unsupported", "it only compares texts", permanent=True)
+_UNSUPPORTED: Final = unsupported("it only compares texts")
 
 
 class Comparer(Protocol):

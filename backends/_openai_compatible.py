@@ -32,8 +32,9 @@ from orchestrator.records import (
     Rewards,
     Sampling,
     Scored,
+    unsupported,
 )
-from orchestrator.wire import failures, labels, metrics, replies, requests
+from orchestrator.wire import failures, labels, replies, requests
 from orchestrator.wire import rewards as wire
 from orchestrator.wire.requests import Dialect
 
@@ -51,11 +52,9 @@ _NO_ANSWER: Final = Failure(
     "not",
     permanent=True,
 )
-_NO_TURNS: Final = Failure(
-    "unsupported",
+_NO_TURNS: Final = unsupported(
     "a reward model rates turns, and `template: none` leaves them out; remove it, and start the "
-    "server with a chat template if the model has none (vLLM: --chat-template)",
-    permanent=True,
+    "server with a chat template if the model has none (vLLM: --chat-template)"
 )
 _NO_ROUTE: Final = (
     "{model!r} at {url} rates no answers ({path}: {said}); serve the weights of a reward model "
@@ -226,20 +225,20 @@ class OpenaiCompatible:
         said = (
             f"a base model (template: none) goes on from one text, not from {len(messages)} turns"
         )
-        return Failure("unsupported", said, permanent=True)
+        return unsupported(said)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (the protocol's)
         """Not possible: current OpenAI-compatible chat endpoints score no given tokens."""
-        return Failure("unsupported", _NO_SCORE, permanent=True)
+        return unsupported(_NO_SCORE)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """From the alternatives of one token; refuses labels that are longer."""
         if self._endpoint.plain:
-            return Failure("unsupported", _NO_PLAIN_CHOICE, permanent=True)
+            return unsupported(_NO_PLAIN_CHOICE)
         if not self._dialect.logprobs:
             return Failure("no_logprobs", NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
-            return Failure("unsupported", _NO_PREFIX, permanent=True)
+            return unsupported(_NO_PREFIX)
         return await self._post(
             "/chat/completions",
             lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
@@ -256,7 +255,7 @@ class OpenaiCompatible:
         reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure) or reply.status != 200:
             return None
-        return metrics.load_figures(reply.body, self._endpoint.model)
+        return replies.load_figures(reply.body, self._endpoint.model)
 
     async def close(self) -> None:
         """See `orchestrator.backend.Backend`."""

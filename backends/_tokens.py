@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from orchestrator.ask import messages_digest
-from orchestrator.records import Failure, Message, Messages
+from orchestrator.records import Failure, Message, Messages, unsupported
 
 Ids = tuple[int, ...]
 K = TypeVar("K", bound=Hashable)
@@ -290,12 +290,8 @@ class Contexts:
         return await self.server.plain(text, special=False)
 
 
-_NO_TURNS: Final = Failure(
-    "unsupported", "a base model (template: none) has no token that ends a turn", permanent=True
-)
-_NO_END: Final = Failure(
-    "unsupported", "the chat template ends a turn by no token that ends an answer", permanent=True
-)
+_NO_TURNS: Final = unsupported("a base model (template: none) has no token that ends a turn")
+_NO_END: Final = unsupported("the chat template ends a turn by no token that ends an answer")
 
 
 NO_TEXT: Final = Failure(

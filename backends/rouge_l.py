@@ -15,8 +15,8 @@ from backends._local import LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
-from orchestrator.judgment.similarity import Floats, words
-from orchestrator.records import PairScores
+from orchestrator.judgment.similarity import words
+from orchestrator.records import Floats, PairScores
 
 
 class Config(RougeLSettings):

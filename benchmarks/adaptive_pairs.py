@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._curves import draw_curves
-from orchestrator.statistics.adaptive import AdaptiveTest, Goal, consequences
+from orchestrator.statistics.adaptive import AdaptiveTest, consequences
 from orchestrator.statistics.sequential import LAG, Capital
 
 Floats = NDArray[np.float64]
@@ -86,11 +86,11 @@ class Study:
             return "all equal"
         return f"{'in groups, ' if self.group > 1 else ''}spread {self.spread:g}"
 
-    def target(self) -> Goal:
-        """The goal; the baseline is the model in the middle."""
+    def target(self) -> dict[str, int]:
+        """The goal as arguments of the test; the baseline is the model in the middle."""
         if self.goal == "baseline":
-            return Goal(baseline=self.n_models // 2)
-        return Goal(top=min(5, self.n_models - 1)) if self.goal == "top 5" else Goal()
+            return {"baseline": self.n_models // 2}
+        return {"top": min(5, self.n_models - 1)} if self.goal == "top 5" else {}
 
     def sizes(self) -> tuple[int, ...]:
         """Prompts of each cluster; none where each stands alone."""
@@ -173,7 +173,7 @@ def run_test(
         error=ERROR,
         n_prompts=len(x),
         share=study.share,
-        goal=study.target(),
+        **study.target(),
         sizes=study.sizes(),
     )
     bounds = [*range(0, len(x), BLOCK), len(x)]

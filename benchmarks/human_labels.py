@@ -195,8 +195,8 @@ def simulate_power(
         pilot, more = np.full((2, 2000), np.nan)
         pilot[order[:50]] = labels[order[:50]]
         more[order[:n_labels]] = labels[order[:n_labels]]
-        (reach,) = expected_reach(Labelled(scores, pilot, prompts), [n_labels], LEVEL)
-        expected.append(reach.corrected)
+        ((reach, _),) = expected_reach(Labelled(scores, pilot, prompts), [n_labels], LEVEL)
+        expected.append(reach)
         data = Labelled(scores, more, prompts)
         for found, tuning in ((got, None), (alone, 0.0)):
             interval = corrected_mean(data, tuning=tuning).interval(LEVEL)

@@ -8,12 +8,16 @@ and are wrong together (correlation about one half). Judges say how sure they ar
 are right (calibrated), too sure (three times the log-odds, so that a third of the margins are
 equal), not sure enough (0.3 times), of nothing (the same sureness for right and wrong verdicts,
 10.2 % of which are wrong, so that whatever is kept breaks the guarantee), and wrongly (the surest
-tenth is wrong in 25 %). Margins are rounded to two digits, as coarse as judges are.
+tenth is wrong in 25 %). One more is calibrated and mostly right. Margins are rounded to two digits,
+as coarse as judges are.
 
 The first table is of the guarantee for new prompts, whose true error rate at each threshold is that
 of 600,000 verdicts. The second is of that for the run alone, whose own verdicts are the truth. The
 third is of the plain rule, which keeps the largest share whose labels are wrong in at most 10 %.
 Cells: studies in % that keep too many wrong verdicts / verdicts that are kept, mean in %.
+
+The last table is of power, for new prompts: studies in % that certify a share / that certify the
+plain error rate, that of all verdicts, by the same test. The last column is the true rate of all.
 """
 
 import argparse
@@ -32,13 +36,17 @@ Ints = NDArray[np.int64]
 
 RISK: Final = 0.1
 ERROR: Final = 0.05
-JUDGES: Final = ("calibrated", "too sure", "not sure enough", "sure of nothing", "wrongly sure")
+JUDGES: Final = (
+    "calibrated", "too sure", "not sure enough", "sure of nothing", "wrongly sure", "mostly right",
+)  # fmt: skip
 LABELS: Final = (50, 100, 200, 500, 1000)
-RULES: Final = ("new prompts", "this run", "plain rule")
+RULES: Final = ("new prompts", "this run", "plain rule", "all verdicts")
 _VERDICTS: Final = 3000
 _POPULATION: Final = 600_000
 _HEAT: Final = {"too sure": 3.0, "not sure enough": 0.3}
 _FLAT: Final = 0.102
+_SPREAD: Final = 4.0
+"""Of log-odds; twice of the judge that is mostly right."""
 
 
 class World(NamedTuple):
@@ -46,6 +54,18 @@ class World(NamedTuple):
 
     judge: str
     rows: int
+
+
+class Done(NamedTuple):
+    """Studies of a rule in percent: those that keep too many wrong verdicts, and that keep any.
+
+    Attributes:
+        share: Mean share of the verdicts that is kept.
+    """
+
+    broken: float
+    share: float
+    any_kept: float
 
 
 class Drawn(NamedTuple):
@@ -66,27 +86,36 @@ def draw(world: World, n: int, rng: np.random.Generator) -> Drawn:
         result: Floats = alike * shared + np.sqrt(1.0 - alike**2) * rng.normal(size=n)
         return result
 
-    odds = np.abs(4.0 * noise())
+    odds = np.abs(_SPREAD * (2.0 if world.judge == "mostly right" else 1.0) * noise())
     chance = scipy.special.expit(-odds)
     if world.judge == "sure of nothing":
         chance = np.full(n, _FLAT)
     elif world.judge == "wrongly sure":
-        chance = np.where(odds > 4.0 * scipy.special.ndtri(0.95), 0.25, chance)
+        chance = np.where(odds > _SPREAD * scipy.special.ndtri(0.95), 0.25, chance)
     wrong = (scipy.special.ndtr(noise()) < chance).astype(np.float64)
     said = scipy.special.expit(_HEAT.get(world.judge, 1.0) * odds)
     return Drawn(np.round(2.0 * said - 1.0, 2), wrong, prompts)
 
 
-def true_rates(drawn: Drawn, least: Floats) -> Floats:
-    """Return the error rates of the verdicts from each margin on, shape (k,)."""
-    order = np.argsort(-drawn.margin, kind="stable")
-    n = np.searchsorted(-drawn.margin[order], -least, side="right")
-    result: Floats = np.cumsum(drawn.wrong[order])[n - 1] / n
-    return result
+class Truth:
+    """Error rates of all verdicts of a draw from a margin on, sorted once."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        order = np.argsort(-drawn.margin, kind="stable")
+        self._descending = -drawn.margin[order]
+        self._wrong = np.cumsum(drawn.wrong[order])
+
+    def rates(self, least: Floats) -> Floats:
+        """Return the error rates of the verdicts from each margin on, shape (k,)."""
+        n = np.searchsorted(self._descending, -least, side="right")
+        result: Floats = self._wrong[n - 1] / n
+        return result
 
 
 def chosen(rule: str, found: Kept) -> int | None:
     """Return the place of the share that a rule keeps."""
+    if rule == "all verdicts":
+        return found.shares.size - 1 if found.p_values(RISK)[-1] <= ERROR else None
     if rule != "plain rule":
         place, is_certified = certified(found, RISK, ERROR)
         return place if is_certified else None
@@ -94,16 +123,11 @@ def chosen(rule: str, found: Kept) -> int | None:
     return int(fitting[-1]) if fitting.size else None
 
 
-def simulate(
-    world: World, n_labels: int, n_simulations: int, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """Return of each rule the studies that keep too many wrong verdicts, and the mean share kept.
-
-    Both are in percent.
-    """
+def simulate(world: World, n_labels: int, n_simulations: int, seed: int = 0) -> dict[str, Done]:
+    """Return what became of the studies by each rule."""
     rng = np.random.default_rng([seed, JUDGES.index(world.judge), world.rows, n_labels])
-    population = draw(world, _POPULATION, np.random.default_rng(1))
-    found = {rule: np.zeros((n_simulations, 2)) for rule in RULES}
+    population = Truth(draw(world, _POPULATION, np.random.default_rng(1)))
+    found = {rule: np.zeros((n_simulations, 3)) for rule in RULES}
     for study in range(n_simulations):
         run = draw(world, _VERDICTS, rng)
         told = np.full(_VERDICTS, np.nan)
@@ -114,10 +138,10 @@ def simulate(
             shares = kept(run.margin, told, own)
             place = chosen(rule, shares)
             if place is not None:
-                truth = true_rates(run if rule == "this run" else population, shares.least)
-                found[rule][study] = truth[place] > RISK, shares.shares[place]
-    means = {rule: 100.0 * of.mean(axis=0) for rule, of in found.items()}
-    return {rule: (float(broken), float(share)) for rule, (broken, share) in means.items()}
+                truth = Truth(run) if rule == "this run" else population
+                rate = truth.rates(shares.least)[place]
+                found[rule][study] = rate > RISK, shares.shares[place], 1.0
+    return {rule: Done(*map(float, 100.0 * of.mean(axis=0))) for rule, of in found.items()}
 
 
 def most(world: World) -> float:
@@ -125,7 +149,7 @@ def most(world: World) -> float:
     drawn = draw(world, _POPULATION, np.random.default_rng(1))
     least = np.unique(drawn.margin)
     shares = np.array([(drawn.margin >= one).mean() for one in least])
-    return 100.0 * float(shares[true_rates(drawn, least) <= RISK].max(initial=0.0))
+    return 100.0 * float(shares[Truth(drawn).rates(least) <= RISK].max(initial=0.0))
 
 
 def tables(n_simulations: int) -> Iterator[str]:
@@ -133,15 +157,25 @@ def tables(n_simulations: int) -> Iterator[str]:
     worlds = [World(*one) for one in itertools.product(JUDGES, (1, 6))]
     found = {(world, n): simulate(world, n, n_simulations) for world in worlds for n in LABELS}
     sizes = " | ".join(f"{n:,} labels" for n in LABELS)
-    for rule in RULES:
+    head = f"| judge | verdicts a prompt | {sizes} | "
+    line = f"|{'---|' * (3 + len(LABELS))}"
+    for rule in RULES[:3]:
         yield f"{rule}:\n"
-        yield f"| judge | verdicts a prompt | {sizes} | could be kept |"
-        yield f"|{'---|' * (3 + len(LABELS))}"
+        yield f"{head}could be kept |"
+        yield line
         for world in worlds:
             cells = (found[world, n][rule] for n in LABELS)
-            shown = " | ".join(f"{broken:.1f} / {share:.0f}" for broken, share in cells)
+            shown = " | ".join(f"{one.broken:.1f} / {one.share:.0f}" for one in cells)
             yield f"| {world.judge} | {world.rows} | {shown} | {most(world):.0f} |"
         yield ""
+    yield "power:\n"
+    yield f"{head}all are wrong in |"
+    yield line
+    for world in worlds:
+        pairs = ([found[world, n][rule].any_kept for rule in RULES[::3]] for n in LABELS)
+        shown = " | ".join(f"{some:.0f} / {all_of_them:.0f}" for some, all_of_them in pairs)
+        rate = draw(world, _POPULATION, np.random.default_rng(1)).wrong.mean()
+        yield f"| {world.judge} | {world.rows} | {shown} | {100.0 * rate:.1f} |"
 
 
 def main() -> None:

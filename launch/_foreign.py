@@ -38,6 +38,7 @@ SAFE_VARIABLES: Final = frozenset({
 _STOP_GRACE_S: Final = 20.0
 _COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
 """Arguments by which a server holds several copies of its model."""
+_STAGES: Final = re.compile(r"(?:--pipeline-parallel-size|-pp|--pp-size)[ =](\d+)")
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
 """A path that may start from the recipe's folder."""
@@ -189,6 +190,13 @@ class FolderLaunch(ForeignLaunch[F]):
             found["quantization"] = config.quantization
         adapters = _weights.adapters(getattr(config, self.adapters_setting))
         return found | adapters | config.deciding()
+
+    def no_split(self, n_nodes: int) -> str:
+        """Tell why a model can't be shared by so many machines; empty if it can."""
+        stages = _STAGES.search(" ".join(self.config.extra_args))
+        n_parts = self.config.tensor_parallel_size * (1 if stages is None else int(stages[1]))
+        why = f"tensor_parallel_size, times the stages of a pipeline, is {n_parts}"
+        return f"{why}, which they can't share out" if n_parts % n_nodes else ""
 
     async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
         """Return the only one of `models`, with the folder of its weights.

@@ -67,131 +67,6 @@ ADDRESS_IN_USE: Final = re.compile(
     r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket", re.IGNORECASE
 )
 
-_EMBEDDED_MODULES: Final = (
-    "torch|transformers|tokenizers|safetensors|starlette|uvicorn|httptools|uvloop"
-)
-
-# The first that matches wins, so what is specific comes before what is general.
-_CAUSES: Final = (
-    (
-        r"^Ray: ConnectionError: (?P<what>[^\n]*)",
-        "no Ray cluster answers ({what}): run this on a node of the cluster, and set "
-        "cluster.address or RAY_ADDRESS",
-    ),
-    (
-        r"^Ray: RuntimeError: Version mismatch",
-        "the Ray cluster runs another version of Ray or Python than this environment",
-    ),
-    (
-        r"(?:allocation for|Expired or invalid) job (?P<what>\d+)(?:: Invalid job id specified|$)",
-        "Slurm does not know job {what} any more (it has ended, or slurmctld has lost it): "
-        "continue with the same command in a new job",
-    ),
-    (
-        rf"No module named '(?P<what>{_EMBEDDED_MODULES})\b",
-        "{what} is not installed: pip install 'selfeval-orchestrator[embedded]'",
-    ),
-    (
-        r"Free memory on device .* is less than desired GPU memory utilization",
-        "another program uses the GPU memory: stop it, or lower gpu_memory_utilization",
-    ),
-    (
-        r"memory .* is less than desired CPU memory utilization",
-        "too little memory is free for what vLLM reserves: set cpu_kv_cache_gb, or lower "
-        "gpu_memory_utilization, which on a CPU is a share of its memory",
-    ),
-    (
-        r"No available memory for the cache blocks",
-        "no memory is left for the KV cache: raise gpu_memory_utilization (on a CPU "
-        "cpu_kv_cache_gb), or serve a smaller model",
-    ),
-    (
-        r"To serve at least one request with the models?'s max seq len \((?P<what>\d+)\)",
-        "the KV cache cannot hold one request of {what} tokens: lower max_model_len, or raise "
-        "gpu_memory_utilization",
-    ),
-    (
-        r"max_model_len \((?P<what>\d+)\) is greater than the derived max_model_len",
-        "the model takes no {what} tokens: lower max_model_len",
-    ),
-    (
-        r"Total number of attention heads \((?P<what>\d+)\) must be divisible by tensor",
-        "{what} attention heads can't be shared out evenly: change tensor_parallel_size",
-    ),
-    (r"Cannot find any model weights with (?P<what>[^\n]*)", "there are no weights in {what}"),
-    (
-        r"Failed to infer device type|appears to be a URI|PackageNotFoundError: [^\n]*vllm",
-        "this vLLM was built for another device, or its installation is incomplete",
-    ),
-    (
-        r"unknown pre-tokenizer type: (?P<what>'[^'\n]*')",
-        "this llama.cpp does not know the model's pre-tokenizer {what}: build a newer one",
-    ),
-    (
-        r"unknown model architecture: (?P<what>'[^'\n]*')",
-        "this llama.cpp does not know models of the architecture {what}: build a newer one",
-    ),
-    (
-        r"(?P<what>tensor '[^'\n]*') (not found|data is not within)",
-        "the GGUF file is incomplete ({what})",
-    ),
-    (
-        r"quantized V cache .*requires flash_attn|requires flash_attn to be enabled",
-        "this cache_type needs flash_attention: on",
-    ),
-    (
-        r"failed to allocate buffer for kv cache",
-        "no memory is left for the KV cache: lower max_model_len or slots",
-    ),
-    (
-        r"cudaMalloc failed: out of memory",
-        "out of GPU memory: lower n_gpu_layers, or serve a smaller model",
-    ),
-    (
-        r"error: (?P<what>invalid (?:argument|device): [^\n]*)",
-        "it refuses its command line: {what}",
-    ),
-    (r"failed to load model,? '(?P<what>[^'\n]*)'", "it can't read the model {what}"),
-    (
-        r"Not enough memory\. Please try to increase --mem-fraction-static",
-        "no memory is left for the KV cache: raise mem_fraction_static, or serve a smaller model",
-    ),
-    (
-        r"The memory capacity is unbalanced",
-        "another program uses memory of some GPUs: stop it, or choose other `gpus`",
-    ),
-    (r"No module named '?(?P<what>[\w.]+)", "the Python module {what} is not installed"),
-    (
-        r"(CUDA|HIP) out of memory|torch\.OutOfMemoryError",
-        "out of GPU memory: serve fewer models, a smaller one, or a smaller context",
-    ),
-    (
-        r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: not enough memory",
-        "out of memory: serve fewer models or a smaller one",
-    ),
-    (
-        r"CUDA (is )?not available|no CUDA-capable device|not compiled with CUDA|"
-        r"Found no NVIDIA driver|no CUDA GPUs are available",
-        "CUDA is not available: set device to cpu, or install a CUDA build of torch",
-    ),
-    (ADDRESS_IN_USE.pattern, "its port was taken by another program several times in a row"),
-    # A dump of all settings also names the setting.
-    (
-        r"trust_remote_code=True|contains? custom code|execute the configuration file",
-        "the model needs its own code, which is never run",
-    ),
-    (
-        r"Model architectures? .* not supported|does not recognize this architecture|"
-        r"Unrecognized model in|unsupported model",
-        "this model is not supported by the server",
-    ),
-    (r"No such file or directory:? *(?P<what>[^\n]*)", "no such file or folder: {what}"),
-    (r"Permission denied:? *(?P<what>[^\n]*)", "not allowed to read or run {what}"),
-    (r"error: (?P<what>unrecognized arguments[^\n]*)", "it knows another command line: {what}"),
-    (r"^([\w.]+: )?error: (?P<what>[^\n]+)", "{what}"),
-)
-
-
 # What logging puts before its words: a process, a level, a time and a place, in any order.
 _PREFIX: Final = re.compile(
     r"^(?:\s*(?:\([\w: =/.-]+\)|\[[^\]]*\]|(?:ERROR|CRITICAL|FATAL)\b:?|[\d:.,TZ+/-]{5,}|\|))+\s*"
@@ -229,7 +104,9 @@ def likely_cause(log: str, exit_code: int | None) -> str:
         log: What it wrote since it was started.
         exit_code: As `subprocess` counts (negative: a signal); None where it still runs.
     """
-    for pattern, cause in _CAUSES:
+    text = Path(__file__).with_name("causes.txt").read_text(encoding="utf-8")
+    for block in text.replace("ADDRESS_IN_USE", ADDRESS_IN_USE.pattern).split("\n\n")[1:]:
+        pattern, cause = block.splitlines()
         if match := re.search(pattern, log, re.IGNORECASE | re.MULTILINE):
             return cause.format(**match.groupdict()).rstrip(": ")
     match exit_code:

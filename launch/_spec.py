@@ -7,7 +7,7 @@ libraries, devices and caches, and no credentials. A recipe names those that it 
 import os
 import socket
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -122,6 +122,11 @@ class Argv(Protocol):
     def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
 
 
+PartArgv = Callable[[int, str, tuple[int, Sequence[str]]], tuple[str, ...]]
+"""Makes the command line of each of several machines that share a model: from the port and address
+of the first, which answers; and from the machine's rank, with the addresses of all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """A server to start.
@@ -129,7 +134,8 @@ class ServerSpec:
     Attributes:
         kind: Launch kind, for messages.
         names: Models that it must list before it counts as ready.
-        argv: From a port, and perhaps an address, to the command line; never holds the key.
+        argv: From a port, and perhaps an address, to the command line; never holds the key. Where
+            several machines share the model it is a `PartArgv`.
         env: Variables added to those that are inherited.
         env_from: Names of variables of this process that it gets too, secrets mostly.
         key_variable: The variable by which it takes its key.

@@ -15,14 +15,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final, Self, cast
 
 from launch import _readiness, _spec, _watchdog
 from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
-from launch._spec import HOST, ServerSpec, server_env
+from launch._spec import HOST, PartArgv, ServerSpec, server_env
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carrier
 
@@ -66,7 +67,8 @@ class Server:
     There the port is 0 until `settle` has learned the address.
 
     Attributes:
-        node: Name of the machine that a carrier has chosen; empty on this one.
+        node: Name of the machine that a carrier has chosen; empty on this one. Of several, the
+            first; once one of them is lost, that one.
         was_told: True if that machine told it to end; known once it is stopped.
         was_lost: True if the cluster said that it has lost that machine; known once it is stopped.
     """
@@ -84,6 +86,11 @@ class Server:
         self.base_url = f"http://{HOST}:{port}"
         self._carrier = carrier
         self.node = ""
+        self._nodes: tuple[str, ...] = ()
+        self._heard: dict[int, float] = {}
+        self._is_heard = self._is_cut_off = False
+        self._ends: set[int] = set()
+        self._n_told = 0
         self.was_told = False
         self.was_lost = False
         self._ended = threading.Event()
@@ -125,11 +132,51 @@ class Server:
 
     async def read_pid(self) -> None:
         """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
-        self.pid = int(await _said_by(_opened(self._process.stdout), _watchdog.PID) or b"0")
+        self.pid = int(await self._said(_watchdog.PID) or b"0")
 
     async def is_proved(self) -> bool:
         """Wait until nobody but the server is reached at its port; False if it ends before."""
-        return bool(await _said_by(_opened(self._process.stdout), _watchdog.LISTENS))
+        listens = bool(await self._said(_watchdog.LISTENS))
+        self._is_heard = True
+        return listens
+
+    async def _said(self, mark: bytes) -> bytes:
+        """Read up to a line of a watchdog, and return it without its mark; empty at the end.
+
+        Other programs may write there before it, such as a prolog of Slurm's tasks.
+        """
+        while line := await _line(_opened(self._process.stdout)):
+            _, found, words = line.partition(mark)
+            if found:
+                return words
+            self._learn(line)
+        return b""
+
+    def _learn(self, said: bytes) -> None:
+        """Note which parts live and which have ended, and how many were told to end."""
+        for line in said.splitlines(keepends=True):
+            rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
+            if rank.isdigit():
+                self._heard[int(rank)] = time.monotonic()
+                self._ends |= {int(rank)} if word.startswith(_watchdog.ENDS) else set()
+            self._n_told += line.endswith(_watchdog.TOLD)
+
+    async def _placed(self) -> tuple[list[str], int]:
+        """Return the addresses of all watchdogs by rank, and the port of the first.
+
+        There are none if the carrier's command has ended.
+        """
+        n_nodes = 1 if self._carrier is None else self._carrier.n_nodes
+        places: dict[int, list[str]] = {}
+        while len(places) < n_nodes:
+            words = (await self._said(_watchdog.PLACED)).decode().split()
+            if not words:
+                return [], 0
+            places[int(words[3]) if n_nodes > 1 else 0] = words
+        self._nodes = tuple(words[2] for _, words in sorted(places.items()))
+        self.node = self._nodes[0]
+        self._heard = dict.fromkeys(places, time.monotonic())
+        return [words[0] for _, words in sorted(places.items())], int(places[0][1])
 
     async def settle(
         self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
@@ -148,8 +195,7 @@ class Server:
         carrier = self._carrier
         names = ", ".join(spec.names)
         waits = carrier is not None and carrier.queues
-        stdout = _opened(self._process.stdout)
-        reading = asyncio.ensure_future(_said_by(stdout, _watchdog.PLACED))
+        reading = asyncio.ensure_future(self._placed())
         said = ""
         try:
             while not (
@@ -161,22 +207,30 @@ class Server:
                 if state != said:
                     said = state
                     logger.info("server for %s waits for a machine: %s", names, state or "unknown")
-            line = reading.result()
+            hosts, port = reading.result()
         finally:
             # Before the pipe is closed.
             reading.cancel()
             await asyncio.wait([reading])
-        host, port, self.node = (line.decode().split() or ["", "0", ""])[:3]
-        if not host:
+        if not hosts:
             # Its output ends a moment before it does.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, _CARRIER_S)
             return ""
-        argv = spec.argv(int(port), host)
+        host = hosts[0]
+        if hosts[1:]:
+            of_a_part = cast("PartArgv", spec.argv)
+            argvs = [of_a_part(port, host, (rank, hosts)) for rank in range(len(hosts))]
+        else:
+            argvs = [spec.argv(port, host)]
         told = {
-            "arguments": _arguments(
-                spec, argv if carrier is None else carrier.inside(argv), host, int(port)
-            ),
+            # The first listens at the port.
+            "arguments": [
+                _arguments(
+                    spec, carrier.inside(argv) if carrier else argv, host, 0 if rank else port
+                )
+                for rank, argv in enumerate(argvs)
+            ],
             "env": {**env},
             "here": {**here},
             "lease_s": LEASE_S,
@@ -186,13 +240,41 @@ class Server:
         # A thread, so that a busy event loop ends no server.
         threading.Thread(target=self._beat, name="server-lease", daemon=True).start()
         self.base_url = f"http://{host}:{port}"
-        logger.info("server for %s is placed on %s (%s)", names, self.node, host)
+        where = " and ".join(self._nodes)
+        logger.info("server for %s is placed on %s (%s)", names, where, host)
         return None
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while not self._ended.wait(_BEAT_S):
                 self._tell(_watchdog.BEAT)
+                if len(self._nodes) == 1:
+                    continue
+                if self._is_heard:
+                    self._learn(_opened(self._process.stdout).read() or b"")
+                rank = self._silent()
+                heard_at = time.monotonic() if self._ends else max(self._heard.values())
+                # It has said nothing for a lease while others have: it is cut off.
+                if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
+                    self.node, self._is_cut_off = self._nodes[rank], True
+                    logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
+                    self._end()
+
+    def _silent(self) -> int:
+        """Return the rank of the part that has said nothing for longest, its end included."""
+        left = self._heard.keys() - self._ends or self._heard.keys()
+        return min(left, key=self._heard.__getitem__)
+
+    def _end(self) -> None:
+        """End what stands for it here; it gives back what it waits for, or hangs if cut off."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CARRIER_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # It may have started others, which hold its pipes.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._carrier is not None:
+            self._carrier.give_back()
 
     def _tell(self, words: bytes) -> None:
         stdin = _opened(self._process.stdin)
@@ -241,20 +323,20 @@ class Server:
         if self._carrier is not None and not stdout.closed:
             # Before it is killed: what it says after that is no word of the machine's.
             os.set_blocking(stdout.fileno(), False)
-            told = _watchdog.TOLD in (stdout.read() or b"")
+            self._learn(stdout.read() or b"")
             said = self.log_text()
-            self.was_told = told or self._carrier.ended_it(said)
-            self.was_lost = bool(self.node) and self._carrier.lost_machine(said) == self.node
+            lost = self._carrier.lost_machine(said)
+            if lost in self._nodes:
+                self.node = lost
+            elif len(self._nodes) > 1 and not has_ended:
+                self.node = self._nodes[self._silent()]
+            self.was_lost = bool(self.node) and (self._is_cut_off or lost == self.node)
+            # The end of one part has the cluster end the others, but not that one.
+            has_told = self._n_told >= max(1, len(self._nodes))
+            self.was_told = has_told or self._carrier.ended_it(said)
         if not has_ended:
             if self._carrier is not None:
-                # On SIGTERM it gives back what it waits for; cut off from the cluster, it hangs.
-                self._process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_CARRIER_S)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    # It may have started others, which hold its pipes.
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                self._carrier.give_back()
+                self._end()
             # The watchdog lives and has not reaped the server, so the number is still its group's.
             elif self.pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -325,9 +407,9 @@ async def _attempt(
             last = server.log_tail(1)
             raise SchedulerError(f"the cluster does not answer for {', '.join(spec.names)}: {last}")
         lost = carrier.lost_machine(log)
-        is_asked = planned and not (lost or server.node)
-        if is_asked and await asyncio.to_thread(carrier.is_down, planned):
-            lost = planned
+        for node in () if lost or server.node else planned.split(","):
+            if not lost and node and await asyncio.to_thread(carrier.is_down, node):
+                lost = node
         if lost:
             raise NodeLostError(
                 lost,
@@ -417,18 +499,6 @@ def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise ValueError("the process was started without a pipe")
     return pipe
-
-
-async def _said_by(pipe: IO[bytes], mark: bytes) -> bytes:
-    """Read up to a line of the watchdog, and return it without its mark; empty at the end.
-
-    Other programs may write there before it, such as a prolog of Slurm's tasks.
-    """
-    while line := await _line(pipe):
-        _, found, words = line.partition(mark)
-        if found:
-            return words
-    return b""
 
 
 async def _line(pipe: IO[bytes]) -> bytes:

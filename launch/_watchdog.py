@@ -12,9 +12,14 @@ On another machine, where a carrier has started it, it is run as `_watchdog.py -
 it first writes the address by which this machine is reached, a free port there, and its name; and
 gets the rest as a line of JSON on stdin (`arguments` as above, and the environment `env`), so that
 no key stands on a command line. There it ends the server also if it hears nothing for `lease_s`
-seconds, because it is cut off from a client that has replaced it. It tells the client if the
-machine asks it to end. Variables that the way there has changed win over the client's; `here`
-holds those that it began with.
+seconds, because it is cut off from a client that has replaced it; a job that is for this server
+alone, which nobody else may end now, is given back. It tells the client if the machine asks it to
+end. Variables that the way there has changed win over the client's; `here` holds those that it
+began with.
+
+Where several machines share a model, each has a watchdog, and all hear the same: `arguments` has a
+list for each rank. Whenever they hear from the client, they answer that their part lives, and they
+tell its end. The one of rank 0 speaks for the server.
 
 `_watchdog.py --with-parent PID COMMAND…` becomes the command, which gets SIGTERM when its parent
 ends (Linux only).
@@ -56,6 +61,8 @@ ELSEWHERE = "--elsewhere"
 # Variables by which a carrier may say where this is.
 ADDRESS = "ORCHESTRATOR_NODE_ADDRESS"
 NAME = "ORCHESTRATOR_NODE_NAME"
+# Variable of a carrier whose Slurm job is for this server alone.
+OWN_JOB = "ORCHESTRATOR_OWN_JOB"
 BEAT = b"beat\n"
 # Variable with the number of a bound socket that the server inherits, to listen there.
 LISTENING = "ORCHESTRATOR_LISTENING_FD"
@@ -64,7 +71,11 @@ PLACED = b"orchestrator server at "
 PID = b"orchestrator server pid "
 LISTENS = b"orchestrator server listens"
 TOLD = b"orchestrator server told to end\n"
+PART = b"orchestrator server part "
+LIVES, ENDS = b"lives", b"ends"
 WITH_PARENT = "--with-parent"
+# Of a task of Slurm.
+_RANK = "SLURM_PROCID"
 # Of a shell, not of what it was told to set.
 _OF_A_SHELL = frozenset(("_", "OLDPWD", "PWD", "SHLVL"))
 _LONGEST_WORD = 8
@@ -74,10 +85,11 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
     lease_s: float | None = None
+    part = b""
     if arguments[:1] == [WITH_PARENT]:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
-        arguments, env, lease_s = _received()
+        arguments, env, lease_s, part = _received()
     grace_s, host, port = float(arguments[0]), arguments[1], int(arguments[2])
     command = arguments[3:]
     shared = (os.environ if env is None else env).get(LISTENING)
@@ -110,10 +122,14 @@ def main(arguments: list[str]) -> NoReturn:
     listeners = _Listeners(server.pid, host, 0 if sockets else port)
     if sockets:
         listeners.tell()
-    _watch(server.pid, wakeup, _Owner(parent, lease_s), listeners, grace_s)
+    owner = _Owner(parent, lease_s, part)
+    _watch(server.pid, wakeup, owner, listeners, grace_s)
     # The server is dead but not yet reaped, so its number still names its group and no other.
     _signal_group(server.pid, signal.SIGKILL)
     code = server.wait()
+    if owner.is_past and OWN_JOB in os.environ:
+        command = ["scancel", os.environ["SLURM_JOB_ID"]]
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=False)  # noqa: S603 (no shell)
     # End with the server's exit code, or by the signal that ended it.
     if code >= 0:
         sys.exit(code)
@@ -136,14 +152,15 @@ def _become(parent: int, command: list[str]) -> NoReturn:
         sys.exit(_NOT_STARTED)
 
 
-def _received() -> tuple[list[str], dict[str, str], float | None]:
-    """Tell where this is, and return what to run here: arguments, environment, and lease."""
+def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
+    """Tell where this is; return arguments, environment, lease, and how this part begins a word."""
     host = os.environ.get(ADDRESS) or _own_address()
     free = socket.socket()
     free.bind((host, 0))
     port = free.getsockname()[1]
+    rank = int(os.environ.get(_RANK, "0"))
     name = os.environ.get(NAME) or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    os.write(sys.stdout.fileno(), PLACED + f"{host} {port} {name}\n".encode())
+    os.write(sys.stdout.fileno(), PLACED + f"{host} {port} {name} {rank}\n".encode())
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(sys.stdin.fileno(), 65536)
@@ -158,10 +175,12 @@ def _received() -> tuple[list[str], dict[str, str], float | None]:
         if name not in _OF_A_SHELL and here.get(name) != value
     }
     env = {**told["env"], **own}
-    if LISTENING in env:
+    parts = told["arguments"]
+    rank = rank if parts[1:] else 0
+    if env.pop(LISTENING, "") and rank == 0:
         env[LISTENING] = str(free.detach())
     free.close()
-    return told["arguments"], env, told.get("lease_s")
+    return parts[rank], env, told["lease_s"], PART + b"%d %%s\n" % rank if parts[1:] else b""
 
 
 def _own_address() -> str:
@@ -201,6 +220,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if told and deadline is None:
             asks.report()
         is_gone = owner is not None and owner.is_gone()
+        asks.is_past = asks.is_past or told or is_gone
         told = told or (owner is not None and owner.stops)
         if is_gone or (owner is not None and owner.lets_go):
             # A closed pipe stays readable for ever; from here on the clock and the child count.
@@ -208,6 +228,7 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
         if deadline is None and (told or is_gone):
             deadline = time.monotonic() + (min(grace_s, _ORPHAN_GRACE_S) if is_gone else grace_s)
             _signal_group(pid, signal.SIGTERM)
+    asks.report(ENDS)
 
 
 class _Listeners:
@@ -315,21 +336,26 @@ def _family(pid: int) -> set[int]:
 class _Owner:
     """The program that asked for the server, as it is seen from here."""
 
-    def __init__(self, pid: int, lease_s: float | None = None) -> None:
+    def __init__(self, pid: int, lease_s: float | None = None, part: bytes = b"") -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
+        # Something else than it or the server itself has ended the server.
+        self.is_past = False
         self._pid = pid
-        self._lease_s = lease_s
+        self._lease_s, self._part = lease_s, part
         self._heard_at = time.monotonic()
         self._said = b""
         os.set_blocking(self.pipe, False)
 
-    def report(self) -> None:
-        """Tell an owner on another machine that this one asks the server to end."""
-        if self._lease_s is not None:
+    def report(self, word: bytes = b"") -> None:
+        """Tell an owner on another machine that this one asks the server to end.
+
+        With a word, tell it of this part of a server of several machines.
+        """
+        if self._lease_s is not None and (self._part or not word):
             with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), TOLD)
+                os.write(sys.stdout.fileno(), self._part % word if word else TOLD)
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""
@@ -341,6 +367,8 @@ class _Owner:
             silent_s = time.monotonic() - self._heard_at
             return has_ended or (self._lease_s is not None and silent_s > self._lease_s)
         self._heard_at = time.monotonic()
+        if said:
+            self.report(LIVES)
         # A word may come in two parts.
         self._said = self._said[-_LONGEST_WORD:] + said
         if KEEP in self._said:

@@ -3,7 +3,7 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,7 @@ class Config(FolderConfig):
     own_arguments = frozenset((
         "--api-key", "--host", "--port", "--served-model-name", "--model-path", "--model",
         "--load-format", "--tokenizer-path", "--sampling-defaults", "--config", "--lora-paths",
+        "--dist-init-addr", "--nnodes", "--node-rank",
     ))  # fmt: skip
     own_variables = frozenset((KEY_VARIABLE, "SGLANG_RETURN_ORIGINAL_LOGPROB"))
     spoiling = (
@@ -67,13 +68,22 @@ class Config(FolderConfig):
 
 
 def argv(
-    config: Config, python: str, model: ServedModel, port: int, host: str = HOST
+    config: Config,
+    python: str,
+    model: ServedModel,
+    port: int,
+    host: str = HOST,
+    part: tuple[int, Sequence[str]] = (0, ()),
 ) -> tuple[str, ...]:
-    """Command line of a server; `model.weights` is a folder."""
+    """Command line of a server; `model.weights` is a folder.
+
+    `part` is the rank of this process, and the addresses of all that share the model.
+    """
+    rank, hosts = part
     settings = {
         "--model-path": model.weights,
         "--served-model-name": model.name,
-        "--host": host,
+        "--host": HOST if rank else host,
         "--port": port,
         # Else two servers of one machine take the same ones.
         "--nccl-port": beside(port, 1),
@@ -90,6 +100,9 @@ def argv(
         "--context-length": config.context_length,
         "--mem-fraction-static": config.mem_fraction_static,
     }
+    if hosts:
+        settings |= {"--nnodes": len(hosts), "--node-rank": rank}
+        settings["--dist-init-addr"] = f"{host}:{beside(port, 3)}"
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")

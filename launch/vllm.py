@@ -6,7 +6,7 @@ was started (`make vllm` makes one for machines without a GPU).
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from launch import _memory, _settings
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
-from launch._spec import HOST
+from launch._spec import HOST, beside
 from launch._supervisor import CARRIED, start_server
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
@@ -44,7 +44,8 @@ class Config(FolderConfig):
 
     own_arguments = frozenset((
         "--api-key", "--host", "--port", "--served-model-name", "--model", "--lora-modules",
-        "--logprobs-mode", "--load-format", "--tokenizer",
+        "--logprobs-mode", "--load-format", "--tokenizer", "--headless", "--master-addr",
+        "--master-port", "--nnodes", "-n", "--node-rank", "-r",
     ))  # fmt: skip
     own_variables = frozenset((KEY_VARIABLE, "VLLM_PORT"))
     spoiling = (
@@ -97,13 +98,22 @@ class Config(FolderConfig):
 
 
 def argv(
-    config: Config, command: str, model: ServedModel, port: int, host: str = HOST
+    config: Config,
+    command: str,
+    model: ServedModel,
+    port: int,
+    host: str = HOST,
+    part: tuple[int, Sequence[str]] = (0, ()),
 ) -> tuple[str, ...]:
-    """Command line of a server; `model.weights` is a folder."""
+    """Command line of a server; `model.weights` is a folder.
+
+    `part` is the rank of this process, and the addresses of all that share the model.
+    """
+    rank, hosts = part
     base = f"{model.name}:base" if model.name in config.lora_modules else model.name
     settings = {
         "--served-model-name": base,
-        "--host": host,
+        "--host": HOST if rank else host,
         "--port": port,
         # Never pickled weights, which are in no identity.
         "--load-format": None if config.quantization == "bitsandbytes" else "safetensors",
@@ -121,10 +131,17 @@ def argv(
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
     }
+    if hosts:
+        settings |= {"--nnodes": len(hosts), "--node-rank": rank, "--master-addr": host}
+        settings |= {"--master-port": beside(port, 1), "--distributed-executor-backend": "mp"}
     flags = ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if config.enforce_eager:
         flags.append("--enforce-eager")
+    if rank:
+        flags.append("--headless")
     return (
+        # Else it may take an address that the others can't reach.
+        *(("env", f"VLLM_HOST_IP={hosts[rank]}") if hosts else ()),
         command,
         "serve",
         model.weights,

@@ -21,9 +21,17 @@ from pydantic import Field
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk, SimilarityAsk
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
-from orchestrator.records import Choice, Failure, Generation, PairScores, Rewards, Scored
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    PairScores,
+    Rewards,
+    Scored,
+    unsupported,
+)
 from orchestrator.secrets import is_secret_parameter
-from orchestrator.wire.metrics import ServerLoad as ServerLoad
+from orchestrator.wire.replies import ServerLoad as ServerLoad
 
 T = TypeVar("T")
 LOCAL: Final = "local"
@@ -355,9 +363,7 @@ class SpellsTokens(Protocol):
         ...
 
 
-_SPELLS_NONE: Final = Failure(
-    "unsupported", "the server gives no texts of token ids", permanent=True
-)
+_SPELLS_NONE: Final = unsupported("the server gives no texts of token ids")
 
 
 async def spell(backend: Backend, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
@@ -383,11 +389,9 @@ class RatesAnswers(Protocol):
         ...
 
 
-_RATES_NONE: Final = Failure(
-    "unsupported",
+_RATES_NONE: Final = unsupported(
     "this kind of server can't rate answers by a reward model; vLLM, SGLang and the embedded "
-    "server can: say `backend: vllm` (or sglang, embedded)",
-    permanent=True,
+    "server can: say `backend: vllm` (or sglang, embedded)"
 )
 
 

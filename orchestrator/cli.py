@@ -10,44 +10,11 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.disk.paths import RUNS
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
-from orchestrator.runner.commands.options import (
-    allow_code_option,
-    allow_options,
-    cancel_option,
-    charts_option,
-    cite_options,
-    compare_options,
-    count,
-    export_options,
-    flag,
-    full_option,
-    gate_options,
-    gc_options,
-    get_recipe_options,
-    get_weights_options,
-    html_option,
-    init_options,
-    json_option,
-    labels_options,
-    limit_options,
-    list_options,
-    merge_options,
-    new_options,
-    place_option,
-    probe_options,
-    quiet_option,
-    rm_options,
-    stop_options,
-    submit_option,
-    subset_option,
-    untrusted_option,
-    view_options,
-)
+from orchestrator.runner.commands.options import ACTIONS, COMMANDS, QUIET, Command
 from orchestrator.runner.commands.parser import (
     SHELLS,
     Completion,
@@ -154,224 +121,17 @@ def _said(options: argparse.Namespace) -> "Said":
     return found
 
 
-# -- arguments -------------------------------------------------------------------------------------
-
-
-_ABOUT = """\
+_ABOUT: Final = """\
 Evaluate language models with the models' own probabilities.
 
   orchestrator run RECIPE        run a recipe, or resume its run
   orchestrator report RUN        show the results of a run
 """
-# Help of --allow-code: for commands that launch servers, and for those that only read a recipe.
-_LAUNCHED = "run code and programs that the recipe names"
-_IMPORTED = "import code that the recipe names, without starting programs"
-_UNUSED = "accepted for consistency; this command imports no code"
-_EXITS = """\
+_EXITS: Final = """\
 exit codes: 0 complete; 1 the run failed; 2 invalid recipe or command; 3 finished, but some units
 failed, a budget was reached, or with --strict a judge can't be trusted; 4 a requirement of `gate`,
 or of the recipe's `gates`, fails; 5 none fails, but one is not known yet; 130 interrupted, resume
 with the same command"""
-
-
-def _run_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run", metavar="RUN", help="folder of a run, or its name in runs/")
-
-
-def _form_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--format",
-        choices=["table", "markdown", "json"],
-        default="table",
-        help="format of the results on stdout (default: table)",
-    )
-
-
-def _recipe_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED) -> None:
-    command.add_argument(
-        "recipe", metavar="RECIPE", help="path of a recipe, or its name in recipes/"
-    )
-    command.add_argument(
-        "--run-dir",
-        metavar="D",
-        help="folder of the run (default: runs/NAME; of a shard runs/NAME.shard-I-of-N)",
-    )
-    command.add_argument("--limit", type=count, metavar="N", help="use only the first N items")
-    subset_option(command)
-    command.add_argument(
-        "--retry",
-        default="",
-        metavar="CAUSE",
-        help="ask failed requests of this cause again, such as bad_request, or all",
-    )
-    _override_options(command, permitted)
-
-
-def _override_options(command: argparse.ArgumentParser, permitted: str = _IMPORTED) -> None:
-    command.add_argument(
-        "--set",
-        action="append",
-        dest="overrides",
-        default=[],
-        metavar="A.B=C",
-        help="override a setting of the recipe",
-    )
-    allow_code_option(command, permitted)
-
-
-def _run_options(run: argparse.ArgumentParser) -> None:
-    _recipe_options(run, _LAUNCHED)
-    flag(run, "--fresh", "start a new run in runs/NAME.2, .3, and so on")
-    run.add_argument(
-        "--display",
-        choices=["live", "plain", "json", "none"],
-        help="progress on stderr (default: live at a terminal, else plain)",
-    )
-    _form_option(run)
-    full_option(run)
-    html_option(run)
-    flag(run, "--strict", "exit with 3 if a judge can't be trusted, so that there is no ranking")
-    place_option(run)
-    submit_option(run)
-    flag(run, "--keep-servers", "keep launched servers running for the next run")
-    run.add_argument(
-        "--on-end",
-        metavar="COMMAND",
-        help="run COMMAND when the call ends, with the result in its environment",
-    )
-    flag(run, "--accept-server-change", "continue even if the server has changed")
-
-
-def _plan_options(plan: argparse.ArgumentParser) -> None:
-    _recipe_options(plan)
-    place_option(plan)
-    submit_option(plan, "print the batch script that `run --submit` would send")
-    json_option(plan)
-    flag(plan, "--exact", "count every unit instead of estimating large plans")
-
-
-def _check_options(check: argparse.ArgumentParser) -> None:
-    check.add_argument("recipes", nargs="+", metavar="RECIPE", help="paths or names of recipes")
-    flag(
-        check,
-        "--online",
-        "ask servers that run already, by a few small requests, if they answer what is needed",
-    )
-    _override_options(check)
-
-
-def _port(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"expected a port from 0 (any free port) to {_MAX_PORT}, not {text!r}"
-    )
-
-
-def _serve_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "model",
-        nargs="+",
-        help="[NAME=]DIR, [NAME=]FILE.gguf or [NAME=]bundled:NAME; a name with --fake",
-    )
-    flag(command, "--fake", "serve deterministic replies without a model")
-    command.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    command.add_argument(
-        "--port", type=_port, default=8000, help="port to listen on; 0 picks a free port"
-    )
-    command.add_argument(
-        "--threads", type=count, help="number of CPU threads of the embedded server"
-    )
-    command.add_argument("--device", default="cpu", help="device of the model: cpu, cuda or cuda:1")
-    command.add_argument(
-        "--dtype", default="float32", help="number format of the weights in memory"
-    )
-
-
-def _start_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("recipe", metavar="RECIPE", help="recipe whose servers are started")
-    place_option(command)
-
-
-def _runs_options(runs: argparse.ArgumentParser) -> None:
-    untrusted_option(runs)
-    runs.add_argument("folder", nargs="?", default=RUNS, help="folder of runs (default: runs/)")
-    json_option(runs)
-
-
-_no_code = functools.partial(allow_code_option, words=_UNUSED)
-_code_run = functools.partial(_override_options, permitted=_LAUNCHED)
-
-# Name, module, help and options of a command, whose function has its name unless the module names
-# another one. A command without a module has actions.
-_Command = tuple[str, str, str, *tuple[Callable[[argparse.ArgumentParser], None], ...]]
-_READS = (_run_argument, allow_code_option, untrusted_option)
-_COMMANDS: Mapping[str, Sequence[_Command]] = {
-    "recipes": (
-        ("init", "recipes", "write a first recipe for the servers that are running", init_options),
-        ("check", "check", "check recipes and list every fault with file:line", _check_options),
-        ("plan", "plan", "count the requests of a recipe without sending any", _plan_options),
-        ("run", "run", "run a recipe, or resume its run", _run_options),
-    ),
-    "results": (
-        ("report", "results", "show the results of a run",
-         *_READS, _form_option, full_option, html_option, charts_option),
-        ("view", "results", "browse runs in a web browser", view_options),
-        ("compare", "results", "compare runs, models, judges or methods on common items",
-         compare_options, _form_option),
-        ("gate", "results", "hold a run against requirements, with verdicts for CI",
-         _run_argument, gate_options, _form_option),
-        ("export", "results", "write tables, frames and figures of a run to files",
-         _run_argument, _no_code, untrusted_option, export_options),
-        ("cite", "results", "print a methods paragraph and BibTeX of a run",
-         *_READS, cite_options),
-        ("labels", "results", "write a sheet for human labels of a run's answers",
-         *_READS, labels_options),
-    ),
-    "runs under way": (
-        ("status", "status", "show the state of a run",
-         _run_argument, _no_code, untrusted_option, json_option),
-        ("pause", "status", "pause a run: stop sending new requests", _run_argument),
-        ("resume", "status", "resume a paused run", _run_argument),
-        ("limit", "status", "change a model's limit of concurrent requests",
-         _run_argument, limit_options),
-        ("stop", "status", "stop a run, as Ctrl-C does", _run_argument, cancel_option),
-    ),
-    "runs, servers and plug-ins": (
-        ("runs", "", "list, merge, repair, clean up or delete runs"),
-        ("servers", "", "list, stop, serve or probe servers"),
-        ("list", "listing:kinds", "list methods, datasets, weights and what else a recipe names",
-         list_options),
-        ("get", "", "install weights, or copy a recipe"),
-        ("new", "recipes", "create a plug-in with a test and a recipe", new_options),
-        ("allow", "check", "allow the recipes of a folder to run code", allow_options),
-    ),
-}  # fmt: skip
-_ACTIONS: Mapping[str, Sequence[_Command]] = {
-    "runs": (
-        ("list", "status:runs", "list the runs in a folder (default)", _runs_options),
-        ("merge", "stored", "put runs of one recipe together into one run", merge_options),
-        ("repair", "stored", "recover what is readable in a damaged run", _run_argument),
-        ("gc", "stored", "delete outcomes that the last recipe of a run does not need",
-         gc_options),
-        ("rm", "stored", "delete runs, after a question", rm_options),
-    ),
-    "servers": (
-        ("list", "servers:servers", "list the servers left running (default)", json_option),
-        ("start", "servers", "start servers on a cluster that any number of runs share",
-         _start_options, _code_run),
-        ("stop", "servers", "stop servers left running", stop_options),
-        ("serve", "servers", "serve models on this machine", _serve_options),
-        ("probe", "servers", "probe servers for the features they support",
-         probe_options, _code_run),
-    ),
-    "get": (
-        ("weights", "weights:get", "install weights, after showing size and licence",
-         get_weights_options),
-        ("recipe", "recipes:copy", "copy a recipe that comes with the project, to change it",
-         get_recipe_options),
-    ),
-}  # fmt: skip
 
 
 @functools.cache
@@ -390,24 +150,24 @@ def _parser() -> Parser:
         metavar="SHELL",
         help="print what a shell (bash, zsh or fish) needs to complete commands and names",
     )
-    _add(parser, "COMMAND", _COMMANDS)
+    _add(parser, "COMMAND", COMMANDS)
     return parser
 
 
-def _add(parser: Parser, metavar: str, titled: Mapping[str, Sequence[_Command]]) -> None:
+def _add(parser: Parser, metavar: str, titled: Mapping[str, Sequence[Command]]) -> None:
     """Add commands, which the help shows under titles."""
     added = parser.add_subparsers(required=True, metavar=metavar)
     for title, commands in titled.items():
         shown = parser.add_argument_group(title)
-        for name, module, text, *options in commands:
+        for named, text, *options in commands:
+            name, _, module = named.partition(" ")
             command = added.add_parser(name, help=text, description=text)
             if module:
                 command.set_defaults(handler=module if ":" in module else f"{module}:{name}")
-                quiet_option(command)
             else:
-                _add(command, "ACTION", {"actions": _ACTIONS[name]})
-            for add_options in options:
-                add_options(command)
+                _add(command, "ACTION", {"actions": ACTIONS[name]})
+            for names, settings in (*([QUIET] if module else []), *options):
+                command.add_argument(*names.split(), **settings)
             shown._group_actions.append(added._choices_actions[-1])  # noqa: SLF001 (no public way)
     parser._positionals._group_actions.clear()  # noqa: SLF001 (shown above instead)
     parser.usual = "list" if "list" in added.choices and metavar == "ACTION" else ""

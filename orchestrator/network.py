@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.backend import is_private
 from orchestrator.errors import UsageError
-from orchestrator.records import Failure
+from orchestrator.records import Failure, unparseable
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
@@ -31,8 +31,8 @@ FREE_BYTES: Final = 256 << 10
 """A body of so many bytes never waits: most replies are shorter, and are not counted at all."""
 CONTROL_BYTES: Final = 8 << 20
 """The longest reply to a question about a server: its models, its health, a probe."""
-UNASKED_ENCODING: Final = Failure(
-    "unparseable", "the server compressed its reply although it was asked not to", permanent=True
+UNASKED_ENCODING: Final = unparseable(
+    "the server compressed its reply although it was asked not to"
 )
 
 _GZIP: Final = ("gzip", "x-gzip")

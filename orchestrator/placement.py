@@ -5,8 +5,8 @@ gets the fewest GPUs that hold it (tensor parallel, over GPUs of equal memory, w
 small: a server is told one share for all of them). Servers of a wave are spread over the GPUs, and
 share one while their least needs fit into it where there are fewer; what is left over is shared out
 for key-value caches. On a cluster a server gets the CPUs, GPUs and memory that the recipe asks for,
-all of one node. A server stands in exactly one wave. Packing is searched exactly, up to a bounded
-number of trials.
+of one node or of each of several. A server stands in exactly one wave. Packing is searched exactly,
+up to a bounded number of trials.
 """
 
 import math
@@ -54,18 +54,20 @@ class Size(msgspec.Struct, frozen=True):
         cpus: CPUs.
         gpus: GPUs.
         n_bytes: Memory; None where it is not counted, so that there is always enough.
+        nodes: Nodes of each of which a server takes so much.
     """
 
     cpus: int
     gpus: int = 0
     n_bytes: int | None = None
+    nodes: int = 1
 
     def __str__(self) -> str:
         counts = [(self.cpus, "CPU"), (self.gpus, "GPU")]
         words = [f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n or what == "CPU"]
         if self.n_bytes is not None:
             words.append(_gib(self.n_bytes))
-        return ", ".join(words)
+        return ", ".join(words) + (f" on each of {self.nodes} nodes" if self.nodes > 1 else "")
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -119,8 +121,8 @@ class Share(msgspec.Struct, frozen=True):
         gpus: `Gpu.index` of each; empty on the CPU.
         n_bytes: Memory it may take on each of them.
         fraction: The same as a share of the whole memory of each, rounded down.
-        node: Name of its node; empty on this machine.
-        size: Resources that it takes of that node.
+        node: Name of its node, or of several with commas between them; empty on this machine.
+        size: Resources that it takes of each.
     """
 
     gpus: tuple[str, ...] = ()
@@ -128,6 +130,11 @@ class Share(msgspec.Struct, frozen=True):
     fraction: float = 0.0
     node: str = ""
     size: Size = Size(0)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of its nodes; none on this machine."""
+        return self.node.split(",") if self.node else []
 
 
 Wave = Mapping[str, tuple[Share, ...]]
@@ -151,7 +158,7 @@ _Amounts = tuple[int, ...]
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """One process to place: the least it takes of each of `n` GPUs, or of one node.
+    """One process to place: the least it takes of each of `n` GPUs, or of `n` nodes.
 
     `wanted` is the number of bytes that it would like of each GPU.
     """
@@ -163,7 +170,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 _Packed = tuple[_Piece, tuple[int, ...]]
-"""A process and the positions of its GPUs, or of its node, in the inventory."""
+"""A process and the positions of its GPUs, or of its nodes, in the inventory."""
 
 _Room = tuple[int, _Amounts]
 """Of a GPU: its whole memory, and what is left of it. Of a node: 0, and what is left."""
@@ -207,8 +214,8 @@ def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
         n_servers += 1
         for gpu in share.gpus:
             left[gpu] = _less(left.get(gpu, (0,)), (share.n_bytes,))
-        if share.node:
-            left[share.node] = _less(left.get(share.node, (0, 0, 0)), _taken(share.size))
+        for name in share.nodes:
+            left[name] = _less(left.get(name, (0, 0, 0)), _taken(share.size))
     room = inventory.max_servers is None or n_servers <= inventory.max_servers
     return room and all(n >= 0 for amounts in left.values() for n in amounts)
 
@@ -219,7 +226,8 @@ def beside(shares: Iterable[Share], inventory: Inventory) -> Inventory:
     n_servers = 0
     for share in shares:
         n_servers += 1
-        taken.setdefault(share.node, []).append(share.size)
+        for name in share.nodes:
+            taken.setdefault(name, []).append(share.size)
     nodes = []
     for node in inventory.nodes:
         gpus, cpus, n_bytes = _amounts(node.size)
@@ -252,17 +260,18 @@ def _holds(amounts: _Amounts, least: _Amounts) -> bool:
 def _piece(demand: Demand, inventory: Inventory) -> _Piece | str | None:
     """Return the share of a process on the fewest GPUs that hold it; None on the CPU; or why not.
 
-    On a cluster it is a share of one node.
+    On a cluster it is a share of each of its nodes.
     """
     if inventory.nodes:
-        least = _taken(demand.size)
-        if any(_holds(_amounts(node.size), least) for node in inventory.nodes):
-            return _Piece(demand.name, 1, least)
+        least, n_nodes = _taken(demand.size), demand.size.nodes
+        n_able = sum(_holds(_amounts(node.size), least) for node in inventory.nodes)
+        if n_able >= n_nodes:
+            return _Piece(demand.name, n_nodes, least)
+        needs = f"{demand.size}{' on one node' * (n_nodes == 1)}"
+        if n_able:
+            return f"it needs {needs}; nodes with so much: {n_able}"
         largest = max(inventory.nodes, key=lambda node: _amounts(node.size))
-        return (
-            f"it needs {demand.size} on one node; the largest node, {largest.name}, has "
-            f"{largest.size}"
-        )
+        return f"it needs {needs}; the largest node, {largest.name}, has {largest.size}"
     return _piece_of_gpus(demand, inventory)
 
 
@@ -435,10 +444,11 @@ def _wave(
 def _shared_out(packed: Sequence[_Packed], inventory: Inventory) -> Iterator[tuple[_Piece, Share]]:
     """Shares: the least, and of what is left of GPUs a part by how much more is wanted."""
     if inventory.nodes:
-        for piece, (number,) in packed:
+        for piece, numbers in packed:
             n_gpus, cpus, n_bytes = piece.least
-            size = Size(cpus, n_gpus, n_bytes or None)
-            yield piece, Share(node=inventory.nodes[number].name, size=size)
+            size = Size(cpus, n_gpus, n_bytes or None, piece.n)
+            node = ",".join(inventory.nodes[number].name for number in numbers)
+            yield piece, Share(node=node, size=size)
         return
     spare = [gpu.usable for gpu in inventory.gpus]
     wishes = [0] * len(spare)

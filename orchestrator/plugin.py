@@ -66,6 +66,7 @@ from orchestrator.records import (
     Row,
     Sampling,
     Scored,
+    TopLogprobs,
     Unit,
     labels,
 )
@@ -93,8 +94,8 @@ __all__ = [
     "Program", "Provenance", "RatesAnswers", "RewardAsk", "Rewards", "RewriteColumns", "Row",
     "RunningServer", "Sampling", "ScoreAsk", "ScoreColumns", "Scored", "ServeOptions",
     "ServedModel", "ServerLoad", "Settings", "SimilarityAsk", "Source", "SpellsTokens", "Stage",
-    "Statistic", "StatisticSettings", "Summary", "Table", "Unit", "UsageError", "from_items",
-    "labels", "make_table", "points", "table_columns", "typed",
+    "Statistic", "StatisticSettings", "Summary", "Table", "TopLogprobs", "Unit", "UsageError",
+    "from_items", "labels", "make_table", "points", "table_columns", "typed",
 ]  # fmt: skip
 
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Message(NamedTuple):
@@ -349,6 +352,16 @@ class Failure(msgspec.Struct, frozen=True):
     def retriable(self) -> bool:
         """True if the same request may be answered when it is sent again in this call."""
         return not self.permanent and self.scope == REQUEST
+
+
+def unsupported(said: str) -> Failure:
+    """Return the failure of what a server, or this program, can't do, however often it is asked."""
+    return Failure("unsupported", said, permanent=True)
+
+
+def unparseable(said: str) -> Failure:
+    """Return the failure of a reply that can't be read, or that contradicts itself."""
+    return Failure("unparseable", said, permanent=True)
 
 
 class Standing(msgspec.Struct, frozen=True):

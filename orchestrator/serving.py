@@ -86,7 +86,8 @@ class Carried(Protocol):
     """An optional ability of a running server: to be on another machine.
 
     Attributes:
-        node: Name of the machine that a carrier has chosen; empty on this one.
+        node: Name of the machine that a carrier has chosen; empty on this one. Of several, the
+            first; once one of them is lost, that one.
     """
 
     node: str
@@ -127,7 +128,9 @@ class Carrier(Protocol):
         avoid: Name of a machine where the server has failed, which is not chosen next if another
             one is free at once; empty for none.
         prefer: Name of the machine that the server is planned on, which is chosen next if it is
-            free at once; empty for none.
+            free at once; empty for none. Of several, with commas between them.
+        n_nodes: Machines that share the server's model: words are run on each, hear the same on
+            stdin, and have one stdout.
         queues: If true, a machine is waited for as long as it takes; else the time to start
             includes the wait.
         lost: Names of machines that are out of reach, none of which is chosen any more.
@@ -135,6 +138,7 @@ class Carrier(Protocol):
 
     avoid: str
     prefer: str = ""
+    n_nodes: int = 1
     queues: bool = False
     lost: tuple[str, ...] = ()
 
@@ -263,6 +267,10 @@ class LaunchKind(Plugin[ConfigT], ABC):
         Raises:
             LaunchError: With the tail of its log and the likely cause.
         """
+
+    def no_split(self, n_nodes: int) -> str:  # noqa: ARG002 (a default)
+        """Tell why a model can't be shared by so many machines; empty if it can."""
+        return "its server runs on one node"
 
     def backend_settings(self, model: str) -> Mapping[str, object]:  # noqa: ARG002 (a default)
         """Return settings of the back-end that follow from how this model's server is started.

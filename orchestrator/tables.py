@@ -182,13 +182,16 @@ def make_table(  # noqa: PLR0913 (the fields of a table, by keyword)
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(f"{key}: a row of {len(row)} cells under {len(columns)} columns")
+    cells = [cell for row in rows for cell in row if isinstance(cell, Measured)]
+    # Where the value stands, its cell has no room for why there is no interval.
+    bare = dict.fromkeys(x.why for x in cells if x.value is not None and x.low is None and x.why)
     return Table(
         key,
         title,
         tuple(columns),
         tuple(map(tuple, rows)),
         basis,
-        (*notes, *(f"{DOUBT} {why}" for why in doubts(cell for row in rows for cell in row))),
+        (*notes, *(f"{DOUBT} {why}" for why in doubts(cells)), *bare),
         judge=judge,
         comparisons=tuple(comparisons),
         curves=curves,

@@ -33,7 +33,8 @@ def started(here: Path, home: Path, *arguments: object, **how: Any) -> subproces
     env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     return subprocess.Popen(
         [*_AS_NOBODY, sys.executable, "-m", "orchestrator", *map(str, arguments)],
-        cwd=here, text=True, preexec_fn=_limit, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=here, text=True, preexec_fn=limit_memory,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**env, "HOME": str(home), "PYTHONPATH": os.environ["PYTHONPATH"]}, **how,
     )  # fmt: skip
 
@@ -47,5 +48,6 @@ def given_to(uid: int, path: Path, mode: int | None = None) -> Path:
     return path
 
 
-def _limit() -> None:
+def limit_memory() -> None:
+    """Bound the address space of this process."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))

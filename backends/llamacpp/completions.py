@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from backends.llamacpp.wire import CONTROL
-from orchestrator.records import Failure, Generation, TopLogprobs
+from orchestrator.records import Failure, Generation, TopLogprobs, unparseable
 from orchestrator.wire import by_ids
 from orchestrator.wire.answers import (
     Alternative,
@@ -101,7 +101,7 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
         return Failure(FRAGMENT, _UNSAID)
     if [entry.id for entry in entries] != list(tokens):
         said = "the server's log-probabilities belong to other tokens than the sampled ones"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     values = [_value(entry.logprob) for entry in entries]
     listed = [
         [(one.id, _value(one.logprob)) for one in entry.top_logprobs if one.id is not None]
@@ -186,8 +186,7 @@ def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
             shown.append(at)
     del shown[len(found) :]
     if [made.tokens[at] for at in shown] != [entry.id for entry in found]:
-        said = "the server's log-probabilities cannot be told apart by token"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable("the server's log-probabilities cannot be told apart by token")
     entries: list[ListedEntry | None] = [None] * len(made.tokens)
     for at, entry in zip(shown, found, strict=True):
         entries[at] = entry
@@ -260,5 +259,5 @@ def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion | Failure:
         return error_in(body, secret)
     if reply.tokens_evaluated != n_prompt:
         said = f"{n_prompt} prompt tokens were sent and {reply.tokens_evaluated} read by the server"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     return reply

@@ -15,8 +15,8 @@ import msgspec
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.metrics import ServerLoad, figure
 from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
+from orchestrator.wire.replies import ServerLoad, figure
 from orchestrator.wire.requests import encode, messages_of
 
 FORCE: Final = 1000.0

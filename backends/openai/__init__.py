@@ -6,6 +6,9 @@ alternatives of one token, so labels must be one token each; nothing can be scor
 Reasoning models of hosted endpoints refuse much: `reasoning: true` says what they take. LiteLLM may
 drop fields it does not know in silence, and log-probabilities with them; that is a failure here,
 not an empty list. Ollama cuts prompts over its `num_ctx` in silence, which nothing shows.
+
+The model that a reply names is found without decoding, for it is looked at in every reply. Where a
+name stands is found by its key, which no text of a reply can hold: there its quotes are escaped.
 """
 
 import logging
@@ -20,7 +23,6 @@ from pydantic import Field, field_validator
 
 from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
 from backends._transport import Transport, http_transport
-from backends.openai.wire import Origin, marks_of, origin_of, still_says, words
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
@@ -32,11 +34,14 @@ from orchestrator.backend import (
     is_private,
 )
 from orchestrator.records import Choice, Failure, Generation, Messages
-from orchestrator.wire import rulings
+from orchestrator.wire import failures, rulings
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+Origin = tuple[bytes, bytes]
+"""The texts of `model` and `system_fingerprint`, escaped; empty where there are none."""
 
 
 class Config(ChatConfig):
@@ -309,3 +314,47 @@ def _transport(endpoint: Endpoint, config: Config) -> Transport:
     from backends.openai.transport import OpenaiTransport  # noqa: PLC0415
 
     return OpenaiTransport(endpoint)
+
+
+_MODEL: Final = b'"model":'
+_FINGERPRINT: Final = b'"system_fingerprint":'
+_HEAD: Final = 512
+_TAIL: Final = 1024
+_MOST: Final = 300
+
+
+def origin_of(body: bytes) -> Origin:
+    """Return model and fingerprint near the beginning and the end of a chat completion."""
+    model, fingerprint = (member.split(b'"')[3:4] for member in marks_of(body))
+    return b"".join(model), b"".join(fingerprint)
+
+
+def marks_of(body: bytes) -> Origin:
+    """The same with its keys, as the reply writes them: what `still_says` looks for."""
+    tail = max(len(body) - _TAIL, 0)
+    found = _member(body, _FINGERPRINT, tail, len(body)) or _member(body, _FINGERPRINT, 0, _HEAD)
+    return _member(body, _MODEL, 0, _HEAD), found
+
+
+def still_says(body: bytes, marks: Origin) -> bool:
+    """Return True if a reply has the same marks as another; False also if that one lacked some."""
+    model, fingerprint = marks
+    if not model or not fingerprint or body.find(model, 0, _HEAD) < 0:
+        return False
+    tail = max(len(body) - _TAIL, 0)
+    return body.find(fingerprint, tail) >= 0 or body.find(fingerprint, 0, _HEAD) >= 0
+
+
+def _member(body: bytes, key: bytes, start: int, end: int) -> bytes:
+    at = body.find(key, start, end)
+    opened = body.find(b'"', at + len(key), at + len(key) + 2) if at >= 0 else -1
+    closed = body.find(b'"', opened + 1, opened + _MOST) if opened >= 0 else -1
+    return body[at : closed + 1] if closed >= 0 else b""
+
+
+def words(origin: Origin, secret: str) -> str:
+    """An origin for people."""
+    model, fingerprint = (
+        failures.clean(part.decode("utf-8", "replace"), secret) for part in origin
+    )
+    return f"{model or 'no name'}{f' ({fingerprint})' if fingerprint else ''}"

@@ -16,13 +16,13 @@ from urllib.request import getproxies
 import openai
 from openai import RequestOptions
 
-from backends._silence import all_options
 from backends._transport import (
     KEPT_HEADERS,
     REPEATED,
     Read,
     Repeats,
     Reply,
+    all_options,
     cause_of,
     check_base_url,
     check_key,

@@ -1,40 +1,49 @@
 """SGLang's server: exact scores and label probabilities by ids, and its prefix cache kept by both.
 
 Written against SGLang 0.5.23; see `docs/servers.md`. Draws, scores and label probabilities all go
-through `/generate`, by the ids of a prompt that the server's own `/v1/tokenize` has rendered.
+through `/generate`, by the ids of a prompt that the server's own `/v1/tokenize` has rendered. A
+conversation that is rated has no route that renders it: its chat template is rendered here.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NoReturn
 
+from jinja2 import Template, TemplateError, Undefined
 from pydantic import Field
 
-from backends._by_ids import ByIds, ByIdsConfig, Labels
+from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
 from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, unratable, without_route
 from backends._openai_compatible import ChatConfig as ChatConfig
-from backends._tokens import Contexts, Failed, as_outcome, known
+from backends._tokens import Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport, http_transport
 from backends.sglang import wire
-from backends.sglang.tokenizer import GENERATE, SglangTokenizer, rendered
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
+from orchestrator.prompts.bounded import BoundedEnvironment
+from orchestrator.prompts.costs import allowance
 from orchestrator.prompts.files import TemplateText
-from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
-from orchestrator.wire import replies
+from orchestrator.records import (
+    Choice,
+    Failure,
+    Generation,
+    Message,
+    Messages,
+    Rewards,
+    Scored,
+    unsupported,
+)
+from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.requests import Dialect, joined
+from orchestrator.wire.requests import Dialect, joined, messages_of
 
-_NO_PROMPT: Final = Failure(
-    "unsupported", "SGLang gives no log-probability to the first token of all", permanent=True
-)
+_NO_PROMPT: Final = unsupported("SGLang gives no log-probability to the first token of all")
 
 
-_NO_TEMPLATE: Final = Failure(
-    "unsupported",
+_NO_TEMPLATE: Final = unsupported(
     "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
-    "settings of the back-end to the reward model's own chat_template.jinja",
-    permanent=True,
+    "settings of the back-end to the reward model's own chat_template.jinja"
 )
 
 
@@ -168,7 +177,7 @@ class Sglang(ByIds):
     async def _look(self, found: Labels, nodes: Sequence[Path]) -> int:
         """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
         prompts = [(*found.whole, *node) for node in nodes]
-        wanted = [found.cut.tree.children[node] for node in nodes]
+        wanted = [found.walk.tree.children[node] for node in nodes]
         looked = await self._ask(
             GENERATE,
             lambda: wire.look(prompts, wanted, self._config.lora_path),
@@ -189,3 +198,97 @@ class SglangKind(BackendKind[Config]):
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         return Sglang(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+
+
+GENERATE: Final = "/generate"
+
+
+class SglangTokenizer(TokenizerRoutes):
+    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+
+    prefix = "/v1"
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`.
+
+        A chat that ends with the assistant's whole turn is asked with a user's turn behind it: by
+        itself the server takes that last turn for the user's.
+        """
+        if not (opens or goes_on) and messages[-1].role == "assistant":
+            messages = (*messages, Message("user", "x"))
+        model, template = self._model, self._template
+
+        def body() -> bytes:
+            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+
+        return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
+
+    async def text(self, ids: Ids) -> str:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask(
+            f"{self.prefix}/detokenize", lambda: wire.detokenize(self._model, ids), wire.text
+        )
+
+    async def spells_spaces(self) -> bool:
+        """See `backends._tokens.Tokenizer`; told by two words put side by side as ids."""
+        word = await self.plain("a", special=False)
+        return " " in await self.text((*word, *word))
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        return await self._ask(
+            GENERATE,
+            lambda: wire.trial(ids, token),
+            lambda body, secret: wire.ended_by(body, token, secret),
+        )
+
+
+_FAILS: Final = "the setting `chat_template` of the back-end fails: {}"
+
+
+class _Environment(BoundedEnvironment):
+    """The sandbox of prompts, with the rules by which chat templates are written.
+
+    These are those of `transformers`: blocks take no line of their own, what is not given counts as
+    absent, and loops may be broken off.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_extension("jinja2.ext.loopcontrols")
+        self.trim_blocks = self.lstrip_blocks = True
+        self.keep_trailing_newline = False
+        self.undefined = Undefined
+
+
+_environment: Final = _Environment()
+
+
+def rendered(
+    source: str, messages: Messages, tokens: Mapping[str, str], more: Mapping[str, object]
+) -> str | Failure:
+    """Return the text of a whole conversation, or why the template does not render it.
+
+    Args:
+        source: The template, as it comes with the model.
+        messages: The conversation; no turn is opened behind it.
+        tokens: Texts of special tokens by the names that the template knows, such as bos_token.
+        more: Further values that it may show.
+    """
+    turns = messages_of(messages)
+    given = {**more, **tokens, "messages": turns, "add_generation_prompt": False}
+    try:
+        with allowance():
+            return _compiled(source).render(given, raise_exception=_refuse)
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        said = failures.clean(str(error) or type(error).__name__)
+        return Failure("bad_request", _FAILS.format(said), permanent=True)
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> Template:
+    return _environment.from_string(source)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, Generation, Messages, TopLogprobs
+from orchestrator.records import Failure, Generation, Messages, TopLogprobs, unparseable
 from orchestrator.wire import failures
 from orchestrator.wire.answers import (
     Alternative,
@@ -80,12 +80,8 @@ class _Info(msgspec.Struct, gc=False):
 
 
 _NOTHING: Final = _Meta()
-_NO_NUMBER: Final = Failure(
-    "unparseable", "the server returned no log-probability for a requested token", permanent=True
-)
-_OTHER_IDS: Final = Failure(
-    "unparseable", "the server scored other ids than requested", permanent=True
-)
+_NO_NUMBER: Final = unparseable("the server returned no log-probability for a requested token")
+_OTHER_IDS: Final = unparseable("the server scored other ids than requested")
 _generated: Final = Decoder(_Generated)
 _batch: Final = Decoder(list[_Generated])
 _detokenized: Final = Decoder(_Detokenized)
@@ -283,8 +279,7 @@ def looked(
     if isinstance(replies, Failure):
         return replies
     if len(replies) != len(prompts):
-        said = f"{len(prompts)} prompts were sent and {len(replies)} answered"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(f"{len(prompts)} prompts were sent and {len(replies)} answered")
     readings, n_cached = [], 0
     for reply, prompt, tokens in zip(replies, prompts, wanted, strict=True):
         meta = reply.meta_info
@@ -335,14 +330,13 @@ def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
     if meta.prompt_tokens == n_prompt:
         return None
     said = f"{n_prompt} prompt tokens were sent and {meta.prompt_tokens} were read by the server"
-    return Failure("unparseable", said, permanent=True)
+    return unparseable(said)
 
 
 def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
     if not found:
         return no_logprobs("the reply has no log-probabilities")
-    said = f"{len(found)} log-probabilities for {n_wanted} tokens"
-    return Failure("unparseable", said, permanent=True)
+    return unparseable(f"{len(found)} log-probabilities for {n_wanted} tokens")
 
 
 def _top(

@@ -19,7 +19,7 @@ from backends.tgi import wire
 from backends.tgi.wire import Ids, Listed, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
-from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored
+from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.requests import Dialect
 
@@ -249,31 +249,22 @@ def _unscorable(ask: ScoreAsk) -> Failure | None:
     if ask.end_of_turn:
         lacking.append("score of the end of a turn")
     if lacking:
-        said = f"TGI gives no {', '.join(lacking)}; the embedded server does"
-        return Failure("unsupported", said, permanent=True)
+        return unsupported(f"TGI gives no {', '.join(lacking)}; the embedded server does")
     return _NO_IDS if ask.token_ids and not ask.text else None
 
 
-_NO_IDS: Final = Failure(
-    "unsupported", "TGI takes texts, no token ids; vLLM and SGLang take both", permanent=True
+_NO_IDS: Final = unsupported("TGI takes texts, no token ids; vLLM and SGLang take both")
+_OTHER_TOKENS: Final = unsupported(
+    "TGI takes no token ids, and cuts this text into other tokens than were drawn"
 )
-_OTHER_TOKENS: Final = Failure(
-    "unsupported",
-    "TGI takes no token ids, and cuts this text into other tokens than were drawn",
-    permanent=True,
-)
-_MERGED: Final = Failure(
-    "unsupported",
-    "TGI takes no token ids, and the text's beginning merges with the end of the prompt",
-    permanent=True,
+_MERGED: Final = unsupported(
+    "TGI takes no token ids, and the text's beginning merges with the end of the prompt"
 )
 _SAME: Final = Failure(
     "bad_request", "two spellings have the same tokens, so they can't be told apart", permanent=True
 )
-_NESTED: Final = Failure(
-    "unsupported",
-    "a label begins with another one, and TGI scores no end of a turn that would tell them apart",
-    permanent=True,
+_NESTED: Final = unsupported(
+    "a label begins with another one, and TGI scores no end of a turn that would tell them apart"
 )
 
 

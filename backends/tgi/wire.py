@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, FloatArray, Generation, Messages
+from orchestrator.records import Failure, FloatArray, Generation, Messages, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import (
     Alternative,
@@ -39,11 +39,9 @@ from orchestrator.wire.requests import NOTHING, encode, messages_of
 
 Ids = tuple[int, ...]
 
-NO_PREFILL: Final = Failure(
-    "unsupported",
+NO_PREFILL: Final = unsupported(
     "this TGI server returns no log-probabilities of prompts; start it with "
-    "--enable-prefill-logprobs",
-    permanent=True,
+    "--enable-prefill-logprobs"
 )
 
 _MOST_SPELLED: Final = 2**20
@@ -264,8 +262,7 @@ def generation(
         return withheld_at_end(found.finish_reason, reading.secret, text) or _NO_LOGPROBS
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
     if len(rows) != len(found.tokens):
-        said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(f"alternatives at {len(rows)} of {len(found.tokens)} tokens")
     if spelled is not None:
         spelled.learn(one for row in rows for one in row)
         spelled.learn(found.tokens, drawn=True)
@@ -301,8 +298,7 @@ def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefi
     if isinstance(values, Failure):
         return values
     if np.isnan(values[1:]).any():
-        said = "the server returned no log-probability for a token of the prompt"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable("the server returned no log-probability for a token of the prompt")
     return Prefilled(tuple(one.id for one in tokens), values)
 
 

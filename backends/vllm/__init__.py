@@ -2,7 +2,8 @@
 
 Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
 server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token, or
-asked for by id where the server spoils nothing by that (`gate: false`).
+asked for by id where the server spoils nothing by that (`gate: false`). The server's tokenizer is
+asked by `/tokenize` and `/detokenize`.
 """
 
 import asyncio
@@ -14,14 +15,13 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._by_ids import ByIds, ByIdsConfig
+from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
 from backends._openai_compatible import TRIED, Extra, RatedBy, rated
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport, http_transport
 from backends.vllm import wire
 from backends.vllm.gate import Gate, gate_of
-from backends.vllm.tokenizer import COMPLETIONS, VllmTokenizer
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -31,10 +31,12 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
-from orchestrator.records import Choice, Failure, Generation, Rewards, Scored
+from orchestrator.records import Choice, Failure, Generation, Messages, Rewards, Scored, unsupported
+from orchestrator.wire import by_ids
 from orchestrator.wire.by_ids import Looked, Path, Walk
 from orchestrator.wire.requests import Dialect, joined
 
+_COMPLETIONS: Final = "/v1/completions"
 # A node more costs the server about a millisecond, a request more two.
 _NODES_AT_ONCE: Final = 8
 _FEW: Final = (
@@ -139,7 +141,7 @@ class Vllm(ByIds):
         model = self._endpoint.model
         try:
             async with self._reading():
-                trial = await self._ask(COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+                trial = await self._ask(_COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
         except Failed as failed:
             if failed.failure.status not in {404, 501}:
                 raise
@@ -147,7 +149,7 @@ class Vllm(ByIds):
                 raise
             return self._stated(version, "")
         if not (trial.has_ids and trial.has_logprobs):
-            raise Failed(Failure("unsupported", _NOT_VLLM, permanent=True))
+            raise Failed(unsupported(_NOT_VLLM))
         return self._stated(version, trial.fingerprint)
 
     async def load(self) -> ServerLoad | None:
@@ -173,7 +175,7 @@ class Vllm(ByIds):
         model, n_prompt, n_top = self._endpoint.model, len(given.prompt), ask.top_logprobs
         whole = (*given.prompt, *given.ids)
         forced = await self._ask(
-            COMPLETIONS,
+            _COMPLETIONS,
             lambda: wire.score(model, whole, n_top),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
@@ -185,7 +187,7 @@ class Vllm(ByIds):
         # The prompt and what labels begin with together, while it is surely in the prefix cache: in
         # the server's queue others would come between. Of many nodes the root first, since what it
         # rules out is not asked.
-        nodes = list(found.cut.tree.children)
+        nodes = list(found.walk.tree.children)
         first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
         n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
         look_closer = self._force if self._forces else self._look_exactly
@@ -210,7 +212,7 @@ class Vllm(ByIds):
         async with self._reading():
             with self._extra(len(prompts) - 1):
                 looked = await self._ask(
-                    COMPLETIONS,
+                    _COMPLETIONS,
                     lambda: wire.look(model, prompts, most),
                     lambda body, secret: wire.looked(body, prompts, most, secret),
                 )
@@ -236,7 +238,7 @@ class Vllm(ByIds):
     async def _forced(self, whole: Ids, nodes: Sequence[Path], token: int) -> Looked:
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
         return await self._ask(
-            COMPLETIONS,
+            _COMPLETIONS,
             lambda: wire.force(model, prompts, token),
             lambda body, secret: wire.forced_token(body, prompts, token, secret),
         )
@@ -257,7 +259,7 @@ class Vllm(ByIds):
 
     async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
         return await self._ask(
-            COMPLETIONS,
+            _COMPLETIONS,
             lambda: wire.look_exactly(self._endpoint.model, prompts, ids),
             lambda body, secret: wire.looked_exactly(body, prompts, ids, secret),
         )
@@ -266,8 +268,7 @@ class Vllm(ByIds):
         """Refuse more alternatives than the server lists."""
         most = await self._most()
         if n_top > most:
-            said = _FEW.format(n_top, most, n_top)
-            raise Failed(Failure("unsupported", said, permanent=True))
+            raise Failed(unsupported(_FEW.format(n_top, most, n_top)))
 
     async def _most(self) -> int:
         """Return the most alternatives that the server lists, as its refusal of too many says."""
@@ -277,7 +278,7 @@ class Vllm(ByIds):
             if self._cap is None:
                 model = self._endpoint.model
                 body = await self._post_to(
-                    COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
+                    _COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
                 )
                 self._cap = _cap(body)
         return self._cap
@@ -337,3 +338,32 @@ class VllmKind(BackendKind[Config]):
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         return Vllm(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+
+
+class VllmTokenizer(TokenizerRoutes):
+    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """See `backends._tokens.Tokenizer`."""
+        model, template = self._model, self._template
+
+        def body() -> bytes:
+            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+
+        return await self._ask("/tokenize", body, by_ids.token_ids)
+
+    async def spells_spaces(self) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        texts = await self._ask(
+            "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
+        )
+        return bool(texts) and texts[0].startswith("▁")
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """See `backends._tokens.Tokenizer`."""
+        model = self._model
+        tried = await self._ask(
+            _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
+        )
+        return tried.finish_reason == "stop"

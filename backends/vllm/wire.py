@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.records import Failure, Messages, TopLogprobs
+from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, top_of
@@ -181,8 +181,7 @@ def forced(
     scored = rows[n_prompt:]
     own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
     if None in own:
-        said = "the server returned no log-probability for a token to be scored"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable("the server returned no log-probability for a token to be scored")
     values = logprob_array([entry.logprob if entry else None for entry in own])
     top = _top(scored, top_logprobs) if top_logprobs else None
     if isinstance(values, Failure):
@@ -248,23 +247,17 @@ def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) 
 
 _MOST_UNLISTED: Final = -0.5
 """More than ln 0.5, by more than numbers differ between two steps of a server."""
-_NOT_FORCED: Final = Failure(
-    "unsupported",
+_NOT_FORCED: Final = unsupported(
     "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
-    "choose_top_logprobs to have the labels among the alternatives",
-    permanent=True,
+    "choose_top_logprobs to have the labels among the alternatives"
 )
-_PROCESSED: Final = Failure(
-    "unsupported",
+_PROCESSED: Final = unsupported(
     "the server's log-probabilities include sampling settings (--logprobs-mode "
-    "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs",
-    permanent=True,
+    "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs"
 )
-_NOT_BY_ID: Final = Failure(
-    "unsupported",
+_NOT_BY_ID: Final = unsupported(
     "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
-    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives",
-    permanent=True,
+    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
 )
 MIXED_UP: Final = Failure(
     "server_error",
@@ -312,11 +305,10 @@ def _answers(
     usage = reply.usage or NO_USAGE
     if usage.n_prompt != n_prompt:
         said = f"{n_prompt} prompt tokens were sent and {usage.n_prompt} were read by the server"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     choices = sorted(reply.choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(n_choices)):
-        said = f"{n_choices} prompts were sent and {len(choices)} choices received"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(f"{n_choices} prompts were sent and {len(choices)} choices received")
     return choices, usage
 
 
@@ -335,8 +327,7 @@ def _listings(
             return no_logprobs("the reply lists no alternatives")
         read = _by_id(listed[0])
         if read is None:
-            said = "the server does not return log-probabilities of token ids"
-            return Failure("unparseable", said, permanent=True)
+            return unparseable("the server does not return log-probabilities of token ids")
         if (fault := overfull_list(read.values())) is not None:
             return fault
         listings.append(read)
@@ -370,8 +361,7 @@ def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs |
     ranked = []
     for row in rows:
         if not all(map(_ID.fullmatch, row or ())):
-            said = "the server lists alternatives without their token ids"
-            return Failure("unparseable", said, permanent=True)
+            return unparseable("the server lists alternatives without their token ids")
         # The prompt's own token comes first, whether or not it is among the best.
         pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
         pairs.sort(key=lambda pair: -pair[1])

@@ -3,7 +3,8 @@
 `python benchmarks/published/glass_box.py SelfEval/llm_judge/data`, of a clone of
 HuihuiChyan/SelfEval (at d73bd7e; no licence on 2026-11-27), correlates the released numbers of each
 answer with the grades of GPT-4 by our own estimators. No model is needed. Grades that were not read
-are -1 there and take part, as they did for its authors.
+are -1 there and take part, as they did for its authors. A second table has the printed lines that
+the files do not give.
 """
 
 import argparse
@@ -67,8 +68,22 @@ FILES = {
     "DecEnsem-Exp of Softmax-Var": "ensemble-temper-logprobs-variance",
     "PrmEnsem-Exp of Softmax-Ent": "ensemble-prompt-logprobs-entropy",
     "PrmEnsem-Exp of Softmax-Var": "ensemble-prompt-logprobs-variance",
+    "PrmtEnsem-Var": "ensemble-logprobs-vars",
+    "Attn-Ent-Min": "attention-entropy",
+    "Attn-Ent-Avg": "attention-minimal",
 }
-"""The end of each file's name by what it holds; ensembles are of the code's own two features."""
+"""The end of each file's name by what it holds; ensembles are of the code's own two features.
+
+The last three are in the first commit alone, 6f86769; the two of attention are exchanged."""
+WHY_NOT = {
+    "Auto-J": "grades by the judge are in no file",
+    "GPT": "grades by the judge are in no file",
+    "Self-Generation": "grades by the judge are in no file",
+    "Ensem-Var": "a file has one number an answer, the mean of the passes",
+    "Attn-Ent": "attention is in no file",
+    "": "the file of these numbers is not there",
+}
+"""Why a printed line can't be computed, by a part of its name; the first that fits."""
 
 Point = tuple[int, int]
 """Question and turn."""
@@ -109,8 +124,15 @@ def grades(folder: Path, model: str) -> dict[Point, float]:
     }
 
 
+def _graded(folder: Path) -> bool:
+    return (folder / "model_judgment").is_dir()
+
+
 def released(folder: Path, model: str, ending: str, n_turns: int) -> dict[Point, float]:
-    """The numbers of a file by answer; {} where it is not there, the last of what stands twice."""
+    """The numbers of a file by answer; {} where it is not there, the last of what stands twice.
+
+    Lists in place of numbers, which some files of the first commit hold, are left out.
+    """
     path = folder / "model_answer" / f"{model}-{ending}.jsonl"
     if not path.exists():
         return {}
@@ -119,11 +141,14 @@ def released(folder: Path, model: str, ending: str, n_turns: int) -> dict[Point,
         (row["question_id"], turn): value
         for row in rows
         for turn, value in enumerate(row["evaluations"][:n_turns], 1)
+        if isinstance(value, float)
     }
 
 
 def lengths(folder: Path, model: str, n_turns: int) -> dict[Point, float]:
-    """Characters of each answer."""
+    """Characters of each answer; {} where there are none of the model."""
+    if not (folder / "model_answer" / f"{model}.jsonl").exists():
+        return {}
     lines = (folder / "model_answer" / f"{model}.jsonl").read_text("utf-8").splitlines()
     return {
         (row["question_id"], turn): float(len(text))
@@ -157,6 +182,8 @@ def lines(data: Path) -> Iterator[Line]:
     for model, name in MODELS.items():
         found: dict[str, dict[str, tuple[float, ...]]] = {}
         for bench, (_, n_turns) in BENCHMARKS.items():
+            if not _graded(data / bench):
+                continue
             gold = grades(data / bench, model)
             values = {
                 method: released(data / bench, model, ending, n_turns)
@@ -168,6 +195,31 @@ def lines(data: Path) -> Iterator[Line]:
                 if points:
                     found.setdefault(method, {})[bench] = correlations(points, gold)
         yield from (Line(name, method, triples) for method, triples in found.items())
+
+
+def left_out(data: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Printed lines that the files do not give: model, methods, benchmarks and the reason."""
+    made = {
+        (line.model, line.method.partition(" of ")[0], bench)
+        for line in lines(data)
+        for bench in line.found
+    }
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for model, method in printed():
+        absent = [
+            name for bench, (name, _) in BENCHMARKS.items() if (model, method, bench) not in made
+        ]
+        if absent:
+            reason = next(why for part, why in WHY_NOT.items() if part in method)
+            groups.setdefault((model, " and ".join(absent), reason), []).append(method)
+    for (model, benchmarks, reason), methods in groups.items():
+        yield model, ", ".join(methods), benchmarks, reason
+
+
+def left_out_table(data: Path) -> str:
+    """Printed lines that the files do not give, as Markdown."""
+    rows = [("model", "printed lines", "not from the files of", "why"), ("---",) * 4]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*rows, *left_out(data)])
 
 
 def shown(number: float | None, in_print: float | None) -> str:
@@ -196,9 +248,10 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path, help="llm_judge/data of a clone of SelfEval")
     data = parser.parse_args().data
-    if absent := [bench for bench in BENCHMARKS if not (data / bench / "model_judgment").is_dir()]:
-        parser.error(f"{data} has no {' and no '.join(absent)}: give llm_judge/data of a clone")
+    if not any(_graded(data / bench) for bench in BENCHMARKS):
+        parser.error(f"{data} has no {' and no '.join(BENCHMARKS)}: give llm_judge/data of a clone")
     print(table(data), end="")
+    print(f"\n{left_out_table(data)}", end="")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ sys.path.insert(0, str(ROOT))
 
 from backends.rouge_l import RougeL  # noqa: E402
 from benchmarks.published.peers import joined  # noqa: E402
-from orchestrator.judgment.similarity import Floats, peer_votes  # noqa: E402
+from orchestrator.judgment.similarity import peer_votes  # noqa: E402
+from orchestrator.records import Floats  # noqa: E402
 
 TIES_WITHIN = 1e-6
 

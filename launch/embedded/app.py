@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from starlette.applications import Starlette
@@ -84,44 +85,33 @@ def _too_long() -> ApiError:
 
 
 _FIGURES = (
-    ("num_requests_running", "gauge", "Requests under way"),
-    ("num_requests_waiting", "gauge", "Requests that wait for their first pass"),
-    ("prompt_tokens_total", "counter", "Prompt tokens of requests begun"),
-    ("prompt_tokens_cached_total", "counter", "Prompt tokens taken from the prefix cache"),
-    ("generation_tokens_total", "counter", "Drawn tokens"),
-    ("requests_total", "counter", "Requests queued"),
-    ("requests_failed_total", "counter", "Requests that the engine failed"),
-    ("admission_rejections_total", "counter", "Requests refused because too many waited"),
-    ("engine_steps_total", "counter", "Decoding steps"),
-)
+    ("num_requests_running", "gauge", "n_running", "Requests under way"),
+    ("num_requests_waiting", "gauge", "n_waiting", "Requests that wait for their first pass"),
+    ("prompt_tokens_total", "counter", "counters.prompt_tokens", "Prompt tokens of requests begun"),
+    ("prompt_tokens_cached_total", "counter", "counters.cached_tokens",
+     "Prompt tokens taken from the prefix cache"),
+    ("generation_tokens_total", "counter", "counters.generated_tokens", "Drawn tokens"),
+    ("requests_total", "counter", "counters.requests", "Requests queued"),
+    ("requests_failed_total", "counter", "counters.failed", "Requests that the engine failed"),
+    ("admission_rejections_total", "counter", "counters.refused",
+     "Requests refused because too many waited"),
+    ("engine_steps_total", "counter", "counters.steps", "Decoding steps"),
+)  # fmt: skip
+"""Name, kind, attribute of the engine, and description of each load figure."""
 
 
 def prometheus(models: Iterable[Served]) -> str:
     """The figures of all models."""
     models = list(models)
     lines = []
-    for place, (name, kind, text) in enumerate(_FIGURES):
+    for name, kind, attribute, text in _FIGURES:
         full = f"orchestrator:{name}"
         lines += [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
+        value_of = attrgetter(attribute)
         for served in models:
             label = served.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            lines.append(f'{full}{{model_name="{label}"}} {_values(served)[place]}')
+            lines.append(f'{full}{{model_name="{label}"}} {value_of(served.engine)}')
     return "\n".join(lines) + "\n"
-
-
-def _values(served: Served) -> tuple[int, ...]:
-    engine, counters = served.engine, served.engine.counters
-    return (
-        engine.n_running,
-        engine.n_waiting,
-        counters.prompt_tokens,
-        counters.cached_tokens,
-        counters.generated_tokens,
-        counters.requests,
-        counters.failed,
-        counters.refused,
-        counters.steps,
-    )
 
 
 _log = logging.getLogger(__name__)

@@ -213,7 +213,7 @@ def _completion_choice(
 def _first(read: Forced, n_top: int) -> Forced:
     """A reading with fewer alternatives than were read for the echo."""
     top = [(ids[:n_top], values[:n_top]) for ids, values in read.top] if n_top else []
-    return Forced(read.places, read.targets, n_top, (), read.logprobs, read.ranks, top)
+    return Forced(read.places, read.targets, n_top, {}, read.logprobs, read.ranks, top)
 
 
 _Listed = tuple[int, float | None, dict[int, float] | None]

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from launch.embedded.jobs import Answer, Forced, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, row_key
 from launch.embedded.protocol import Sampled, bad_request, check_ids, within
-from launch.embedded.sampling import Draw, row_key
 from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 import torch
 
-from launch.embedded.jobs import Answer, Job
+from launch.embedded.jobs import Answer, Drawn, Job, Sampler
 from launch.embedded.layout import Account, Pool
 from launch.embedded.prefill import Prefiller, Prefixes
 from launch.embedded.protocol import ClientGoneError, internal, overloaded
 from launch.embedded.runner import Runner
-from launch.embedded.sampling import Drawn, Sampler
 from launch.embedded.tokens import Tokens
 
 

@@ -8,7 +8,7 @@ and no attention weights are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,39 +109,15 @@ def check_names(names: Sequence[str]) -> None:
         raise bad_request(f"there is no feature {', '.join(unknown)}", "features")
 
 
-class Entropy:
-    """-sum_v p ln p, in nats; a token that can't come adds nothing."""
-
-    name = "entropy"
-
-    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: ARG002, D102
-        found: list[float] = torch.special.entr(logprobs.exp()).sum(-1).tolist()
-        return found
-
-
-class VocabLogprobVar:
-    """Var_v(ln p), unbiased; what SelfEval's code calls "logprobs-variance"."""
-
-    name = "vocab_logprob_var"
-
-    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: ARG002, D102
-        found: list[float] = logprobs.var(-1, correction=1).tolist()
-        return found
-
-
-class VocabMeanLogpLogit:
-    """mean_v(ln p * logit); what SelfEval's code calls "logprobs-entropy"."""
-
-    name = "vocab_mean_logp_logit"
-
-    def observe(self, logits: Tensor, logprobs: Tensor) -> list[float]:  # noqa: D102
-        found: list[float] = (logprobs * logits).mean(-1).tolist()
-        return found
-
-
-_OBSERVERS: dict[str, Observer] = {
-    one.name: one for one in (Entropy(), VocabLogprobVar(), VocabMeanLogpLogit())
+OBSERVERS: dict[str, Observer] = {
+    # -sum_v p ln p, in nats; a token that can't come adds nothing.
+    "entropy": lambda _, logprobs: torch.special.entr(logprobs.exp()).sum(-1),
+    # Var_v(ln p), unbiased; what SelfEval's code calls "logprobs-variance".
+    "vocab_logprob_var": lambda _, logprobs: logprobs.var(-1, correction=1),
+    # mean_v(ln p * logit); what SelfEval's code calls "logprobs-entropy".
+    "vocab_mean_logp_logit": lambda logits, logprobs: (logprobs * logits).mean(-1),
 }
+"""Features of each position, by name."""
 
 
 @dataclass(slots=True)
@@ -174,19 +150,19 @@ class Wanted:
 
     Attributes:
         names: As asked.
-        observers: What they need of each row of logits.
+        observers: What they need of each row of logits, by name.
         attention: Where attention is wanted.
     """
 
     names: tuple[str, ...] = ()
-    observers: tuple[Observer, ...] = ()
+    observers: Mapping[str, Observer] = field(default_factory=dict)
     attention: AttentionEntropy | None = None
 
     @classmethod
     def of(cls, names: Sequence[str], n_prompt: int) -> Wanted:
         """Return the observers that `names` need, for a prompt of so many tokens."""
         plain = dict.fromkeys(name.removeprefix(_COMPAT) for name in names)
-        observers = tuple(_OBSERVERS[name] for name in plain if name in _OBSERVERS)
+        observers = {name: OBSERVERS[name] for name in plain if name in OBSERVERS}
         attention = AttentionEntropy(n_prompt) if _ATTENTION in names else None
         return cls(tuple(names), observers, attention)
 

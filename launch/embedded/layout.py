@@ -61,14 +61,13 @@ class Layout:
         return torch.cat(parts, 1)
 
 
-class ShapeCache(Cache):
-    """Only notes the shapes of what it is given."""
+class _Given(Cache):
+    """A cache that a pass gives the keys and values of each layer."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
-        self.shapes: dict[int, LayerShape] = {}
 
-    def update(  # noqa: D102
+    def update(
         self,
         key_states: Tensor,
         value_states: Tensor,
@@ -76,12 +75,27 @@ class ShapeCache(Cache):
         *_args: Any,  # noqa: ANN401 (whatever a model adds)
         **_kwargs: Any,  # noqa: ANN401
     ) -> tuple[Tensor, Tensor]:
-        shape = LayerShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
-        self.shapes[layer_idx] = shape
-        return key_states, value_states
+        return self.take(layer_idx, key_states, value_states)
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Take what is fresh of a layer; return all that the pass is to see of it."""
+        raise NotImplementedError
 
 
-class PrefillCache(Cache):
+class ShapeCache(_Given):
+    """Only notes the shapes of what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: dict[int, LayerShape] = {}
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `_Given`."""
+        self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3])
+        return keys, values
+
+
+class PrefillCache(_Given):
     """Puts known keys and values in front of fresh ones, and keeps the fresh ones.
 
     Attributes:
@@ -89,26 +103,20 @@ class PrefillCache(Cache):
     """
 
     def __init__(self, layout: Layout, prefix: Tensor | None) -> None:
-        super().__init__(layers=[])
+        super().__init__()
         self._layout = layout
         self._prefix = prefix
         self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def update(  # noqa: D102
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        layer_idx: int,
-        *_args: Any,  # noqa: ANN401
-        **_kwargs: Any,  # noqa: ANN401
-    ) -> tuple[Tensor, Tensor]:
-        self.fresh[layer_idx] = (key_states.transpose(1, 2), value_states.transpose(1, 2))
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `_Given`."""
+        self.fresh[layer] = (keys.transpose(1, 2), values.transpose(1, 2))
         if self._prefix is None:
-            return key_states, value_states
-        keys, values = self._layout.layer(self._prefix, layer_idx)
+            return keys, values
+        known = self._layout.layer(self._prefix, layer)
         return (
-            torch.cat((keys.transpose(1, 2), key_states), 2),
-            torch.cat((values.transpose(1, 2), value_states), 2),
+            torch.cat((known[0].transpose(1, 2), keys), 2),
+            torch.cat((known[1].transpose(1, 2), values), 2),
         )
 
 
@@ -199,11 +207,11 @@ class Pool:
             other.values[index][target, :length] = self.values[index][source, :length]
 
 
-class StepCache(Cache):
+class StepCache(_Given):
     """Writes one token a row at the row's own position, and shows all rows up to the longest."""
 
     def __init__(self, pool: Pool, positions: Tensor, longest: int) -> None:
-        super().__init__(layers=[])
+        super().__init__()
         self._pool = pool
         self._n_rows = positions.shape[0]
         self._longest = longest
@@ -211,17 +219,12 @@ class StepCache(Cache):
         slots = torch.arange(self._n_rows, device=positions.device)
         self._index = slots * pool.capacity + positions
 
-    def update(  # noqa: D102
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        layer_idx: int,
-        *_args: Any,  # noqa: ANN401
-        **_kwargs: Any,  # noqa: ANN401
-    ) -> tuple[Tensor, Tensor]:
-        keys = self._put(self._pool.keys[layer_idx], key_states)
-        values = self._put(self._pool.values[layer_idx], value_states)
-        return keys, values
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `_Given`."""
+        return (
+            self._put(self._pool.keys[layer], keys),
+            self._put(self._pool.values[layer], values),
+        )
 
     def _put(self, store: Tensor, states: Tensor) -> Tensor:
         store.flatten(0, 1).index_copy_(0, self._index, states.squeeze(2))

@@ -28,14 +28,12 @@ from launch.embedded.protocol import (
 )
 from launch.embedded.served import Served
 from launch.embedded.tokens import Context, Continuation
+from orchestrator.wire.by_ids import Path, log_sum_exp, nested
 
 # Labels as token paths, and the trie of all paths that one forward pass walks.
 #
 # The prompt is computed once. The trie's inner nodes are appended to it as further tokens, each
 # seeing the prompt and its own ancestors only, so one pass gives the distribution at every branch.
-
-
-Path = tuple[int, ...]
 
 
 def close_paths(paths: Sequence[Path], end_of_turn: int | None) -> list[Path]:
@@ -46,21 +44,15 @@ def close_paths(paths: Sequence[Path], end_of_turn: int | None) -> list[Path]:
     """
     if any(not path for path in paths):
         raise bad_request("a label has no tokens", "labels")
-    distinct = sorted(set(paths))
-    nested: set[Path] = set()
-    for path in distinct:
-        longer = [other for other in distinct if other != path and other[: len(path)] == path]
-        if longer:
-            nested.update(longer, (path,))
-    if not nested:
+    open_ones = nested(paths)
+    if not open_ones:
         return list(paths)
     if end_of_turn is None:
         text = "a label begins with another, and the tokenizer has no end-of-turn token"
         raise bad_request(text, "labels")
-    closed = [(*path, end_of_turn) if path in nested else path for path in paths]
-    for path in closed:
-        if any(other != path and other[: len(path)] == path for other in closed):
-            raise bad_request("a label begins with another one and the end of the turn", "labels")
+    closed = [(*path, end_of_turn) if path in open_ones else path for path in paths]
+    if nested(closed):
+        raise bad_request("a label begins with another one and the end of the turn", "labels")
     return closed
 
 
@@ -119,14 +111,6 @@ class Trie:
         return math.fsum(
             read.logprobs[self.nodes[path[:end]]][token] for end, token in enumerate(path)
         )
-
-
-def log_sum_exp(values: Sequence[float]) -> float:
-    """Natural log of the sum of exponentials, in float64; -inf for none."""
-    highest = max(values, default=-math.inf)
-    if highest == -math.inf:
-        return highest
-    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))
 
 
 _MOST_NODES = 1024

@@ -10,7 +10,6 @@ from typing import Final, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from orchestrator.analyses._gold import Gold, read_gold
@@ -30,6 +29,7 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.preferences import judged_rows
 from orchestrator.ranking.scores import KEYS, score
+from orchestrator.records import Floats
 from orchestrator.statistics.conformal import (
     Bounds,
     Kind,
@@ -41,8 +41,6 @@ from orchestrator.statistics.conformal import (
     reach,
 )
 from orchestrator.statistics.resampling import folds_of
-
-Floats = NDArray[np.float64]
 
 CITES: Final = (
     "lei2018distribution", "romano2019conformalized", "barber2021predictive",

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from orchestrator.clusters import OVER
@@ -19,9 +17,8 @@ from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.plugin import Context, Measured, Settings, Source, UsageError
 from orchestrator.ranking.cells import mean_of, share_of, without_n
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, score, source_of
+from orchestrator.records import Floats
 from orchestrator.statistics.means import levelled
-
-Floats = NDArray[np.float64]
 
 CONFIDENCE: Final = "confidence"
 """Name of ProbDiff's score of a model, beside its columns: 1 where d reaches the main threshold."""

@@ -302,10 +302,10 @@ def _power(rows: LabelledRows, context: Context) -> Table:
         data = rows.data(name)
         total = int((~np.isnan(data.scores)).sum())
         sizes = [number for number in _NUMBERS if number < total]
-        for one in expected_reach(data, sizes, context.confidence_level):
-            known = (one.corrected, one.alone)
-            cells = [None if np.isnan(value) else scale * value for value in known]
-            lines.append([name, one.n_labels, *cells])
+        reaches = expected_reach(data, sizes, context.confidence_level)
+        for number, both in zip(sizes, reaches, strict=True):
+            cells = [None if np.isnan(value) else scale * value for value in both]
+            lines.append([name, number, *cells])
     unit = ", points" if rows.is_pairs else ""
     columns = (
         Column("pair" if rows.is_pairs else "model"),

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.analyses.judge_benchmark import sections_of
@@ -45,12 +44,11 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
+from orchestrator.records import Floats
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, clustered_share
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured, with_interval
-
-Floats = NDArray[np.float64]
 
 CALIBRATED: Final = "calibrated"
 """The side of the calibrated P(better)."""

@@ -35,10 +35,10 @@ from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
 from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
+from orchestrator.records import Floats
 from orchestrator.statistics.means import clustered_share
 from orchestrator.tables import measured
 
-Floats = NDArray[np.float64]
 Rule = Literal["preference", "both_orders", "each_order", "best_of"]
 LayoutName = Literal["reward_bench", "reward_bench_2", "judge_bench", "llm_bar"]
 

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
@@ -34,13 +33,12 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
 from orchestrator.ranking.winners import judging_sources, truths
+from orchestrator.records import Floats
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
 from orchestrator.statistics.trust import Trust
 from orchestrator.tables import measured
-
-Floats = NDArray[np.float64]
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 _COLUMNS: Final = table_columns(

@@ -66,11 +66,7 @@ def _measures(context: Context, judges: Sequence[CalibratedJudge]) -> Table:
                 prompts,
                 context.confidence_level,
             )
-            for name, change in (
-                ("Brier score", found.brier),
-                ("log loss", found.log_loss),
-                ("ECE", found.expected_error),
-            ):
+            for name, change in found.items():
                 cells = (change.before, change.after, without_n(measured(change.difference)))
                 lines.append([judge.name, kind, name, *cells, int(known.sum())])
     columns = table_columns(

@@ -41,6 +41,7 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import source_of_judges
+from orchestrator.records import Floats
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,
@@ -53,8 +54,6 @@ from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
-
-Floats = NDArray[np.float64]
 
 _OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
@@ -102,14 +101,12 @@ class _Jury:
     @property
     def together(self) -> Floats:
         """The jury's preferences, shape (n,)."""
-        result: Floats = self.soft @ self.weights
-        return result
+        return self.soft @ self.weights
 
     def without(self, judge: int) -> Floats:
         """The preferences of the others, shape (n,)."""
         weights = np.where(np.arange(len(self.judges)) == judge, 0.0, self.weights)
-        result: Floats = self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
-        return result
+        return self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
 
 
 class JuryAnalysis(Analysis[Config]):

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import prompt_words
@@ -42,6 +41,7 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import source_of_judges, truths
+from orchestrator.records import Floats
 from orchestrator.statistics.correlation import compare_accuracies
 from orchestrator.statistics.dawid_skene import (
     DawidSkene,
@@ -56,8 +56,6 @@ from orchestrator.statistics.ratings import Ratings
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted, with_interval
-
-Floats = NDArray[np.float64]
 
 _FIRST, _TIE, _SECOND = 0, 1, -1
 _FEW_TIES: Final = 0.01
@@ -350,8 +348,7 @@ def _accuracies(study: _Study, gold: Floats, context: Context) -> Table:
 
 def _preference(shares: Floats) -> Floats:
     """Return the preference for A, a tie as half, of shares (n, K)."""
-    result: Floats = 0.5 + 0.5 * (shares[:, _FIRST] - shares[:, _SECOND])
-    return result
+    return 0.5 + 0.5 * (shares[:, _FIRST] - shares[:, _SECOND])
 
 
 def _rating(found: Ratings, at: int) -> Measured:

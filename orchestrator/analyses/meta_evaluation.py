@@ -263,7 +263,7 @@ def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterat
     rows: list[list[Cell]] = []
     for joined in scores:
         known = replace(joined, points=joined.points.drop_nulls("category"))
-        within = correlate_within(
+        found, mean = correlate_within(
             known.column("value"),
             known.column("gold"),
             known.prompts,
@@ -271,9 +271,8 @@ def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterat
             kind=kind,
             confidence_level=context.confidence_level,
         )
-        found = dict(within.categories)
         cells = [_cell(found[name]).value if name in found else None for name in names]
-        rows.append([joined.name, _cell(within.mean), *cells])
+        rows.append([joined.name, _cell(mean), *cells])
     columns = [Column("score"), Column("mean", "signed", 2)]
     columns += [Column(name, "signed", 2) for name in names]
     yield make_table(

@@ -7,21 +7,24 @@ benchmark is part of this project; each comes from its publisher, under its publ
 
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 from pydantic import Field
 
 from orchestrator.dataset import DATA_VARIABLE, cache_folder, data_folder
-from orchestrator.dataset.rows import Rows
+from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.rows import Rows, from_rows
 from orchestrator.datasets._download import Patience, Remote, fetched, verified
 from orchestrator.disk.files import sha256_of
-from orchestrator.plugin import DatasetError, File, Settings
+from orchestrator.plugin import Dataset, DatasetError, DatasetKind, File, Settings
 
 RowsT = TypeVar("RowsT", bound=Rows)
+ConfigT = TypeVar("ConfigT", bound=Settings, covariant=True)
 
 _log = logging.getLogger(__name__)
 
@@ -161,6 +164,35 @@ class PickedRows:
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return self._rows.where(self._places[index])
+
+
+_NO_FIELDS: Final[Mapping[str, Any]] = dict.fromkeys(FieldNames.model_fields)
+
+
+class BenchmarkKind(DatasetKind[ConfigT]):
+    """Base of benchmarks, whose files are fetched at first use.
+
+    Attributes:
+        fields: Columns by the names of `FieldNames`; those left out have none.
+    """
+
+    fields: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Return the rows that are made into items.
+
+        Raises:
+            DatasetError: If a file can't be had, with where to put it, or there is no such subset.
+        """
+
+    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
+        """Open the benchmark.
+
+        Raises:
+            DatasetError: As by `rows`, or with every row that can't be an item.
+        """
+        return from_rows(self.rows(), FieldNames(**{**_NO_FIELDS, **self.fields}))
 
 
 class SubsetSettings(Settings):

@@ -5,16 +5,14 @@ Source: Liu et al., "AlignBench: Benchmarking Chinese Alignment of Large Languag
 `temperature_by_category: align_bench` where a method draws answers.
 """
 
-from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import read
-from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, read
+from orchestrator.plugin import About, File, Settings
 
 _RAW: Final = (
     "https://raw.githubusercontent.com/THUDM/AlignBench/5b79d4a84e566db26e755c719935c62a0e1b0527"
@@ -23,16 +21,6 @@ FILES: Final = {
     "1.1": File(name="data_v1.1_release.jsonl", path=f"{_RAW}/data/data_v1.1_release.jsonl"),
     "1.0": File(name="data_release.jsonl", path=f"{_RAW}/data/data_release.jsonl"),
 }
-_FIELDS: Final = FieldNames.model_validate(
-    {
-        "key": "question_id",
-        "prompt": "question",
-        "reference": "reference",
-        "category": "category",
-        "messages": None,
-        "turns": None,
-    }
-)
 
 
 class Config(Settings):
@@ -43,7 +31,7 @@ class Config(Settings):
     )
 
 
-class AlignBenchKind(DatasetKind[Config]):
+class AlignBenchKind(BenchmarkKind[Config]):
     """The questions of AlignBench."""
 
     cites = ("liu2023alignbench",)
@@ -53,11 +41,13 @@ class AlignBenchKind(DatasetKind[Config]):
         source="https://github.com/THUDM/AlignBench",
         files=(FILES["1.1"],),
     )
+    fields: ClassVar = {
+        "key": "question_id",
+        "prompt": "question",
+        "reference": "reference",
+        "category": "category",
+    }
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it.
-        """
-        return from_rows(read("align_bench", FILES[self.config.version], JsonLines), _FIELDS)
+    def rows(self) -> Rows:
+        """Return the questions."""
+        return read("align_bench", FILES[self.config.version], JsonLines)

@@ -6,25 +6,20 @@ Source: Li et al., "AlpacaEval: An Automatic Evaluator of Instruction-following 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonRows
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, hub_file, read
-from orchestrator.plugin import About, Dataset, DatasetKind, Settings
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, PickedRows, hub_file, read
+from orchestrator.plugin import About, Settings
 
 _REPOSITORY: Final = "tatsu-lab/alpaca_eval"
 _NAMES: Final = {
     "gpt4_turbo": "alpaca_eval_gpt4_baseline.json",
     "text_davinci_003": "alpaca_eval.json",
 }
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "instruction", "category": "dataset", "reference": None, "key": None}
-)
 
 
 class Config(Settings):
@@ -36,7 +31,7 @@ class Config(Settings):
     )
 
 
-class AlpacaEvalKind(DatasetKind[Config]):
+class AlpacaEvalKind(BenchmarkKind[Config]):
     """The instructions of AlpacaEval, with the answers of a baseline."""
 
     cites = ("li2023alpacaeval",)
@@ -46,13 +41,10 @@ class AlpacaEvalKind(DatasetKind[Config]):
         source="https://huggingface.co/datasets/tatsu-lab/alpaca_eval",
         files=(hub_file(_REPOSITORY, _NAMES["gpt4_turbo"]),),
     )
+    fields: ClassVar = {"prompt": "instruction", "category": "dataset"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The instructions; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it.
-        """
+    def rows(self) -> Rows:
+        """Return the instructions with the answers of the baseline."""
         file = hub_file(_REPOSITORY, _NAMES[self.config.baseline])
 
         def make(_: int, row: Mapping[str, object]) -> Mapping[str, object]:
@@ -64,5 +56,4 @@ class AlpacaEvalKind(DatasetKind[Config]):
             }
 
         columns = ("instruction", "dataset", "baseline", "baseline_model")
-        rows = read("alpaca_eval", file, JsonRows)
-        return from_rows(PickedRows(rows, make, columns), _FIELDS)
+        return PickedRows(read("alpaca_eval", file, JsonRows), make, columns)

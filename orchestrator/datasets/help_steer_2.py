@@ -6,21 +6,16 @@ the column `chosen`, the other one `rejected`; pairs rated alike are left out.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.dataset.rows import Rows, from_rows
-from orchestrator.datasets._benchmark import PickedRows, converted, pair_of, read
-from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, PickedRows, converted, pair_of, read
+from orchestrator.plugin import About, File, Settings
 
 _RATED: Final = "helpfulness"
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "prompt", "reference": None, "key": None, "category": None}
-)
 _COLUMNS: Final = ("prompt", "chosen", "rejected", "chosen_helpfulness", "rejected_helpfulness")
 
 
@@ -36,7 +31,7 @@ def _file(split: str) -> File:
     return converted("nvidia/HelpSteer2", "default", split, 0, f"{split}.parquet")
 
 
-class HelpSteer2Kind(DatasetKind[Config]):
+class HelpSteer2Kind(BenchmarkKind[Config]):
     """The prompts of HelpSteer2 with a more and a less helpful answer."""
 
     cites = ("wang2024helpsteer2",)
@@ -46,13 +41,10 @@ class HelpSteer2Kind(DatasetKind[Config]):
         source="https://huggingface.co/datasets/nvidia/HelpSteer2",
         files=(_file("validation"),),
     )
+    fields: ClassVar = {"prompt": "prompt"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The pairs; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it.
-        """
+    def rows(self) -> Rows:
+        """Return the pairs that are not rated alike."""
         rows = read("help_steer_2", _file(self.config.split), ParquetRows)
 
         def make(first: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -65,7 +57,7 @@ class HelpSteer2Kind(DatasetKind[Config]):
                 **{f"{name}_{_RATED}": value for name, value in ratings.items()},
             }
 
-        return from_rows(PickedRows(rows, make, _COLUMNS, _unlike(rows)), _FIELDS)
+        return PickedRows(rows, make, _COLUMNS, _unlike(rows))
 
 
 def _unlike(rows: Rows) -> list[int]:

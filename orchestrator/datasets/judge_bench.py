@@ -6,25 +6,27 @@ gives the paper's table.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, of_subsets, pair_of, read
-from orchestrator.plugin import About, Dataset, DatasetKind, File
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import (
+    BenchmarkKind,
+    PickedRows,
+    SubsetSettings,
+    of_subsets,
+    pair_of,
+    read,
+)
+from orchestrator.plugin import About, File
 
 _ADDRESS: Final = (
     "https://raw.githubusercontent.com/ScalerLab/JudgeBench/"
     "12a499c5c29f06940d259b49250fca627d2a0ee5/data/dataset=judgebench,response_model="
 )
 _MODELS: Final = {"gpt": "gpt-4o-2024-05-13", "claude": "claude-3-5-sonnet-20240620"}
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "question", "category": "source", "reference": None, "key": "pair_id"}
-)
 _COLUMNS: Final = ("pair_id", "question", "source", "chosen", "rejected", "response_model")
 
 
@@ -40,7 +42,7 @@ def _file(answers: str) -> File:
     return File(name=f"{answers}.jsonl", path=f"{_ADDRESS}{_MODELS[answers]}.jsonl")
 
 
-class JudgeBenchKind(DatasetKind[Config]):
+class JudgeBenchKind(BenchmarkKind[Config]):
     """The questions of JudgeBench with a right and a wrong answer."""
 
     cites = ("tan2024judgebench",)
@@ -50,13 +52,10 @@ class JudgeBenchKind(DatasetKind[Config]):
         source="https://github.com/ScalerLab/JudgeBench",
         files=(_file("gpt"),),
     )
+    fields: ClassVar = {"prompt": "question", "category": "source", "key": "pair_id"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it, or has no such subset.
-        """
+    def rows(self) -> Rows:
+        """Return the questions of the subsets."""
 
         def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
             first = {"A>B": True, "B>A": False}[row["label"]]
@@ -65,5 +64,4 @@ class JudgeBenchKind(DatasetKind[Config]):
             return {**kept, **answers, "response_model": row.get("response_model")}
 
         lines = read("judge_bench", _file(self.config.answers), JsonLines)
-        rows = PickedRows(lines, make, _COLUMNS)
-        return from_rows(of_subsets(rows, "source", self.config.subsets), _FIELDS)
+        return of_subsets(PickedRows(lines, make, _COLUMNS), "source", self.config.subsets)

@@ -6,21 +6,20 @@ Source: Zeng et al. 2024, "Evaluating Large Language Models at Evaluating Instru
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import JoinedRows
 from orchestrator.dataset.readers import JsonRows
-from orchestrator.dataset.rows import from_rows
+from orchestrator.dataset.rows import Rows
 from orchestrator.datasets._benchmark import (
+    BenchmarkKind,
     PickedRows,
     SubsetSettings,
     chosen_subsets,
     pair_of,
     read,
 )
-from orchestrator.plugin import About, Dataset, DatasetKind, File
+from orchestrator.plugin import About, File
 
 _ADDRESS: Final = (
     "https://raw.githubusercontent.com/princeton-nlp/LLMBar/"
@@ -34,13 +33,10 @@ _FILES: Final = {
     name: File(name=f"{name}.json", path=f"{_ADDRESS}/{folder}/dataset.json")
     for name, folder in _FOLDERS.items()
 }
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "input", "category": "subset", "reference": None, "key": None}
-)
 _COLUMNS: Final = ("input", "subset", "chosen", "rejected")
 
 
-class LlmBarKind(DatasetKind[SubsetSettings]):
+class LlmBarKind(BenchmarkKind[SubsetSettings]):
     """The instructions of LLMBar with an answer that follows them and one that does not."""
 
     cites = ("zeng2024llmbar",)
@@ -50,16 +46,12 @@ class LlmBarKind(DatasetKind[SubsetSettings]):
         source="https://github.com/princeton-nlp/LLMBar",
         files=tuple(_FILES.values()),
     )
+    fields: ClassVar = {"prompt": "input", "category": "subset"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The instructions; fetched at first use.
-
-        Raises:
-            DatasetError: If a file can't be had, with where to put it, or there is no such subset.
-        """
+    def rows(self) -> Rows:
+        """Return the instructions of the subsets."""
         names = chosen_subsets(_FILES, self.config.subsets, "llm_bar")
-        parts = [_rows(name) for name in names]
-        return from_rows(JoinedRows(parts, "llm_bar"), _FIELDS)
+        return JoinedRows([_rows(name) for name in names], "llm_bar")
 
 
 def _rows(subset: str) -> PickedRows:

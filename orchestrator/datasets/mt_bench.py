@@ -6,16 +6,14 @@ Its answers are drawn at a temperature that depends on the category:
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.readers import JsonLines
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, read
-from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, PickedRows, read
+from orchestrator.plugin import About, File, Settings
 
 # FastChat's files of questions and reference answers, shared by its two benchmarks.
 #
@@ -25,10 +23,8 @@ from orchestrator.plugin import About, Dataset, DatasetKind, File, Settings
 
 SOURCE: Final = "https://github.com/lm-sys/FastChat"
 LICENCE: Final = "Apache-2.0; references are text of GPT-4"
+FIELDS: Final = {name: name for name in ("key", "category", "turns", "reference")}
 _RAW: Final = "https://raw.githubusercontent.com/lm-sys/FastChat"
-_FIELDS: Final = FieldNames.model_validate(
-    {"key": "key", "turns": "turns", "reference": "reference", "category": "category"}
-)
 
 
 def file(benchmark: str, name: str, revision: str, sha256: str, *others: str) -> File:
@@ -37,8 +33,8 @@ def file(benchmark: str, name: str, revision: str, sha256: str, *others: str) ->
     return File(name=name, path=f"{_RAW}/{path}", sha256=sha256, others=others)
 
 
-def opened(kind: str, questions: File, references: File | None, n_turns: int | None) -> Dataset:
-    """The questions as a dataset.
+def opened(kind: str, questions: File, references: File | None, n_turns: int | None) -> Rows:
+    """The rows of the questions, with the columns of `FIELDS`.
 
     Questions have `question_id`, `category` and `turns`; references are in FastChat's form.
 
@@ -66,8 +62,7 @@ def opened(kind: str, questions: File, references: File | None, n_turns: int | N
             "reference": None if reference is None else reference[: len(turns)],
         }
 
-    columns = ("key", "category", "turns", "reference")
-    return from_rows(PickedRows(read(kind, questions, JsonLines), make, columns), _FIELDS)
+    return PickedRows(read(kind, questions, JsonLines), make, tuple(FIELDS))
 
 
 QUESTIONS: Final = file(
@@ -98,19 +93,16 @@ class Config(Settings):
     )
 
 
-class MtBenchKind(DatasetKind[Config]):
+class MtBenchKind(BenchmarkKind[Config]):
     """The questions of MT-Bench."""
 
     cites = ("zheng2023judging",)
     about = About(
         licence=LICENCE, size="49 kB, references 51 kB", source=SOURCE, files=(QUESTIONS,)
     )
+    fields: ClassVar = FIELDS
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use.
-
-        Raises:
-            DatasetError: If a file can't be had, with where to put it.
-        """
+    def rows(self) -> Rows:
+        """Return the questions."""
         references = REFERENCES if self.config.references else None
         return opened("mt_bench", QUESTIONS, references, self.config.turns)

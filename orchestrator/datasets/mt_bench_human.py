@@ -6,14 +6,19 @@ Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Are
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, converted, of_subsets, read
-from orchestrator.plugin import About, Dataset, DatasetKind
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import (
+    BenchmarkKind,
+    PickedRows,
+    SubsetSettings,
+    converted,
+    of_subsets,
+    read,
+)
+from orchestrator.plugin import About
 
 _FILE: Final = converted("lmsys/mt_bench_human_judgments", "default", "human", 0, "human.parquet")
 _CATEGORIES: Final = (
@@ -22,21 +27,12 @@ _CATEGORIES: Final = (
 """Of questions 81 to 160, ten each."""
 _FIRST_QUESTION: Final = 81
 _BETTER: Final = {"model_a": "first", "model_b": "second"}
-_FIELDS: Final = FieldNames.model_validate(
-    {
-        "prompt": "prompt",
-        "category": "category",
-        "cluster": "question_id",
-        "reference": None,
-        "key": None,
-    }
-)
 _COLUMNS: Final = (
     "prompt", "category", "question_id", "first", "second", "better", "model_a", "model_b", "voter",
 )  # fmt: skip
 
 
-class MtBenchHumanKind(DatasetKind[SubsetSettings]):
+class MtBenchHumanKind(BenchmarkKind[SubsetSettings]):
     """Pairs of answers to MT-Bench's first turns with the votes of people."""
 
     cites = ("zheng2023judging",)
@@ -46,17 +42,14 @@ class MtBenchHumanKind(DatasetKind[SubsetSettings]):
         source="https://huggingface.co/datasets/lmsys/mt_bench_human_judgments",
         files=(_FILE,),
     )
+    fields: ClassVar = {"prompt": "prompt", "category": "category", "cluster": "question_id"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The votes on first turns; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it, or has no such category.
-        """
+    def rows(self) -> Rows:
+        """Return the votes on first turns, of the categories."""
         votes = read("mt_bench_human", _FILE, ParquetRows)
         first = [place for place in range(len(votes)) if votes.row(place)["turn"] == 1]
         rows = PickedRows(votes, _item, _COLUMNS, first)
-        return from_rows(of_subsets(rows, "category", self.config.subsets), _FIELDS)
+        return of_subsets(rows, "category", self.config.subsets)
 
 
 def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,23 +6,18 @@ uses the first 1,000 of the library `datasets`' shuffle by seed 17; here `seed` 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, converted, drawn, read
-from orchestrator.plugin import About, Dataset, DatasetKind, Settings
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, PickedRows, converted, drawn, read
+from orchestrator.plugin import About, Settings
 
 _FILE: Final = converted("berkeley-nest/Nectar", "default", "train", 0, "train-0.parquet")
 _RANKS: Final = tuple(f"rank_{rank}" for rank in range(1, 8))
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "prompt", "reference": None, "key": None, "category": None}
-)
 _BEGINS: Final = "\n\nHuman: "
 _ENDS: Final = "\n\nAssistant: "
 
@@ -36,7 +31,7 @@ class Config(Settings):
     seed: int = Field(0, description="Seed of the choice.")
 
 
-class NectarKind(DatasetKind[Config]):
+class NectarKind(BenchmarkKind[Config]):
     """Prompts of Nectar with seven ranked answers, from the first Parquet file of the hub."""
 
     cites = ("zhu2023starling",)
@@ -46,17 +41,14 @@ class NectarKind(DatasetKind[Config]):
         source="https://huggingface.co/datasets/berkeley-nest/Nectar",
         files=(_FILE,),
     )
+    fields: ClassVar = {"prompt": "prompt"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """Open the prompts; they are fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it, or has fewer prompts.
-        """
+    def rows(self) -> Rows:
+        """Return the prompts that are drawn."""
         rows = read("nectar", _FILE, ParquetRows)
         rng = np.random.default_rng(self.config.seed)
         places = drawn(self.config.n, len(rows), rng, "nectar")
-        return from_rows(PickedRows(rows, _item, ("prompt", *_RANKS), places), _FIELDS)
+        return PickedRows(rows, _item, ("prompt", *_RANKS), places)
 
 
 def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,22 +5,23 @@ Source: Lambert et al. 2024, "RewardBench: Evaluating Reward Models for Language
 `judge_benchmark` gives the paper's table.
 """
 
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import SubsetSettings, hub_file, of_subsets, read
-from orchestrator.plugin import About, Dataset, DatasetKind
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import (
+    BenchmarkKind,
+    SubsetSettings,
+    hub_file,
+    of_subsets,
+    read,
+)
+from orchestrator.plugin import About
 
 _FILE: Final = hub_file("allenai/reward-bench", "data/filtered-00000-of-00001.parquet")
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "prompt", "category": "subset", "reference": None, "key": "id"}
-)
 
 
-class RewardBenchKind(DatasetKind[SubsetSettings]):
+class RewardBenchKind(BenchmarkKind[SubsetSettings]):
     """The prompts of RewardBench with their chosen and rejected answers."""
 
     cites = ("lambert2024rewardbench",)
@@ -30,12 +31,9 @@ class RewardBenchKind(DatasetKind[SubsetSettings]):
         source="https://huggingface.co/datasets/allenai/reward-bench",
         files=(_FILE,),
     )
+    fields: ClassVar = {"prompt": "prompt", "category": "subset", "key": "id"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The prompts; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it, or has no such subset.
-        """
+    def rows(self) -> Rows:
+        """Return the prompts of the subsets."""
         rows = read("reward_bench", _FILE, ParquetRows)
-        return from_rows(of_subsets(rows, "subset", self.config.subsets), _FIELDS)
+        return of_subsets(rows, "subset", self.config.subsets)

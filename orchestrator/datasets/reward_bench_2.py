@@ -6,14 +6,19 @@ whose prompts have up to 26 right answers and a score of their own, is not among
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import ParquetRows
-from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows, SubsetSettings, hub_file, of_subsets, read
-from orchestrator.plugin import About, Dataset, DatasetKind
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import (
+    BenchmarkKind,
+    PickedRows,
+    SubsetSettings,
+    hub_file,
+    of_subsets,
+    read,
+)
+from orchestrator.plugin import About
 
 FILE: Final = hub_file("allenai/reward-bench-2", "data/test-00000-of-00001.parquet")
 ABOUT: Final = About(
@@ -23,27 +28,21 @@ ABOUT: Final = About(
     files=(FILE,),
 )
 _SUBSETS: Final = ("Factuality", "Precise IF", "Math", "Safety", "Focus")
-_FIELDS: Final = FieldNames.model_validate(
-    {"prompt": "prompt", "category": "subset", "reference": None, "key": "id"}
-)
 _COLUMNS: Final = ("id", "prompt", "subset", "chosen", "rejected_1", "rejected_2", "rejected_3")
 
 
-class RewardBench2Kind(DatasetKind[SubsetSettings]):
+class RewardBench2Kind(BenchmarkKind[SubsetSettings]):
     """The prompts of RewardBench 2 with a right and three wrong answers."""
 
     cites = ("malik2025rewardbench2",)
     about = ABOUT
+    fields: ClassVar = {"prompt": "prompt", "category": "subset", "key": "id"}
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The prompts; fetched at first use.
-
-        Raises:
-            DatasetError: If the file can't be had, with where to put it, or has no such subset.
-        """
+    def rows(self) -> Rows:
+        """Return the prompts of the subsets."""
         rows = read("reward_bench_2", FILE, ParquetRows)
         wanted = self.config.subsets or _SUBSETS
-        return from_rows(PickedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS), _FIELDS)
+        return PickedRows(of_subsets(rows, "subset", wanted), _item, _COLUMNS)
 
 
 def _item(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,13 +3,14 @@
 Source: https://lmsys.org/blog/2023-03-30-vicuna/.
 """
 
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
+from orchestrator.dataset.rows import Rows
 from orchestrator.datasets import mt_bench
-from orchestrator.plugin import About, Dataset, DatasetKind, Settings
+from orchestrator.datasets._benchmark import BenchmarkKind
+from orchestrator.plugin import About, Settings
 
 QUESTIONS: Final = mt_bench.file(
     "vicuna_bench",
@@ -35,7 +36,7 @@ class Config(Settings):
     )
 
 
-class VicunaBenchKind(DatasetKind[Config]):
+class VicunaBenchKind(BenchmarkKind[Config]):
     """The questions of Vicuna-Bench."""
 
     cites = ("chiang2023vicuna",)
@@ -45,12 +46,9 @@ class VicunaBenchKind(DatasetKind[Config]):
         source=mt_bench.SOURCE,
         files=(QUESTIONS,),
     )
+    fields: ClassVar = mt_bench.FIELDS
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """The questions; fetched at first use.
-
-        Raises:
-            DatasetError: If a file can't be had, with where to put it.
-        """
+    def rows(self) -> Rows:
+        """Return the questions."""
         references = REFERENCES if self.config.references else None
         return mt_bench.opened("vicuna_bench", QUESTIONS, references, None)

@@ -8,7 +8,7 @@ using semantic entropy" (Nature 630, 2024). Natural logarithms throughout.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,22 +22,6 @@ _ROUNDING: Final = 1e-6
 """Mass that rounding to float32 may hide; the mass of the rest is taken to be larger by so much."""
 _EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
-
-
-class GroupConfidence(NamedTuple):
-    """Confidence of an answer by its groups of successive tokens.
-
-    Attributes:
-        mean: Over all tokens (the paper's average trace confidence).
-        lowest: Of the least confident group.
-        bottom: Mean over the least confident share of groups.
-        tail: Mean over the last tokens.
-    """
-
-    mean: float
-    lowest: float
-    bottom: float
-    tail: float
 
 
 def token_confidence(top_logprobs: ArrayLike) -> tuple[FloatArray, int]:
@@ -65,8 +49,12 @@ def token_confidence(top_logprobs: ArrayLike) -> tuple[FloatArray, int]:
 
 def group_confidence(
     confidence: ArrayLike, window: int, tail: int, bottom: float = 0.1
-) -> GroupConfidence:
+) -> tuple[float, float, float, float]:
     """Mean, lowest group, bottom groups and tail of token confidences (Fu et al., Eq. 3 to 7).
+
+    The mean is over all tokens (the paper's average trace confidence), the lowest that of the
+    least confident group, the bottom the mean over the least confident share of groups, the tail
+    the mean over the last tokens.
 
     Groups are all windows of `window` successive tokens, which overlap; an answer that is shorter
     is one group. The bottom groups are the lowest share of them, rounded down, and at least one.
@@ -83,16 +71,15 @@ def group_confidence(
             f"expected, got {window}, {tail} and {bottom}"
         )
     if not values.size or not np.isfinite(values).all():
-        return GroupConfidence(*(float("nan"),) * 4)
+        return (float("nan"),) * 4
     mean = float(values.mean())
     # One group is the mean to the last bit, so that equal measures correlate equally with gold.
     groups = np.array([mean])
     if window < len(values):
         groups = np.sort(np.convolve(values, np.full(window, 1 / window), mode="valid"))
     n_bottom = max(1, int(len(groups) * bottom))
-    return GroupConfidence(
-        mean, float(groups[0]), float(groups[:n_bottom].mean()), float(values[-tail:].mean())
-    )
+    lowest, bottom_ones = float(groups[0]), float(groups[:n_bottom].mean())
+    return mean, lowest, bottom_ones, float(values[-tail:].mean())
 
 
 def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:

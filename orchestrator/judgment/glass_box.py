@@ -11,7 +11,7 @@ confidence. A probability of 0 makes a mean of logarithms -inf and a variance of
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,25 +31,16 @@ _EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
 
 
-class EntropyBounds(NamedTuple):
-    """Between what the entropy at each of T positions must lie, in nats.
-
-    Attributes:
-        lower: Shape (T,); nan where the listed numbers are no distribution.
-        upper: Likewise; None where the size of the vocabulary is not known.
-    """
-
-    lower: FloatArray
-    upper: FloatArray | None
-
-
-def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBounds:
+def entropy_bounds(
+    top_logprobs: ArrayLike, vocabulary: int | None
+) -> tuple[FloatArray, FloatArray | None]:
     """Bounds of the entropy where only the k most likely of V tokens are listed.
 
     With r the mass that is not listed, H >= H_k - r ln r (all of it on one token) and H <= H_k - r
     ln(r / (V - k)) (spread evenly), H_k being the sum of -p ln p over the listed ones.
     `top_logprobs` have shape (T, k), raw; where V is not known nothing bounds the entropy from
-    above.
+    above. Returns the lower and the upper bound at each position in nats, shape (T,); nan where
+    the listed numbers are no distribution; the upper one is None where V is not known.
 
     Raises:
         StatisticsError: If there are not two axes, or more tokens listed than there are.
@@ -68,9 +59,9 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> EntropyBo
     known = -(np.exp(listed) * np.where(np.isneginf(listed), 0.0, listed)).sum(axis=-1)
     lower = known - rest * np.log(np.where(rest == 0, 1.0, rest))
     if vocabulary is None:
-        return EntropyBounds(lower, None)
+        return lower, None
     spread = np.log(max(vocabulary - k, 1))
-    return EntropyBounds(lower, lower + rest * spread)
+    return lower, lower + rest * spread
 
 
 ORIENTATION: Final[Mapping[str, int]] = {
@@ -222,14 +213,12 @@ def calibrated(feature: float, of_reference: float) -> float:
 def combo(
     features: Mapping[str, ArrayLike],
     orientation: Mapping[str, int] = ORIENTATION,
-    *,
-    scale: Literal["zscore", "minmax"] = "zscore",
 ) -> FloatArray:
     """Softmax-combo: the sum of normalised, oriented features over the evaluated set.
 
     The paper says "normalized summation" and does not say how; z-scores with the population's
-    standard deviation are what we take, the range [0, 1] is the other reading. A feature that is
-    the same for all adds 0. An item that lacks one gets nan and does not count for the others.
+    standard deviation are what we take; the range [0, 1] would be another reading. A feature that
+    is the same for all adds 0. An item that lacks one gets nan and does not count for the others.
     Features have shape (N,), one value an item; an orientation is +1 or -1.
 
     Raises:
@@ -247,10 +236,7 @@ def combo(
         values = orientation[name] * column[complete]
         if not values.size or np.ptp(values) == 0:
             continue
-        if scale == "minmax":
-            total[complete] += (values - values.min()) / np.ptp(values)
-        else:
-            total[complete] += (values - values.mean()) / values.std()
+        total[complete] += (values - values.mean()) / values.std()
     return total
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 SPREAD_GUARD: Final = 1e-3
 """Denominator at or below which two certain, equal scores are called a tie."""
@@ -167,8 +166,7 @@ def _first_above(p: Sequence[float], scores: Sequence[int], level: float) -> int
 
 def _scaled(difference: Floats, spread: Floats) -> Floats:
     small = spread <= SPREAD_GUARD
-    result: Floats = np.where(small, 0.0, difference / np.where(small, 1.0, spread))
-    return result
+    return np.where(small, 0.0, difference / np.where(small, 1.0, spread))
 
 
 def _quantile_dominance(one: Floats, two: Floats) -> Floats:

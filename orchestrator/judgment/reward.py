@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
+
 Places = Literal["last", "mean", "min", "product"]
 
 

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment.distribution import LabelDistribution
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 HIGHEST: Final = 100
 """Points of the best label; those of the worst are 0."""
@@ -172,7 +170,6 @@ def _on_grid(values: Floats, masses: Floats, top: float, n_places: int) -> Float
     below = np.minimum(at.astype(np.int64), n_places - 2)
     above = at - below
     lower = np.bincount(below, masses * (1.0 - above), minlength=n_places)
-    result: Floats = (lower + np.bincount(below + 1, masses * above, minlength=n_places)).astype(
+    return (lower + np.bincount(below + 1, masses * above, minlength=n_places)).astype(
         np.float64, copy=False
     )
-    return result

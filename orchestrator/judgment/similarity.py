@@ -8,11 +8,10 @@ from itertools import combinations
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 # Scripts that are written without blanks: each character is a word.
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -115,5 +114,4 @@ def rescaled(scores: Floats, baseline: float) -> Floats:
     """
     if not baseline < 1.0:
         raise StatisticsError(f"a baseline must be below 1, got {baseline}")
-    result: Floats = (scores - baseline) / (1.0 - baseline)
-    return result
+    return (scores - baseline) / (1.0 - baseline)

@@ -79,7 +79,7 @@ def _before_next(find: Callable[[str], re.Match[str] | None]) -> Callable[[str],
 
 FASTCHAT_RATING: Final = Format(
     mt_bench.read_rating,
-    lambda text, convention: mt_bench.parse_rating(text, convention=convention),
+    lambda text, _: mt_bench.published_rating(text),
     _read_at(mt_bench.read_rating),
     _in_brackets(mt_bench.rating_match),
     TEN,
@@ -88,8 +88,8 @@ FASTCHAT_RATING: Final = Format(
 )
 
 
-def _fastchat_winner(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
-    found = mt_bench.parse_winner(text, convention=convention)
+def _fastchat_winner(text: str, _: object = None) -> Winner | None:
+    found = mt_bench.published_winner(text)
     return None if found == "error" else found
 
 
@@ -112,7 +112,7 @@ FASTCHAT_WINNER: Final = Format(
 
 AUTO_J_RATING: Final = Format(
     auto_j.read_rating,
-    lambda text, convention: auto_j.parse_rating(text, convention=convention),
+    auto_j.published_rating,
     _read_at(auto_j.read_rating),
     _in_brackets(auto_j.rating_match),
     TEN,
@@ -139,14 +139,14 @@ def _winner_of(read: Callable[[str], Reading]) -> Callable[[str], Reading]:
     return reading
 
 
-def _decision(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
-    found = auto_j.parse_decision(text, convention=convention)
-    return None if found in {None, auto_j.UNPARSED_DECISION} else _DECISIONS[found]
+def _decision(text: str, _: object = None) -> Winner | None:
+    found = auto_j.published_decision(text)
+    return None if found == auto_j.UNPARSED_DECISION else _DECISIONS[found]
 
 
 def _decision_slot(text: str) -> Slot | None:
     begin = auto_j.decision_start(text)
-    return None if begin < 0 or _decision(text, "auto_j") is None else Slot(begin)
+    return None if begin < 0 or _decision(text) is None else Slot(begin)
 
 
 AUTO_J_DECISION: Final = Format(
@@ -160,7 +160,7 @@ AUTO_J_DECISION: Final = Format(
 
 CRITIQUE_SCORE: Final = Format(
     critique_llm.read_score,
-    lambda text, convention: critique_llm.parse_score(text, convention=convention),
+    lambda text, _: critique_llm.published_score(text),
     _read_at(critique_llm.read_score),
     _before_next(critique_llm.score_match),
     ("0", *TEN),
@@ -168,14 +168,14 @@ CRITIQUE_SCORE: Final = Format(
 )
 
 
-def _label(text: str, convention: Any) -> Winner | None:  # noqa: ANN401 (its name)
-    found = critique_llm.parse_label(text, convention=convention)
-    return None if found in {None, critique_llm.UNPARSED_LABEL} else _DECISIONS[found]
+def _label(text: str, _: object = None) -> Winner | None:
+    found = critique_llm.published_label(text)
+    return None if found == critique_llm.UNPARSED_LABEL else _DECISIONS[found]
 
 
 def _label_slot(text: str) -> Slot | None:
-    found = critique_llm.parse_label(text, convention="critique_llm")
-    if found is None or found == critique_llm.UNPARSED_LABEL:
+    found = critique_llm.published_label(text)
+    if found == critique_llm.UNPARSED_LABEL:
         return None
     before, after = critique_llm.BEFORE_LABEL, critique_llm.AFTER_LABEL
     begin = text.index(before + critique_llm.LABELS[found] + after)
@@ -193,7 +193,7 @@ CRITIQUE_LABEL: Final = Format(
 
 ALIGN_SCORE: Final = Format(
     align_bench.read_overall,
-    lambda text, convention: align_bench.parse_judgment(text, convention=convention).score,
+    lambda text, convention: align_bench.parse_judgment(text, convention=convention)[0],
     _read_at(align_bench.read_overall),
     _before_next(align_bench.overall_match),
     TEN,

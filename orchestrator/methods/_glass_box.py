@@ -94,11 +94,10 @@ def bound_values(seen: Observed, vocabulary: int | None) -> Values:
     """Between what Softmax-Ent must lie, from the most likely tokens."""
     if seen.top is None or not seen.top.logprobs.size:
         return dict.fromkeys(OF_BOUNDS)
-    bounds = entropy_bounds(seen.top.logprobs, vocabulary)
-    upper = None if bounds.upper is None else finite(features.softmax_entropy(bounds.upper))
+    low, high = entropy_bounds(seen.top.logprobs, vocabulary)
     return {
-        "softmax_entropy_low": finite(features.softmax_entropy(bounds.lower)),
-        "softmax_entropy_high": upper,
+        "softmax_entropy_low": finite(features.softmax_entropy(low)),
+        "softmax_entropy_high": None if high is None else finite(features.softmax_entropy(high)),
     }
 
 

@@ -96,7 +96,7 @@ class AlignBench(NamedJudges[Config]):
         prompt_of = partial(_messages, unit.item, config)
         rows = await self.verdicts(unit, ask, form, prompt_of, config.convention)
         for row in rows:
-            scores = parse_judgment(row["text"], convention=config.convention).dimensions
+            _, scores = parse_judgment(row["text"], convention=config.convention)
             row["dimensions"] = _harness.as_json(scores)
         return rows
 

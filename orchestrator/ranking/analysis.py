@@ -10,11 +10,11 @@ from itertools import combinations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.numbers import finite
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
 from orchestrator.ranking.trust import of_table
+from orchestrator.records import Floats
 from orchestrator.statistics.association import association
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.judgments import (
@@ -48,8 +48,6 @@ from orchestrator.statistics.results import (
 from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
 
 __all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
-
-Floats = NDArray[np.float64]
 
 
 def analyse_ranking(

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source
@@ -27,6 +26,7 @@ from orchestrator.ranking.preferences import (
     preferences,
 )
 from orchestrator.ranking.winners import truths
+from orchestrator.records import Floats
 from orchestrator.statistics.calibration import Calibration, Kind, calibration, cross_fitted
 from orchestrator.statistics.prompt_sums import mean_preferences
 from orchestrator.tables import (
@@ -39,8 +39,6 @@ from orchestrator.tables import (
     measured,
     table_columns,
 )
-
-Floats = NDArray[np.float64]
 
 _OVERALL: Final = table_columns(
     "judge | accuracy: percent | too sure by: signed 3 | Brier score: number 3",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
 from orchestrator.contracts.context import Context
 from orchestrator.numbers import finite
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
     PairedDifference,
@@ -21,9 +22,6 @@ from orchestrator.statistics.means import (
 )
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured, with_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHODS = (
     "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
@@ -211,8 +209,7 @@ def _codes(column: pl.Series) -> Ints:
     """Return values as whole numbers in any order, from 0 on, which stands for null."""
     if column.dtype == pl.String:
         column = column.cast(pl.Categorical).to_physical()
-    ranks: Ints = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
-    return ranks
+    return column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
 
 
 def order_words(values: Floats, models: Sequence[str]) -> str:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, OVER, PROMPT, codes
 from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Frames, role_slices, there
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, decisions
-from orchestrator.statistics.prompt_sums import Floats, Ints, PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a slice; more bring nothing, fewer are slower."""
@@ -302,9 +303,8 @@ def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     better, tie, worse, preferred = (
         masses[name].to_numpy().astype(np.float64) for name in masses.columns
     )
-    result: Floats = np.where(
+    return np.where(
         np.isnan(better) & ~np.isnan(preferred),
         np.where(np.abs(preferred) <= TIE, 0.0, np.sign(preferred)),
         decisions(better, tie, worse),
     )
-    return result

@@ -325,5 +325,4 @@ _UNEQUAL: Final = (
 
 def margins(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return |2 P - 1| down to six digits: people copy thresholds as they are shown."""
-    result: NDArray[np.float64] = np.floor(np.abs(2.0 * scores - 1.0) * 1e6) / 1e6
-    return result
+    return np.floor(np.abs(2.0 * scores - 1.0) * 1e6) / 1e6

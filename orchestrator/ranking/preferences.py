@@ -13,19 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
 from orchestrator.ranking.cells import numbers_of
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 POINTWISE: Final = (
     "mode", "rounded_mean", "median", "first_percentile", "mean", "ram", "quantile", "superiority",
@@ -146,8 +143,7 @@ class Preferences:
 
 def decided(values: Floats) -> Floats:
     """Signs, with 0 for what is within rounding of it; nan stays."""
-    result: Floats = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
-    return result
+    return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
 def judged_rows(

@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator import numbers
@@ -19,6 +18,7 @@ from orchestrator.errors import OrchestratorError, PluginError, UsageError
 from orchestrator.frames import names_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import METHOD, Correlation, correlate
@@ -33,9 +33,6 @@ from orchestrator.tables import (
     measured,
     table_columns,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Scores of a run's methods in one shape: item, cluster, category, turn, model, opponent, value.
 #
@@ -363,7 +360,9 @@ class ScoresSummary(Summary[MethodSettings]):
         columns = (*map(Column, keys), *_NUMBERS)
         compared: Sequence[Comparison] = ()
         if len(source.scores) == 1 and CLUSTER in rows.columns:
-            (score,) = source.scores
+            ((score, orientation),) = source.scores.items()
+            # The first screen has no column `better`.
+            basis = f"{basis} · {score}: {_BETTER[orientation]} is better"
             compared = comparisons(
                 sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
             )

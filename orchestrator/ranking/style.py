@@ -9,7 +9,6 @@ from typing import Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import (
@@ -22,6 +21,7 @@ from orchestrator.contracts.context import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
+from orchestrator.records import Floats
 from orchestrator.statistics.bradley_terry import (
     ELO_MEAN,
     ELO_SCALE,
@@ -44,7 +44,6 @@ from orchestrator.tables import (
     with_interval,
 )
 
-Floats = NDArray[np.float64]
 Feature = Literal["length", "headers", "lists", "bold"]
 
 FEATURES: Final[tuple[Feature, ...]] = ("length", "headers", "lists", "bold")

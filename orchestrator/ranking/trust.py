@@ -13,6 +13,7 @@ from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
+from orchestrator.records import Ints, Row
 from orchestrator.statistics.trust import (
     Counts,
     Ground,
@@ -33,8 +34,14 @@ _READ: Final = (
 )  # fmt: skip
 _OTHERS: Final = ("method", "item", "status", "cause")
 _MODELS: Final = ("model", "model_a", "model_b")
-
-Ints = NDArray[np.int64]
+_LEVELS: Final = pl.List(pl.Float64())
+# Columns of rows that come in, besides the judge.
+_COMING: Final[Mapping[str, pl.DataType]] = {
+    "status": pl.String(), "parsed": pl.Boolean(), "same_text": pl.Boolean(),
+    "winner_ab": pl.String(), "winner_ba": pl.String(), "p_ab": _LEVELS, "p_ba": _LEVELS,
+    "prefer_a_ab": pl.Float64(), "prefer_a_ba": pl.Float64(),
+    "coverage_ab": pl.Float64(), "coverage_ba": pl.Float64(),
+}  # fmt: skip
 
 
 def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
@@ -174,6 +181,26 @@ class Tally:
         np.add.at(self._decided, judgments.clusters[products != 0], 1)
         np.add.at(self._flipped, judgments.clusters[products < 0], 1)
 
+    def add_rows(
+        self, judge: str, rows: Sequence[tuple[int, Row]], columns: Mapping[str, str]
+    ) -> None:
+        """Add rows of this judge as they come, each with the number of its cluster.
+
+        `columns` are the names of the rows' columns, by the names that the rule knows them by.
+        """
+        series = [pl.Series("judge", [judge] * len(rows), pl.String())]
+        for name, dtype in _COMING.items():
+            if name not in columns:
+                continue
+            values = [row.get(columns[name]) for _, row in rows]
+            widths = {len(value) if isinstance(value, list) else -1 for value in values}
+            if dtype == _LEVELS and len(widths) == 1 and min(widths) > 0:
+                # Lists of one length, as they are save where a unit failed, are read at once.
+                series.append(pl.Series(name, np.array(values, np.float64)).arr.to_list())
+            else:
+                series.append(pl.Series(name, values, dtype))
+        self.add(pl.DataFrame(series), np.array([cluster for cluster, _ in rows], np.int64))
+
     def grounds(self, confidence_level: float) -> tuple[Ground, ...]:
         """Return the findings against the judge so far, as reports would.
 
@@ -228,8 +255,7 @@ def _decided(rows: pl.DataFrame, order: str) -> NDArray[np.float64]:
     written, preference = f"winner_{order}", f"prefer_a_{order}"
     if written in rows.columns:
         signs = rows[written].replace_strict(_DECISIONS, default=None, return_dtype=pl.Float64())
-        found: NDArray[np.float64] = signs.to_numpy().astype(np.float64)
-        return found
+        return signs.to_numpy().astype(np.float64)
     if preference not in rows.columns:
         return np.full(len(rows), np.nan)
     name = f"p_{order}"

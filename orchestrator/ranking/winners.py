@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
@@ -18,8 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.scores import source_of
-
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 TIE: Final = "tie"
 _SIDES: Final = {

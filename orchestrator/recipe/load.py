@@ -337,7 +337,7 @@ class _Loading:
             if one is None:
                 continue
             found.append(one.resolved())
-            config = one.statistic.config
+            config: Any = one.config
             method = known.get(config.method)
             if method is None:
                 message = f"unknown method {config.method!r}{nearest(config.method, known)}"

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from orchestrator import plugins
 from orchestrator.backend import check_header
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.summary import Analysis, Statistic
+from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import Fault, RecipeError
 from orchestrator.plugins.base import Settings
 from orchestrator.secrets import is_secret
@@ -82,10 +82,15 @@ class ServerSize(Settings):
     cpus: Count = 1
     """CPUs."""
     gpus: int = Field(0, ge=0)
-    """GPUs, all on one node: as many as the server's tensor parallelism."""
+    """GPUs of a node: as many as the server's tensor parallelism, where it has one node."""
     memory: str | None = Field(None, pattern=r"^[1-9][0-9]*[KMGT]$")
     """Memory, such as 32G. null shares what the job has on the node with other servers (Slurm), or
     asks for none (Ray)."""
+    nodes: Count | None = None
+    """Of a model: nodes that share it, each with these CPUs, GPUs and memory (vLLM and SGLang, on
+    Slurm); default 1. Of the section: with `--submit`, nodes of the client's job, on which servers
+    are steps, where by default it is small and servers are jobs of their own; with `--shards`,
+    nodes of each shard's job, default 1."""
 
     def memory_bytes(self) -> int:
         """Return the memory in bytes; 0 where it is left open."""
@@ -113,10 +118,6 @@ class Cluster(ServerSize):
     """Partition of these jobs; null: the cluster's default."""
     time: Duration | None = None
     """Time limit of these jobs, such as 4h; null: the partition's default."""
-    nodes: Count | None = None
-    """With `--submit`, nodes of the client's job, on which servers are steps. Default: the
-    client's job is small, and servers are jobs of their own. With `--shards`, nodes of each
-    shard's job; default 1."""
     drain: Duration = "10m"
     """With `--submit` or `--shards`, how long before the time limit the client stops, to continue
     in another job. Slurm may begin up to a minute earlier."""
@@ -142,7 +143,8 @@ class Cluster(ServerSize):
         Args:
             models: All models of the server.
         """
-        return next((self.models[name] for name in models if name in self.models), self)
+        own = (self.models[name] for name in models if name in self.models)
+        return next(own, ServerSize(cpus=self.cpus, gpus=self.gpus, memory=self.memory))
 
     def programs(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield the settings that run something of the recipe's choice: where, and what it is."""
@@ -258,7 +260,7 @@ class ReusedRun:
 
 @dataclass(frozen=True, slots=True)
 class PluginRef:
-    """A plug-in and its validated settings: of a server, a back-end or a dataset."""
+    """A plug-in and its validated settings: of a server, a back-end, a dataset or a statistic."""
 
     kind: str
     config: Settings
@@ -283,18 +285,6 @@ class MethodRef:
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
         return {"kind": self.kind, **self.method.config.model_dump(mode="json")}
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticRef:
-    """A statistic of a recipe, with its settings."""
-
-    kind: str
-    statistic: Statistic
-
-    def resolved(self) -> dict[str, Any]:
-        """Kind and settings as plain data."""
-        return {"kind": self.kind, **self.statistic.config.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,19 +314,6 @@ SECRET: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
-    """A value from the command line.
-
-    Attributes:
-        path: Where it was written.
-        label: What the user typed, for faults; the value of a secret is left out.
-    """
-
-    path: KeyPath
-    label: str
-
-
 class Written:
     """A recipe's data with its overrides, and where each value was written."""
 
@@ -334,7 +321,8 @@ class Written:
         self.source = source
         self.data: Any = source.data
         self.faults = list(source.faults)
-        self._overrides: list[Override] = []
+        # Where each was written, and what the user typed, for faults; no value of a secret.
+        self._overrides: list[tuple[KeyPath, str]] = []
         for text in overrides:
             target, equals, written = text.partition("=")
             label = f"--set {target}=…" if SECRET.search(target) else f"--set {text}"
@@ -352,17 +340,17 @@ class Written:
             except ValueError as error:
                 self.faults.append(Fault(label, 0, str(error)))
             else:
-                self._overrides.append(Override(path, label))
+                self._overrides.append((path, label))
 
     def fault(self, path: KeyPath, message: str) -> Fault:
         """A fault of the value at `path`: the file's line, or the override that wrote it."""
-        for override in reversed(self._overrides):
-            if path[: len(override.path)] == override.path:
-                return Fault(override.label, 0, message)
+        for written, label in reversed(self._overrides):
+            if path[: len(written)] == written:
+                return Fault(label, 0, message)
         if path not in self.source.lines:
-            for override in reversed(self._overrides):
-                if path and override.path[: len(path)] == path:
-                    return Fault(override.label, 0, message)
+            for written, label in reversed(self._overrides):
+                if path and written[: len(path)] == path:
+                    return Fault(label, 0, message)
         return self.source.fault(path, message)
 
 

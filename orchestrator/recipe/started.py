@@ -33,24 +33,6 @@ class StartedModel(msgspec.Struct, frozen=True):
     api_key_env: str = ""
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Contents of the recipe.
-
-    Attributes:
-        name: Of the recipe and its run.
-        models: At least one.
-        judge: Name of one of them.
-        dataset: A path relative to the recipe, or a kind of dataset.
-        is_path: Whether `dataset` is a path.
-    """
-
-    name: str
-    models: tuple[StartedModel, ...]
-    judge: str
-    dataset: str
-    is_path: bool
-
-
 BUNDLED: Final = tuple(StartedModel(name) for name in ("novice", "apprentice", "expert", "judge"))
 """Models of a recipe for which no server was found."""
 
@@ -73,18 +55,28 @@ def names_for(models: Iterable[str]) -> list[str]:
     return found
 
 
-def text_of(started: Started) -> str:
-    """Return the recipe as YAML with comments."""
+def text_of(
+    name: str, models: Sequence[StartedModel], judge: str, dataset: str, *, is_path: bool
+) -> str:
+    """Return the recipe as YAML with comments.
+
+    Args:
+        name: Of the recipe and its run.
+        models: At least one.
+        judge: Name of one of them.
+        dataset: A path relative to the recipe, or a kind of dataset.
+        is_path: Whether `dataset` is a path.
+    """
     parts = [
-        f"name: {started.name}",
+        f"name: {name}",
         "description: A first comparison of models, written by `orchestrator init`.",
         "seed: 0",
         "",
-        *_models(started.models),
+        *_models(models),
         "",
-        *_dataset(started),
+        *_dataset(dataset, is_path=is_path),
         "",
-        *_methods(started.judge, started.models),
+        *_methods(judge, models),
         "",
         "# Stop before more is spent; raise it and run the same command to continue.",
         "budget: {requests: 100000}",
@@ -117,16 +109,16 @@ def _models(models: Sequence[StartedModel]) -> list[str]:
     return lines
 
 
-def _dataset(started: Started) -> list[str]:
-    if started.is_path:
+def _dataset(dataset: str, *, is_path: bool) -> list[str]:
+    if is_path:
         return [
             "# If columns have other names: fields: {prompt: COLUMN, reference: COLUMN}",
-            f"dataset: {{path: {_quoted(started.dataset)}}}",
+            f"dataset: {{path: {_quoted(dataset)}}}",
         ]
     return [
         "# A bundled dataset; `orchestrator list datasets` lists all. Your own, one a line",
         '# as {"question": "…", "answer": "…"}: dataset: {path: questions.jsonl}',
-        f"dataset: {{kind: {started.dataset}}}",
+        f"dataset: {{kind: {dataset}}}",
     ]
 
 

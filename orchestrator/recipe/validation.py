@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ from orchestrator.recipe.schema import (
     Price,
     RecipeFile,
 )
-from orchestrator.recipe.settings import GivenAnswers, StatisticRef
+from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.recipe.source import KeyPath, Written
 from orchestrator.weights import PACKAGE_PREFIX, split_package
 
@@ -43,13 +43,6 @@ _OF_SPECS: Final = {
 
 _ModelT = TypeVar("_ModelT", bound=Settings)
 _PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
-
-
-class _Named(NamedTuple):
-    """A kind, and the mapping in the recipe that names it, with its settings."""
-
-    kind: str
-    settings: Mapping[str, object]
 
 
 class Plugs:
@@ -83,30 +76,18 @@ class Plugs:
 
     def method(self, value: object, path: KeyPath) -> MethodRef | None:
         """A method with its settings, from a mapping of `kind` and the kind's settings."""
-        named = self._kind(plugins.METHODS, value, path)
-        if named is None:
-            return None
-        kind = self._found(named.kind)
-        made = self._made(contracts.method, kind, named.settings, path)
-        return None if made is None else MethodRef(kind, made)
+        made = self._plugin(plugins.METHODS, contracts.method, value, path)
+        return None if made is None else MethodRef(*made)
 
     def analysis(self, value: object, path: KeyPath) -> AnalysisRef | None:
         """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
-        named = self._kind(plugins.ANALYSES, value, path)
-        if named is None:
-            return None
-        kind = self._found(named.kind)
-        made = self._made(contracts.analysis, kind, named.settings, path)
-        return None if made is None else AnalysisRef(kind, made)
+        made = self._plugin(plugins.ANALYSES, contracts.analysis, value, path)
+        return None if made is None else AnalysisRef(*made)
 
-    def statistic(self, value: object, path: KeyPath) -> StatisticRef | None:
+    def statistic(self, value: object, path: KeyPath) -> PluginRef | None:
         """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
-        named = self._kind(plugins.STATISTICS, value, path)
-        if named is None:
-            return None
-        kind = self._found(named.kind)
-        made = self._made(contracts.statistic, kind, named.settings, path)
-        return None if made is None else StatisticRef(kind, made)
+        made = self._plugin(plugins.STATISTICS, contracts.statistic, value, path)
+        return None if made is None else PluginRef(made[0], made[1].config)
 
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""
@@ -114,15 +95,16 @@ class Plugs:
             return kind
         return by_path.absolute(kind, self._context["folder"])
 
-    def _made(
-        self,
-        load: "contracts.Load[_PluginT]",
-        kind: str,
-        value: Mapping[str, object],
-        path: KeyPath,
-    ) -> _PluginT | None:
+    def _plugin(
+        self, family: str, load: "contracts.Load[_PluginT]", value: object, path: KeyPath
+    ) -> tuple[str, _PluginT] | None:
+        """A kind and its plug-in, from a mapping of `kind` and the kind's settings."""
+        named = self._kind(family, value, path)
+        if named is None:
+            return None
+        kind = self._found(named[0])
         plugin = self._class(load, kind, path)
-        config = None if plugin is None else self.validate(plugin.Config, value, path)
+        config = None if plugin is None else self.validate(plugin.Config, named[1], path)
         if plugin is None or config is None:
             return None
         try:
@@ -130,7 +112,7 @@ class Plugs:
                 made = plugin(config)
                 if isinstance(made, Method):
                     contracts.check_made(made)
-                return made
+                return kind, made
         except PluginError as error:
             self._fault(path, about(path, str(error)))
         except TypeError as error:
@@ -145,7 +127,10 @@ class Plugs:
         except PluginError:
             return []
 
-    def _kind(self, family: str, value: object, path: KeyPath) -> _Named | None:
+    def _kind(
+        self, family: str, value: object, path: KeyPath
+    ) -> tuple[str, Mapping[str, object]] | None:
+        """A kind, and the mapping in the recipe that names it, with its settings."""
         if not isinstance(value, Mapping):
             self._fault(path, about(path, "must be a mapping with a 'kind'"))
             return None
@@ -155,7 +140,7 @@ class Plugs:
             there = ", ".join(_kinds(family))
             self._fault((*path, "kind"), about(path, f"{what}; available: {there}"))
             return None
-        return _Named(kind, value)
+        return kind, value
 
     def dataset(self, value: object) -> PluginRef | None:
         """The dataset, to be validated before what depends on its kind."""

@@ -14,7 +14,8 @@ from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
-from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
+from orchestrator.report.text import safe_line
+from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
 from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.trust import Trusts
@@ -110,6 +111,7 @@ class Brief(msgspec.Struct, frozen=True):
 def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     *,
     name: str = "",
+    run: str = "RUN",
     rankings: Sequence[RankingAnalysis] = (),
     tables: Sequence[Table] = (),
     exact_match: Mapping[str, float | None] | None = None,
@@ -124,6 +126,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
 
     Args:
         name: Of the recipe.
+        run: Its folder, quoted for a shell, in commands to copy.
         rankings: Of each method by each judge, and by all.
         tables: Of summaries and analyses; those that rank models by a measure are questions.
         exact_match: Share of answers equal to the reference, by model.
@@ -135,6 +138,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         failures: Requests that failed, by model and cause.
     """
     settings = settings or {}
+    run = run if run == safe_line(run) and "`" not in run else "RUN"
     level = (settings.get("statistics") or {}).get("confidence_level")
     # A table of a method that ranks models has another measure of what its ranking says.
     ranked = {one.source for one in rankings}
@@ -153,8 +157,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         "labels" in one for one in settings.get("analyses") or ()
     )
     steps = [
-        *_of_run(completeness or Completeness(), failures, notes),
-        *_of_answers(questions, advice, rankings, measured, is_checked=is_checked),
+        *_of_run(run, completeness or Completeness(), failures, notes),
+        *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
@@ -211,7 +215,7 @@ _REMEDIES: Final = {
 
 
 def _of_run(
-    completeness: Completeness, failures: Sequence[FailureCount], notes: Sequence[str]
+    run: str, completeness: Completeness, failures: Sequence[FailureCount], notes: Sequence[str]
 ) -> Iterator[Phrase]:
     """Yield what to do before anything else is concluded: servers, keys, units without a row."""
     met: dict[str, dict[str, None]] = {}
@@ -225,13 +229,14 @@ def _of_run(
         yield phrase(f"Run the same command again to finish {n}.")
     elif completeness.failed and not met:
         n = numbers.counted(completeness.failed, "unit")
-        yield phrase(f"See why {n} failed, with `orchestrator view RUN`.")
+        yield phrase(f"See why {n} failed, with `orchestrator view {run}`.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
         which = cut.rpartition(": ")[2]
         yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
 
 
 def _of_answers(
+    run: str,
     questions: Sequence[Question],
     advice: Sequence[str],
     rankings: Sequence[RankingAnalysis],
@@ -240,19 +245,24 @@ def _of_answers(
     is_checked: bool,
 ) -> Iterator[Phrase]:
     """Yield what to do about each answer that there is not, and about a judge nobody checked."""
+    told: set[tuple[Part, ...]] = set()
     for found, tried in zip(questions, advice, strict=True):
         if tried:
             several = len(questions) > 1
             start = phrase(found.subject, ": try ") if several else phrase("Try ")
             yield phrase(start, Quote(tried))
         elif found.state in ("open", "tied"):
-            yield from _more_words(found, rankings, tables)
+            for line in _more_words(found, rankings, tables):
+                # Of two methods that leave the same models open, one says how many.
+                if (pair := line.parts[:4]) not in told:
+                    told.add(pair)
+                    yield line
     first = next(iter(questions), None)
     if first is not None and first.state in ("answered", "tied", "open") and not is_checked:
         is_judged = any(check.about in ("form", "order") for check in first.checks)
         if is_judged and not advice[0]:
             yield phrase(
-                "Check the judge against people: `orchestrator labels RUN --by uncertainty --to "
+                f"Check the judge against people: `orchestrator labels {run} --by uncertainty --to "
                 "labels.csv` puts first what it is least sure of."
             )
 

@@ -175,7 +175,10 @@ def escaped(text: str, width: int | None = None) -> str:
 
 def own_words(text: str, *, ascii_only: bool = False) -> str:
     """Our own text for this encoding; not for text from outside."""
-    return text.translate(_OURS) if ascii_only else text
+    # A command has the folder of a run in it, which may be named in any script.
+    return (
+        text.translate(_OURS).encode("ascii", "backslashreplace").decode() if ascii_only else text
+    )
 
 
 def _one_line(text: str, *, ascii_only: bool, joined: bool = False) -> str:
@@ -254,10 +257,15 @@ def is_quiet() -> bool:
     return _QUIET.get()
 
 
+def say(text: str) -> None:
+    """Print on stdout, on a line."""
+    write_to(sys.stdout, f"{safe_line(text)}\n")
+
+
 def confirm(text: str) -> None:
     """Print on stdout, on a line, what a command has done; `--quiet` leaves it out."""
     if not is_quiet():
-        write_to(sys.stdout, f"{safe_line(text)}\n")
+        say(text)
 
 
 def agreed(question: str, instead: str) -> bool:

@@ -22,12 +22,7 @@ from orchestrator.references import Citation
 from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.comparing.gating import gate
-from orchestrator.runner.interface.checking import (
-    check,
-    directory_of,
-    loaded_recipe,
-    prepared_recipe,
-)
+from orchestrator.runner.interface.checking import check, directory_of, prepared_from
 from orchestrator.runner.interface.loading import load, read
 from orchestrator.runner.interface.merging import Merged, merge
 from orchestrator.runner.interface.recipe import Recipe
@@ -99,21 +94,20 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         >>> orchestrator.plan("pairwise_ranking", limit=3, run_dir="nowhere").n_items
         3
     """
-    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
-    where = newest(directory_of(run_dir, loaded.run_name))
+    prepared = prepared_from(recipe, overrides, limit, allow_code=allow_code)
+    where = newest(directory_of(run_dir, prepared.recipe.run_name))
     check_usable(where)
     if retry:
         check_retry(where, retry)
     servers = commands(prepared, on)
     with contextlib.ExitStack() as stack:
-        lenders = stack.enter_context(open_lenders(loaded.reuse, where))
+        lenders = stack.enter_context(open_lenders(prepared.recipe.reuse, where))
         prepared = msgspec.structs.replace(prepared, lenders=lenders, retry=retry)
         store = None
         path = where / STORE_NAME
         # A run that is just beginning has an empty file for a moment.
         if path.exists() and path.stat().st_size:
-            revision_of(RunDirectory.open(where), loaded.name)
+            revision_of(RunDirectory.open(where), prepared.recipe.name)
             store = stack.enter_context(Store.open(path, read_only=True))
         counted = count_prepared(
             prepared, store, blocks_of(prepared, store), exact=exact, advance=advance

@@ -6,13 +6,13 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,15 +21,13 @@ from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
-from orchestrator.runner.interface.on_end import hooked, own_hook
-from orchestrator.runner.interface.tracking import Tracking, needed
+from orchestrator.runner.interface.tracking import Tracking, hooked, needed, own_hook
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
-from orchestrator.runner.planning.budget import Budget
+from orchestrator.runner.planning.budget import budget_of, keep_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.planning.spending import budget_of, keep_spent
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.stored import keep_items, missing_notes
@@ -120,7 +118,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         raise UsageError("a fresh run has no failures to retry")
     if retry:
         check_retry(newest(where), retry)
-    servers = _Servers(accept_change=accept_server_change, keep=keep_servers, on=on)
+    servers = partial(_fleet, on=on, keep=keep_servers, accept_change=accept_server_change)
     with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
         with Tracking(loaded, where, shown) as tracked:
             result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
@@ -131,20 +129,12 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     return result
 
 
-class _Servers(msgspec.Struct, frozen=True):
-    """Options on the servers of a run, as `run` describes them."""
-
-    accept_change: bool
-    keep: bool
-    on: On
-
-
 def _in_directory(
     prepared: Prepared,
     given: "Recipe | None",
     where: Path,
     shown: Display,
-    servers: _Servers,
+    servers: "Servers",
     *,
     fresh: bool,
 ) -> "Result":
@@ -209,11 +199,11 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     directory: RunDirectory,
     store: Store,
     shown: Display,
-    servers: _Servers,
+    servers: "Servers",
     stop: Stop,
 ) -> Ended:
     """Evaluate the units that are not done, with servers that are started or reached for them."""
-    fleet, waves = _fleet(prepared, directory, store, servers)
+    fleet, waves = servers(prepared, directory, store)
     budget = budget_of(prepared, store)
     limits = first_limits(prepared, fleet, store)
     core = Core(dict(limits.first), RetryPolicy())
@@ -223,18 +213,43 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     fleet.listener = session
     fleet.warn_of_missing_keys()
     raise_file_limit()
-    monitor = _Monitor(session, fleet, directory, store, budget, shown)
     interrupts = Interrupts(session, stop)
+
+    def tell() -> Progress:
+        """Bring the display and status.json up to date."""
+        progress = session.progress(fleet.states)
+        shown.update(progress)
+        last_outcome = store.last_outcome
+        directory.write_status(msgspec.to_builtins(progress), last_outcome=last_outcome)
+        return progress
+
+    async def watch() -> None:
+        """Tell until cancelled, and look for a stop that another thread requested."""
+        while True:
+            tell()
+            keep_spent(store, budget)
+            interrupts.look()
+            await asyncio.sleep(_WATCH_S)
+
+    beside = (
+        watch,
+        partial(obey, directory, session, interrupts),
+        partial(fleet.mend, session.scheduler.fail),
+        session.adaptive.run,
+        session.loads.run,
+        session.texts.run,
+        partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _results),
+    )
     _log.info("sending begins", extra={"units_left": opened.n_left})
     with interrupts.handled():
         try:
-            await _to_end(prepared, monitor, interrupts)
+            await _to_end(session, interrupts, beside)
         finally:
             await fleet.stop()
             keep_spent(store, budget, is_ending=True)
             remember_not_needed(opened.blocks, opened.plan_id, store)
             store.flush()
-    progress = monitor.tell()
+    progress = tell()
     _log.info(
         "sending ended",
         extra={
@@ -249,87 +264,62 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     return Ended(progress, session.stopping, interrupts.count > 0)
 
 
+Servers = Callable[[Prepared, RunDirectory, Store], tuple[Fleet, Waves | None]]
+"""Makes the servers of a run, and their waves."""
+
+
 def _fleet(
-    prepared: Prepared, directory: RunDirectory, store: Store, servers: _Servers
+    prepared: Prepared,
+    directory: RunDirectory,
+    store: Store,
+    *,
+    on: On,
+    keep: bool,
+    accept_change: bool,
 ) -> tuple[Fleet, Waves | None]:
     """Return the servers of a run, none of which is started or reached yet, and their waves."""
-    carrier_of = carriers(prepared, servers.on, keep_servers=servers.keep)
-    placed = places_on(prepared, servers.on)
+    carrier_of = carriers(prepared, on, keep_servers=keep)
+    placed = places_on(prepared, on)
     registry = ServerRegistry()
-    if servers.keep:
+    if keep:
         registry.prepare()
-    is_accepted = servers.accept_change
     needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     fleet = Fleet(
         [prepared.models[name] for name in prepared.identities],
         prepared.plan.identities,
         directory.server_log,
         store,
-        accept_change=is_accepted,
+        accept_change=accept_change,
         allow_code=prepared.allow_code,
         places=msgspec.structs.replace(placed.places, carrier_of=carrier_of),
-        probes=Probes(store, needs, accept_change=is_accepted, enabled=enabled),
+        probes=Probes(store, needs, accept_change=accept_change, enabled=enabled),
         keep=Keep(
             registry,
             prepared.plan.identities,
-            "shared" if are_shared(prepared) else "kept" if servers.keep else "ended",
+            "shared" if are_shared(prepared) else "kept" if keep else "ended",
         ),
-        copies=copies_of(prepared, store, accept_change=is_accepted),
+        copies=copies_of(prepared, store, accept_change=accept_change),
     )
     return fleet, placed.turns()
 
 
-async def _to_end(prepared: Prepared, monitor: "_Monitor", interrupts: Interrupts) -> None:
+async def _to_end(
+    session: Session,
+    interrupts: Interrupts,
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+) -> None:
     """Run the session, and beside it everything that watches, steers and supplies it."""
-    session, fleet, directory = monitor.session, monitor.fleet, monitor.directory
     try:
         async with asyncio.TaskGroup() as group:
-            beside = [
-                group.create_task(monitor.run(interrupts)),
-                group.create_task(obey(directory, session, interrupts)),
-                group.create_task(fleet.mend(session.scheduler.fail)),
-                group.create_task(session.adaptive.run()),
-                group.create_task(session.loads.run()),
-                group.create_task(session.texts.run()),
-                group.create_task(
-                    keep_items(lambda: session.n_sent, prepared.dataset, directory, _results)
-                ),
-            ]
+            tasks = [group.create_task(one()) for one in beside]
             interrupts.task = group.create_task(session.run())
             await interrupts.wait()
-            for task in beside:
+            for task in tasks:
                 task.cancel()
             if interrupts.task.cancelled() and not interrupts.count:
                 raise OrchestratorError(CANCELLED)
     except BaseExceptionGroup as errors:
         raise unwrapped(errors) from None
-
-
-class _Monitor(msgspec.Struct, frozen=True):
-    """Tells the display, status.json and the store once a second how far a run is."""
-
-    session: Session
-    fleet: Fleet
-    directory: RunDirectory
-    store: Store
-    budget: Budget
-    shown: Display
-
-    async def run(self, interrupts: Interrupts) -> None:
-        """Tell until cancelled, and look for a stop that another thread requested."""
-        while True:
-            self.tell()
-            keep_spent(self.store, self.budget)
-            interrupts.look()
-            await asyncio.sleep(_WATCH_S)
-
-    def tell(self) -> Progress:
-        """Bring the display and status.json up to date."""
-        progress = self.session.progress(self.fleet.states)
-        self.shown.update(progress)
-        last_outcome = self.store.last_outcome
-        self.directory.write_status(msgspec.to_builtins(progress), last_outcome=last_outcome)
-        return progress
 
 
 def _results() -> ModuleType:

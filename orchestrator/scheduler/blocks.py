@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.records import DONE, FAILED
-from orchestrator.statistics.adaptive import AdaptiveTest, Goal
+from orchestrator.statistics.adaptive import AdaptiveTest
 from orchestrator.statistics.sequential import LAG, OrderTest, PairOrder, pair_orders
 
 Bools = NDArray[np.bool_]
@@ -385,9 +385,8 @@ class AdaptiveBlocks(Blocks):
                 error=rule.error,
                 n_prompts=rule.n_items,
                 share=adaptive.share,
-                goal=Goal(
-                    rule.top, ranking.models.index(adaptive.baseline) if adaptive.baseline else None
-                ),
+                top=rule.top,
+                baseline=ranking.models.index(adaptive.baseline) if adaptive.baseline else None,
                 sizes=rule.sizes,
             )
             for ranking in rule.rankings

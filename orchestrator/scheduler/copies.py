@@ -11,7 +11,7 @@ nothing while others do is suspect too, and what it has is asked of them as well
 failure needs a rule of its own, and only what every server refuses is a fact about the request.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -231,7 +231,10 @@ class Copies:
         best = min(tried, key=standing)
         failure, all_of_them = tried[best], tried.values()
         n, n_all = len(tried), len(self.all)
-        if n == n_all and (failure.retriable or _agree(all_of_them)):
+        # Servers refuse a request alike: all for good, or all whoever asks.
+        is_alike = len({one.permanent for one in all_of_them}) == 1
+        are_final = not any(one.retriable for one in all_of_them)
+        if n == n_all and (failure.retriable or (is_alike and are_final)):
             return failure
         why = "not all refuse it for good" if n == n_all else "the others are out of reach"
         said = f"{failure.message} (from {n} of {n_all} servers; {why})"
@@ -258,10 +261,3 @@ class Copies:
 
 def _load(copy: Copy) -> int:
     return copy.in_flight + copy.n_owed
-
-
-def _agree(failures: Collection[Failure]) -> bool:
-    """Return whether servers refuse a request alike: all for good, or all whoever asks."""
-    return len({one.permanent for one in failures}) == 1 and not any(
-        one.retriable for one in failures
-    )

@@ -18,7 +18,7 @@ from asyncio_throttle.throttler import Throttler
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
 from orchestrator.backend import Asked, Backend, ComparesTexts, Defers, SharesOut, answered, reward
 from orchestrator.errors import OrchestratorError
-from orchestrator.records import Failure, Outcome
+from orchestrator.records import Failure, Outcome, unsupported
 from orchestrator.scheduler.core import Core, ModelState, Settled
 from orchestrator.scheduler.ready import Admission
 
@@ -64,7 +64,7 @@ async def _send(backend: Asked, request: Request) -> Outcome | Failure:
         return await reward(backend, ask)
     if isinstance(backend, ComparesTexts):
         return await backend.similarity(ask)
-    return Failure("unsupported", f"no back-end computes {type(ask).__name__}", permanent=True)
+    return unsupported(f"no back-end computes {type(ask).__name__}")
 
 
 def throttler(per_minute: float | None) -> Throttler | None:

@@ -40,14 +40,10 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.sequential import LAG
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 MULTIPLES: Final = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Bets, as multiples of the one that is best if the order is just settled by the last prompt."""
@@ -67,19 +63,6 @@ _TOLERANCE: Final = 1e-6
 _MIXING: Final = 0.9
 # Prompts of which capitals are multiplied before their logarithm is taken: 0.03 ** 64 is a float.
 _MULTIPLIED: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """The order that is asked for; of all models where both are None.
-
-    Attributes:
-        top: Only which models are among this many best.
-        baseline: Index of a model: only which others beat it, and which it beats.
-    """
-
-    top: int | None = None
-    baseline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +147,8 @@ class AdaptiveTest:
         error: Chance of any wrong order, in (0, 1).
         n_prompts: N, all that may be asked.
         share: Of all K (K - 1) N / 2 comparisons: how many may be asked, in (0, 1].
-        goal: The order that is asked for.
+        top: Only which models are among this many best; None for the order of all.
+        baseline: Index of a model: only which others beat it, and which it beats.
         sizes: Prompts of each cluster, of all N prompts; empty where each stands alone.
 
     Attributes:
@@ -180,14 +164,15 @@ class AdaptiveTest:
         StatisticsError: If an argument is out of its range.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what is asked for, by keyword)
         self,
         n_models: int,
         *,
         error: float,
         n_prompts: int,
         share: float,
-        goal: Goal = Goal(),
+        top: int | None = None,
+        baseline: int | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
         if n_models < 2 or not 0.0 < error < 1.0 or not 0.0 < share <= 1.0:
@@ -195,25 +180,25 @@ class AdaptiveTest:
                 "an adaptive test needs at least 2 models, an error between 0 and 1 and a share "
                 f"above 0 and at most 1, got {n_models}, {error} and {share}"
             )
-        if goal.top is not None and not 0 < goal.top < n_models:
-            raise StatisticsError(f"the top {goal.top} of {n_models} models cannot be told apart")
-        if goal.baseline is not None and not 0 <= goal.baseline < n_models:
-            raise StatisticsError(f"the baseline {goal.baseline} is none of {n_models} models")
+        if top is not None and not 0 < top < n_models:
+            raise StatisticsError(f"the top {top} of {n_models} models cannot be told apart")
+        if baseline is not None and not 0 <= baseline < n_models:
+            raise StatisticsError(f"the baseline {baseline} is none of {n_models} models")
         self.pairs: list[tuple[int, int]] = list(combinations(range(n_models), 2))
         self._pairs = np.triu_indices(n_models, 1)
         self._n = n_models
         self._error = error
-        self._goal = goal
+        self._top, self._baseline = top, baseline
         self._largest = max(sizes, default=1)
         self._n_all = n_prompts
         self._n_draws = max(1, len(sizes) or n_prompts)
         self._most = math.floor(share * len(self.pairs) * n_prompts + 1e-9)
         self._rounds = np.array(rounds_of(n_models))
         self._asked_for = ~np.eye(n_models, dtype=np.bool_)
-        if goal.baseline is not None:
+        if baseline is not None:
             self._asked_for[:] = False
-            self._asked_for[goal.baseline] = self._asked_for[:, goal.baseline] = True
-            self._asked_for[goal.baseline, goal.baseline] = False
+            self._asked_for[baseline] = self._asked_for[:, baseline] = True
+            self._asked_for[baseline, baseline] = False
         shape = (n_models, n_models)
         self.better = np.zeros(shape, np.bool_)
         self.settled_at = np.zeros(shape, np.int64)
@@ -264,13 +249,12 @@ class AdaptiveTest:
         self._n_designed += n_prompts
         self._designs.append((chosen, n_rounds))
         first, second = self._pairs
-        result: Bools = chosen[:, first, second]
-        return result
+        return chosen[:, first, second]
 
     def _cost_of_round(self, is_active: Bools) -> tuple[float, int]:
         """Expected comparisons of a round, and how many different rounds there are."""
         n_active = int(is_active.sum())
-        if self._goal.baseline is not None:
+        if self._baseline is not None:
             return float(max(0, n_active - 1)), 1
         n, n_idle = self._n, self._n - n_active
         both_idle = n_idle * (n_idle - 1) / (n * (n - 1))
@@ -279,13 +263,13 @@ class AdaptiveTest:
     def _most_of_round(self, is_active: Bools) -> int:
         """Comparisons of a round at most."""
         n_active = int(is_active.sum())
-        if self._goal.baseline is not None:
+        if self._baseline is not None:
             return max(0, n_active - 1)
         return min(self._n // 2, n_active)
 
     def _draw(self, n_rounds: int, is_active: Bools, rng: np.random.Generator) -> Ints:
         """Comparisons of one prompt, shape (comparisons, 2)."""
-        baseline = self._goal.baseline
+        baseline = self._baseline
         if n_rounds == 0:
             return np.zeros((0, 2), np.int64)
         if baseline is not None:
@@ -342,7 +326,7 @@ class AdaptiveTest:
         Returns scores, shape (prompts, K); which of them there are; and for each two models a bound
         that the score of the first less that of the second never goes below, positive.
         """
-        baseline = self._goal.baseline
+        baseline = self._baseline
         if baseline is not None:
             present = chosen[:, :, baseline].copy()
             present[:, baseline] = present.any(axis=1)
@@ -371,8 +355,7 @@ class AdaptiveTest:
             strength += step
             if np.abs(step).max() < _TOLERANCE:
                 break
-        result: Floats = np.tanh((strength[:, None] - strength[None, :]) / 2.0)
-        return result
+        return np.tanh((strength[:, None] - strength[None, :]) / 2.0)
 
     def _bet(
         self,
@@ -419,7 +402,7 @@ class AdaptiveTest:
             found = self.better | ((adjusted <= self._error) & self._asked_for)
             if (found == self.better).all():
                 return
-            if self._goal.baseline is None:
+            if self._baseline is None:
                 found = consequences(found)
             new = found & ~self.better
             # A consequence holds as long as the orders that it follows from do.
@@ -432,7 +415,7 @@ class AdaptiveTest:
     def _still_open(self) -> Bools:
         """Orders that are neither known nor without interest, symmetric."""
         open_now = self._asked_for & ~(self.better | self.better.T)
-        if self._goal.top is not None:
+        if self._top is not None:
             known = self._verdicts() != 0
             open_now &= ~(known[:, None] & known[None, :])
         return open_now
@@ -445,14 +428,13 @@ class AdaptiveTest:
 
     def _verdicts(self) -> Ints:
         """1 where a model is known to be among the best (beat the baseline), -1 where not."""
-        goal = self._goal
         verdicts = np.zeros(self._n, np.int64)
-        if goal.baseline is not None:
-            verdicts[self.better[:, goal.baseline]] = 1
-            verdicts[self.better[goal.baseline]] = -1
-        elif goal.top is not None:
-            verdicts[self.better.sum(axis=1) >= self._n - goal.top] = 1
-            verdicts[self.better.sum(axis=0) >= goal.top] = -1
+        if self._baseline is not None:
+            verdicts[self.better[:, self._baseline]] = 1
+            verdicts[self.better[self._baseline]] = -1
+        elif self._top is not None:
+            verdicts[self.better.sum(axis=1) >= self._n - self._top] = 1
+            verdicts[self.better.sum(axis=0) >= self._top] = -1
         return verdicts
 
     def places(self) -> list[Place]:
@@ -460,7 +442,7 @@ class AdaptiveTest:
         verdicts, still_open = self._verdicts(), self._open[-1]
         n_met = self._counts.sum(axis=1).astype(np.int64)
         # A model is no opponent of its own, but counts as one that it ties with.
-        scale = 1.0 if self._goal.baseline is not None else self._n / (self._n - 1)
+        scale = 1.0 if self._baseline is not None else self._n / (self._n - 1)
         with np.errstate(invalid="ignore"):
             rates = 0.5 + 0.5 * scale * self._scores / self._n_scores
         return [

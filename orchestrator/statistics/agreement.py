@@ -7,9 +7,9 @@ from itertools import permutations
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association, midranks
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.resampling import (
@@ -21,9 +21,6 @@ from orchestrator.statistics.resampling import (
     sums_by_prompt,
 )
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Measurement = Literal["nominal", "ordinal", "interval"]
 
@@ -297,20 +294,15 @@ def _of_moments(sums: Floats) -> Floats:
 def _less_than_chance(observed: Floats, expected: Floats, n: Floats) -> Floats:
     """1 - observed / expected disagreement; nan where chance gives none among n ratings."""
     defined = expected > 1e-12 * n
-    result: Floats = np.where(defined, 1.0 - observed / np.where(defined, expected, 1.0), np.nan)
-    return result
+    return np.where(defined, 1.0 - observed / np.where(defined, expected, 1.0), np.nan)
 
 
 def _beyond_chance(observed: Floats, expected: Floats) -> Floats:
     defined = expected < 1.0 - 1e-12
-    result: Floats = np.where(
-        defined, (observed - expected) / np.where(defined, 1.0 - expected, 1.0), np.nan
-    )
-    return result
+    return np.where(defined, (observed - expected) / np.where(defined, 1.0 - expected, 1.0), np.nan)
 
 
 def _concordance(x: Floats, y: Floats) -> Floats:
     over, under = np.triu_indices(x.size, 1)
     signs = np.sign(x[over] - x[under])
-    result: Floats = np.sign(y[:, over] - y[:, under]) @ signs
-    return result
+    return np.sign(y[:, over] - y[:, under]) @ signs

@@ -8,12 +8,9 @@ import math
 from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import scaled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def pair_sums(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
@@ -96,8 +93,7 @@ def association(x: Floats, y: Floats, kind: Kind) -> float:
 def midranks(values: Floats) -> Floats:
     """Ranks from 1, equal values sharing the mean of theirs; shape (n,)."""
     _, code, counts = np.unique(values, return_inverse=True, return_counts=True)
-    result: Floats = (np.cumsum(counts) - 0.5 * (counts - 1))[code.reshape(-1)]
-    return result
+    return (np.cumsum(counts) - 0.5 * (counts - 1))[code.reshape(-1)]
 
 
 def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
@@ -145,8 +141,7 @@ def _from_moments(moments: Floats) -> Floats:
     defined = (n > 1.0) & (var_x > _NO_SPREAD) & (var_y > _NO_SPREAD)
     scale = np.sqrt(np.where(defined, var_x * var_y, 1.0))
     value = (xy / safe - x * y / safe**2) / scale
-    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
-    return result
+    return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
 
 
 def _by_cluster(values: Floats, clusters: Ints, n_clusters: int) -> Floats:
@@ -167,8 +162,7 @@ def _weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
     )
     defined = (var_x > _NO_SPREAD) & (var_y > _NO_SPREAD)
     value = cov / np.sqrt(np.where(defined, var_x * var_y, 1.0))
-    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
-    return result
+    return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
 
 
 def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
@@ -178,8 +172,7 @@ def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
     starts = np.searchsorted(code[order], np.arange(int(code.max()) + 1))
     totals = np.add.reduceat(weights[:, order], starts, axis=1)
     ranks = np.cumsum(totals, axis=1) - 0.5 * (totals - 1.0)
-    result: Floats = ranks[:, code]
-    return result
+    return ranks[:, code]
 
 
 def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
@@ -210,8 +203,7 @@ def _mean_above(values: Floats, of: Floats) -> Floats:
 def _tau(agree: Floats, differ_x: Floats, differ_y: Floats) -> Floats:
     defined = (np.asarray(differ_x) > 0.5) & (np.asarray(differ_y) > 0.5)
     scale = np.sqrt(np.where(defined, differ_x, 1.0)) * np.sqrt(np.where(defined, differ_y, 1.0))
-    result: Floats = np.where(defined, np.clip(agree / scale, -1.0, 1.0), np.nan)
-    return result
+    return np.where(defined, np.clip(agree / scale, -1.0, 1.0), np.nan)
 
 
 def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:

@@ -25,9 +25,8 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from orchestrator.records import Floats
 
 METHOD: Final = "Gaffke's test of a bounded mean, inverted"
 
@@ -201,5 +200,4 @@ def _upper(totals: Floats, sizes: Floats, errors: Floats) -> Floats:
         mean = np.where(is_settled, mean, moved)
         if is_settled.all():
             break
-    result: Floats = np.where(is_full, 1.0, mean)
-    return result
+    return np.where(is_full, 1.0, mean)

@@ -12,17 +12,13 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ELO_SCALE: Final = 400.0 / math.log(10.0)
 ELO_MEAN: Final = 1000.0
@@ -60,14 +56,12 @@ class BradleyTerryFits:
     @property
     def exists(self) -> Bools:
         """Shape (B,): whether the maximum likelihood estimate exists for all models."""
-        result: Bools = np.asarray(self.anchored.all(axis=1))
-        return result
+        return np.asarray(self.anchored.all(axis=1))
 
 
 def to_elo(strengths: Floats) -> Floats:
     """Strengths on the Elo scale: 400/ln(10) points a unit, mean 1000."""
-    result: Floats = ELO_MEAN + ELO_SCALE * strengths
-    return result
+    return ELO_MEAN + ELO_SCALE * strengths
 
 
 def fit_bradley_terry(wins: Floats) -> BradleyTerryFits:
@@ -383,14 +377,12 @@ def _with_errors(pairs: StyledPairs, scaled: Floats, found: Floats) -> StyleFit:
 
 
 def _errors(moves: Floats, dof: Floats) -> Floats:
-    result: Floats = np.where(dof > 0, np.linalg.norm(moves, axis=0), np.nan)
-    return result
+    return np.where(dof > 0, np.linalg.norm(moves, axis=0), np.nan)
 
 
 def _log_odds(pairs: StyledPairs, scaled: Floats, found: Floats) -> Floats:
     strengths, effects = found[: pairs.n_models], found[pairs.n_models :]
-    result: Floats = strengths[pairs.first] - strengths[pairs.second] + scaled @ effects
-    return result
+    return strengths[pairs.first] - strengths[pairs.second] + scaled @ effects
 
 
 def _by_parameter(pairs: StyledPairs, scaled: Floats, values: Floats) -> Floats:

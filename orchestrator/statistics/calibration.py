@@ -14,12 +14,10 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_mean, clustered_share
 from orchestrator.statistics.resampling import N_FOLDS, folds_of
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Bounds of the bins of confidence; each holds its lower bound, the last one both."""
@@ -152,21 +150,6 @@ class Change:
     difference: Estimate
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The effect of calibration on a judge's probabilities.
-
-    Attributes:
-        brier: Mean squared difference of probability and truth.
-        log_loss: Mean -ln of the probability of the truth, probabilities kept `LEAST` from 0 and 1.
-        expected_error: ECE; never negative, so that both values hold some noise.
-    """
-
-    brier: Change
-    log_loss: Change
-    expected_error: Change
-
-
 def fit_map(kind: Kind, p: Floats, truth: Floats) -> Map:
     """Return the map of a kind that fits cases best.
 
@@ -219,13 +202,15 @@ def cross_fitted(
 
 def changes(
     before: Floats, after: Floats, truth: Floats, prompts: Ints, confidence_level: float
-) -> Changes:
-    """Return what calibration does to Brier score, log loss and ECE.
+) -> dict[str, Change]:
+    """Return what calibration does to "Brier score", "log loss" and "ECE".
 
-    The first two have paired intervals. ECE has none: of a sample it is too large, the more so the
-    better the calibration, so that resampling holds its true change too seldom
-    (`benchmarks/recalibration.py`). All have shape (n,); `after` is as by `cross_fitted`, `truth` 1
-    or 0.
+    They are the mean squared difference of probability and truth; the mean -ln of the probability
+    of the truth, probabilities kept `LEAST` from 0 and 1; and the expected calibration error, which
+    is never negative, so that both values hold some noise. The first two have paired intervals. ECE
+    has none: of a sample it is too large, the more so the better the calibration, so that
+    resampling holds its true change too seldom (`benchmarks/recalibration.py`). All have shape
+    (n,); `after` is as by `cross_fitted`, `truth` 1 or 0.
     """
 
     def change(loss: Callable[[Floats], Floats]) -> Change:
@@ -242,22 +227,21 @@ def changes(
         calibration(p, truth, prompts, confidence_level).expected_error for p in (before, after)
     )
     n_prompts = np.unique(prompts).size
-    return Changes(
-        change(lambda p: (p - truth) ** 2),
-        change(log_loss),
-        Change(first, last, Estimate(last - first, None, n_prompts, "none", _NO_INTERVAL)),
-    )
+    unknown = Estimate(last - first, None, n_prompts, "none", _NO_INTERVAL)
+    return {
+        "Brier score": change(lambda p: (p - truth) ** 2),
+        "log loss": change(log_loss),
+        "ECE": Change(first, last, unknown),
+    }
 
 
 def _sided(p: Floats) -> NDArray[np.bool_]:
     """Return the cases in which a side is preferred."""
-    result: NDArray[np.bool_] = np.abs(p - 0.5) > _EVEN
-    return result
+    return np.abs(p - 0.5) > _EVEN
 
 
 def _log_odds(p: Floats) -> Floats:
-    result: Floats = scipy.special.logit(np.clip(p, LEAST, 1.0 - LEAST))
-    return result
+    return scipy.special.logit(np.clip(p, LEAST, 1.0 - LEAST))
 
 
 def _temperature(p: Floats, truth: Floats) -> Map:

@@ -13,15 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TIE_THRESHOLD: Final = 0.05
 """Default tau of a duel, in nats per token; the papers print no formula."""
@@ -81,21 +77,6 @@ class Confidence:
     n_undefined: int
 
 
-@dataclass(frozen=True, slots=True)
-class Duel:
-    """Shares of items that each of two models wins by d; they add up to 1.
-
-    Attributes:
-        win: The first model's d is higher by more than tau, or the second's is undefined.
-        tie: Neither; also where both are undefined.
-        lose: The second's is higher by more than tau, or the first's is undefined.
-    """
-
-    win: Estimate
-    tie: Estimate
-    lose: Estimate
-
-
 def confidence(
     gaps: Gaps, deltas: Sequence[float], confidence_level: float = 0.95
 ) -> tuple[Confidence, ...]:
@@ -150,8 +131,7 @@ def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
     with np.errstate(invalid="ignore"):
         gap = first - second
     by_d = (gap > tau).astype(np.float64) - (gap < -tau)
-    result: Floats = by_d + np.isnan(second) - np.isnan(first)
-    return result
+    return by_d + np.isnan(second) - np.isnan(first)
 
 
 def duel(
@@ -160,18 +140,18 @@ def duel(
     prompts: Ints,
     tau: float = TIE_THRESHOLD,
     confidence_level: float = 0.95,
-) -> Duel:
-    """Win, tie and lose rates of two models on the same items.
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Shares of items that the first of two models wins, ties and loses by d; they add up to 1.
 
-    d of both models has shape (n,), nan where undefined; a difference up to `tau` is a tie.
-    `prompts`, shape (n,), are any whole numbers.
+    A side without d loses, and two without tie (`decide`). d of both models has shape (n,), nan
+    where undefined; a difference up to `tau` is a tie. `prompts`, shape (n,), are any whole
+    numbers.
     """
     decided = decide(first, second, tau)
-    return Duel(
-        win=_share(decided == 1.0, prompts, confidence_level),
-        tie=_share(decided == 0.0, prompts, confidence_level),
-        lose=_share(decided == -1.0, prompts, confidence_level),
+    win, tie, lose = (
+        _share(decided == sign, prompts, confidence_level) for sign in (1.0, 0.0, -1.0)
     )
+    return win, tie, lose
 
 
 def _share(

@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.resampling import folds_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Kind = Literal["score", "distribution", "line"]
 """Kinds of interval; see `predict`."""
@@ -126,8 +124,7 @@ def quantile_of(errors: Floats, prompts: Ints, coverage: float) -> float:
 def _weights(prompts: Ints) -> Floats:
     """Return the weights of answers: those of a prompt share one, and one more is at infinity."""
     _, code, counts = np.unique(prompts, return_inverse=True, return_counts=True)
-    result: Floats = 1.0 / ((len(counts) + 1) * counts[code])
-    return result
+    return 1.0 / ((len(counts) + 1) * counts[code])
 
 
 def _shifted_quantiles(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import Kind, association, leave_one_out, midranks
 from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.resampling import (
@@ -33,9 +33,6 @@ from orchestrator.statistics.resampling import (
     sums_by_prompt,
 )
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MIN_POINTS: Final = 3
 METHOD: Final = "jackknife over prompts, t quantile"
@@ -62,19 +59,6 @@ class Correlation:
     n_missing: int
     method: str
     undefined: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WithinCategories:
-    """Correlations within each category, and their unweighted mean over categories.
-
-    Attributes:
-        categories: Name and correlation, in the order of the names.
-        mean: Of the categories where it is defined; `undefined` says where it is not.
-    """
-
-    categories: tuple[tuple[str, Correlation], ...]
-    mean: Correlation
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +149,27 @@ def correlate_within(
     *,
     kind: Kind = "spearman",
     confidence_level: float = 0.95,
-) -> WithinCategories:
+) -> tuple[dict[str, Correlation], Correlation]:
     """Correlations within categories, so that easy and hard categories add nothing, and their mean.
 
-    All have shape (n,), nan where missing; a prompt may have points in several categories.
+    All have shape (n,), nan where missing; a prompt may have points in several categories. Returns
+    the correlation of each category, in the order of their names, and the unweighted mean over
+    those where it is defined; its `undefined` says where it is not.
     """
     labels = np.asarray(list(categories), dtype=object)
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1).astype(np.int64)
     given = ~(np.isnan(score) | np.isnan(gold))
     errors = np.zeros(codes.size)
-    rows, found, used = [], [], np.zeros(codes.size, dtype=np.bool_)
+    rows: dict[str, Correlation] = {}
+    found, used = [], np.zeros(codes.size, dtype=np.bool_)
     for name in sorted(set(categories)):
         chosen = labels == name
         points = points_of((score[chosen], gold[chosen]), codes[chosen], ("score", "gold"), kind)
         if points.undefined:
-            rows.append((name, nothing(points)))
+            rows[name] = nothing(points)
             continue
         one = coefficient(points, 0, 1, kind)
-        rows.append((name, reported(one.value, one.standard_error, kind, points, confidence_level)))
+        rows[name] = reported(one.value, one.standard_error, kind, points, confidence_level)
         # Codes are places in a table of prompts, and there are no more prompts than points.
         errors[np.unique(codes[chosen & given])] += one.errors
         used |= chosen & given
@@ -191,8 +178,7 @@ def correlate_within(
     counts = sizes.size, int(used.sum()), int((~given).sum())
     if not found:
         nowhere = "undefined in every category"
-        mean = Correlation(None, None, *counts, METHOD, nowhere)
-        return WithinCategories(tuple(rows), mean)
+        return rows, Correlation(None, None, *counts, METHOD, nowhere)
     over_categories = Jackknifed(float(np.mean(found)), errors / len(found))
     interval = student_interval(
         over_categories.value,
@@ -204,12 +190,11 @@ def correlate_within(
         sizes=sizes,
     )
     reasons = [interval] if isinstance(interval, str) else []
-    if lacking := [name for name, row in rows if row.value is None]:
+    if lacking := [name for name, row in rows.items() if row.value is None]:
         reasons.append(f"undefined in {', '.join(lacking)}")
     bounds = None if isinstance(interval, str) else interval
     value = over_categories.value
-    mean = Correlation(value, bounds, *counts, METHOD, "; ".join(reasons) or None)
-    return WithinCategories(tuple(rows), mean)
+    return rows, Correlation(value, bounds, *counts, METHOD, "; ".join(reasons) or None)
 
 
 def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], kind: Kind) -> Points:
@@ -276,8 +261,7 @@ def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
     left = (1.0 - r_sc**2) * (1.0 - r_gc**2)
     defined = left > 1e-12
     value = (r_sg - r_sc * r_gc) / np.sqrt(np.where(defined, left, 1.0))
-    result: Floats = np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
-    return result
+    return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
 
 
 _COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"

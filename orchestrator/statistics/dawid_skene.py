@@ -22,11 +22,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_shares
 from orchestrator.statistics.resampling import Resampling, prompt_weights
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SMOOTHING: Final = 1.0
 """Votes added to each row of a confusion matrix, spread over its labels, so that none is 0."""
@@ -138,8 +136,7 @@ class _State:
     def parameters(self) -> Floats:
         """Return the priors and confusion matrices in a row, shape (B, K + J K K)."""
         size = len(self.prior)
-        result: Floats = np.concatenate([self.prior, self.confusion.reshape(size, -1)], axis=1)
-        return result
+        return np.concatenate([self.prior, self.confusion.reshape(size, -1)], axis=1)
 
     def aim(self, smoothing: float) -> Floats:
         """Return the objective that is maximised, shape (B,)."""
@@ -152,8 +149,7 @@ class _State:
 
         def chosen(mine: Floats, theirs: Floats) -> Floats:
             shape = (-1,) + (1,) * (mine.ndim - 1)
-            result: Floats = np.where(where.reshape(shape), theirs, mine)
-            return result
+            return np.where(where.reshape(shape), theirs, mine)
 
         return _State(
             chosen(self.prior, other.prior),
@@ -273,8 +269,7 @@ def _if_truth_were_known(votes: Votes, fit: DawidSkene, level: float) -> tuple[F
     def summed(values: Floats) -> Floats:
         result = np.zeros((n_prompts, *values.shape[1:]))
         np.add.at(result, votes.prompts, values)
-        flat: Floats = result.reshape(n_prompts, -1)
-        return flat
+        return result.reshape(n_prompts, -1)
 
     right = summed(np.einsum("nk,njk->nj", fit.posterior, votes.shares))
     shown = np.mean([np.einsum("nk,njl->njkl", p, v) for v, p in cases], axis=0)
@@ -402,8 +397,7 @@ def _dependence(votes: Votes, weights: Floats, posterior: Floats) -> Floats:
     spread = np.einsum("bjj->bj", total)
     scale = np.sqrt(np.maximum(spread[:, :, None] * spread[:, None, :], 0.0))
     known = scale > _NO_SPREAD * n
-    result: Floats = np.where(known, total / np.where(known, scale, 1.0), np.nan)
-    return result
+    return np.where(known, total / np.where(known, scale, 1.0), np.nan)
 
 
 def _names(votes: Votes, prior: Floats, shares: Floats) -> list[int]:

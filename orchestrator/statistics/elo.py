@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import MIN_PROMPTS, Resampling, prompt_weights
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.student import degrees_of_freedom
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
 K_FACTOR: Final = 4.0

@@ -23,12 +23,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.bradley_terry import grounded
 from orchestrator.statistics.prompt_sums import PromptSums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EQUAL: Final = 1e-9
 """Difference of strengths up to which two models are tied."""
@@ -80,8 +78,7 @@ class Field:
         if self.weights is None:
             return self.strengths
         means = self.parts.sum(axis=0) / max(float(self.weights.sum()), 1.0)
-        result: Floats = np.where(self._played(), means, np.nan)
-        return result
+        return np.where(self._played(), means, np.nan)
 
     def p_values(self, first: Ints, second: Ints) -> Floats:
         """Two-sided p-values of no difference, shape (P,); nan where there is no comparison.

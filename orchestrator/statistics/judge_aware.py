@@ -16,15 +16,12 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MAX_STEPS: Final = 200
 _MAX_HALVINGS: Final = 30
@@ -112,8 +109,7 @@ class _Cells:
         """Shape (C,), at strengths, discriminations and favours."""
         m, j = self.n_models, self.n_judges
         gaps = at[self.first] - at[self.second]
-        result: Floats = at[m : m + j][self.judge] * gaps + self.traits @ at[m + j :]
-        return result
+        return at[m : m + j][self.judge] * gaps + self.traits @ at[m + j :]
 
     def slopes(self, at: Floats) -> Floats:
         """Derivatives of the log-odds by all parameters, shape (C, M + J + F)."""
@@ -137,8 +133,7 @@ class _Cells:
         result = np.zeros((size, size))
         np.add.at(result, (self.first, m + self.judge), surplus)
         np.add.at(result, (self.second, m + self.judge), -surplus)
-        total: Floats = result + result.T
-        return total
+        return result + result.T
 
 
 def fit_judge_aware(pairs: JudgedPairs) -> JudgeAwareFit | None:

@@ -8,11 +8,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate, Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LOW: Final = 0.5
 """Mass under which a judgment is unreliable."""
@@ -105,12 +103,11 @@ def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
 
     Not the sign of the mean preference: where a judge is sure of a tie, that sign is noise.
     """
-    result: Floats = np.where(
+    return np.where(
         (better > worse + TIE) & (better > tie),
         1.0,
         np.where((worse > better + TIE) & (worse > tie), -1.0, 0.0),
     )
-    return result
 
 
 def position_effects(orders: Orders, n_prompts: int, confidence_level: float) -> PositionEffects:

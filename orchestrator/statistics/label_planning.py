@@ -2,21 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import checked_level
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 UNIFORM_PART: Final = 0.5
 """Share of labels that are spread uniformly, whatever the judge says of itself.
@@ -74,8 +71,7 @@ def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
     ends = ends * (total / ends[-1]) if total else ends
     places = np.searchsorted(ends, rng.random() + np.arange(total), side="right")
     chosen = order[np.minimum(places, probabilities.size - 1)]
-    result: Ints = rng.permutation(chosen).astype(np.int64)
-    return result
+    return rng.permutation(chosen).astype(np.int64)
 
 
 # Expected width of intervals by number of human labels, from the labels there are.
@@ -90,33 +86,20 @@ def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
 # correlation of rows of a prompt, is that of the judge's scores, since few labels share a prompt.
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Half of the expected width of an interval, in units of the label.
-
-    Attributes:
-        n_labels: Labels.
-        corrected: With the judge's help; nan if unknown.
-        alone: Of the labels alone; nan if unknown.
-    """
-
-    n_labels: int
-    corrected: float
-    alone: float
-
-
 def expected_reach(
     data: Labelled, numbers: Sequence[int], confidence_level: float = 0.95
-) -> tuple[Reach, ...]:
+) -> list[tuple[float, float]]:
     """Half widths of Student's intervals for other numbers of labels of the same rows.
 
-    Numbers of labels are above 2; probabilities are left out of account.
+    Numbers of labels are above 2; probabilities are left out of account. Returns for each number
+    half of the expected width, in units of the label: with the judge's help, and of the labels
+    alone; nan if unknown.
     """
     level = checked_level(confidence_level)
     data = replace(data, probabilities=None)
     found, alone = corrected_mean(data), corrected_mean(data, tuning=0.0)
     if alone.labelled.n <= MIN_PROMPTS:
-        return tuple(Reach(number, math.nan, math.nan) for number in numbers)
+        return [(math.nan, math.nan)] * len(numbers)
     n, total = alone.n_labels, alone.n_rows
     # The weight of the mean over all rows that is the same estimate as lambda's over the others.
     slope = found.tuning * total / max(total - n, 1)
@@ -135,14 +118,13 @@ def expected_reach(
             return math.nan
         return student.quantile(dof, level) * math.sqrt(variance)
 
-    return tuple(
-        Reach(
-            number,
+    return [
+        (
             reach(apart, number, every.variance, int(found.tuning > 0)),
             reach(alone, number, 0.0, 0),
         )
         for number in numbers
-    )
+    ]
 
 
 def _within_prompts(data: Labelled) -> float:

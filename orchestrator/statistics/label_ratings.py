@@ -25,14 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE, grounded
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, Part
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import Interval
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MIN_LABELLED: Final = 10
 """Labelled prompts of a model under which it has no interval: fewer are not simulated."""
@@ -178,8 +176,7 @@ def _errors(data: LabelledPairs, weights: Floats, values: Floats, bread: Floats)
     share = np.bincount(prompts, weights, minlength=size).astype(np.float64)
     if total > 0.0:
         sums -= np.outer(share / total, sums.sum(axis=0))
-    result: Floats = sums @ bread
-    return result
+    return sums @ bread
 
 
 def _tuning(data: LabelledPairs, weights: Floats, scores: Floats, labels: Floats) -> float:
@@ -258,14 +255,12 @@ def _bread(data: LabelledPairs, counts: Floats, strengths: Floats) -> Floats:
     expected = 1.0 / (1.0 + np.exp(strengths[None, :] - strengths[:, None]))
     laplacian = _laplacian(_compared(data, counts), expected)
     inverse = np.linalg.pinv(laplacian, hermitian=True)
-    found: Floats = np.asarray(inverse, dtype=np.float64)
-    return found
+    return np.asarray(inverse, dtype=np.float64)
 
 
 def _expected(data: LabelledPairs, strengths: Floats) -> Floats:
     gaps = strengths[data.second] - strengths[data.first]
-    found: Floats = 1.0 / (1.0 + np.exp(gaps))
-    return found
+    return 1.0 / (1.0 + np.exp(gaps))
 
 
 def _sizes(data: LabelledPairs, kept: NDArray[np.bool_], n_prompts: int) -> Floats:

@@ -14,11 +14,9 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.resampling import Resampling, prompt_weights
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Logistic regressions with soft labels and an L1 penalty, many of few coefficients at once.
 #
@@ -134,8 +132,7 @@ def _polished(at: Floats, slope: Floats, curvature: Floats, pull: Floats, step: 
     system = np.where(both, curvature, 0.0) + np.eye(k) * np.where(free, _RIDGE, 1.0)[:, None, :]
     exact = np.linalg.solve(system, np.where(free, wanted, 0.0)[:, :, None])[:, :, 0] + gone
     keeps = (np.sign(at + exact) == signs).all(axis=1) & np.isfinite(exact).all(axis=1)
-    result: Floats = np.where(keeps[:, None], exact, step)
-    return result
+    return np.where(keeps[:, None], exact, step)
 
 
 def _descend(
@@ -285,16 +282,14 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
     spread = float(difference.std(ddof=1)) if difference.size > 1 else 0.0
     if not spread > 0.0:
         raise StatisticsError("length differences do not vary: nothing to control for")
-    result: Floats = difference / spread
-    return result
+    return difference / spread
 
 
 def predicted_preference(
     model: float | Floats, difficulty: float | Floats, difficulties: Floats
 ) -> Floats:
     """P(model preferred) at equal length: sigmoid(model + difficulty * difficulties)."""
-    result: Floats = scipy.special.expit(model + difficulty * difficulties)
-    return result
+    return scipy.special.expit(model + difficulty * difficulties)
 
 
 def difficulties_from_predictions(predicted: Floats, weights: Floats | None = None) -> Floats:
@@ -405,8 +400,7 @@ def _credits(preferences: Floats) -> Floats:
     known = preferences[~np.isnan(preferences)]
     if not np.all((known == 0.0) | ((known >= 1.0) & (known <= 2.0))):
         raise StatisticsError("preferences must be in [1, 2], or 0 for a draw")
-    result: Floats = np.where(preferences == 0.0, _DRAW, preferences) - 1.0
-    return result
+    return np.where(preferences == 0.0, _DRAW, preferences) - 1.0
 
 
 def _standard_error(values: Floats) -> float:

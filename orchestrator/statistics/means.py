@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
 from orchestrator.statistics.bounded_mean import interval_of_mean, intervals, p_value_of_zero
@@ -27,9 +27,6 @@ from orchestrator.statistics.results import (
     interval_or_none,
 )
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ROUNDING: Final = 1e-12
 

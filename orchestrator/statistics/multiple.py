@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from orchestrator.records import Bools, Floats, Ints
+
 Places = NDArray[np.int64]
 
 

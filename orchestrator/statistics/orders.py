@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import Pairs
@@ -21,9 +21,6 @@ from orchestrator.statistics.resampling import (
     student_interval,
 )
 from orchestrator.statistics.results import Estimate, Interval, checked_level
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHOD: Final = "jackknife over prompts, t quantile, Bonferroni over pairs"
 
@@ -95,8 +92,7 @@ def ordering(
 
 
 def _means(sums: Floats, counts: Floats) -> Floats:
-    result: Floats = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
-    return result
+    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
 
 
 def _verdict(sums: Floats, counts: Floats, better: int, worse: int, level: float) -> Verdict:
@@ -245,5 +241,4 @@ def _expected(wins: Floats, triples: Floats, members: Ints) -> Floats:
     chance = p * q * r + (1.0 - p) * (1.0 - q) * (1.0 - r)
     total = triples.sum(axis=1)
     summed = np.where(triples > 0, triples * chance, 0.0).sum(axis=1)
-    result: Floats = np.where(total > 0, summed / np.where(total > 0, total, 1.0), np.nan)
-    return result
+    return np.where(total > 0, summed / np.where(total > 0, total, 1.0), np.nan)

@@ -29,18 +29,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.means import unseen_variance
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHOD: Final = "PPI++, variance over prompts, t quantile"
 
@@ -93,8 +89,7 @@ class Labelled:
         """Shape (n,): of the labelled rows, in the mean over them; sum 1."""
         each = 1.0 if self.probabilities is None else 1.0 / self.probabilities
         weights = np.where(self.is_labelled, each, 0.0)
-        result: Floats = weights / weights.sum() if weights.any() else weights
-        return result
+        return weights / weights.sum() if weights.any() else weights
 
 
 @dataclass(frozen=True, slots=True)

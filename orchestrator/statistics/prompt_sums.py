@@ -14,10 +14,8 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _DENSE_CELLS: Final = 2**21
 # Cells for each judgment up to which all of them are counted, with or without a judgment.

@@ -11,10 +11,9 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Standing
+from orchestrator.records import Bools, Floats, Ints, Standing
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.bradley_terry import (
@@ -29,10 +28,6 @@ from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.prompt_sums import PromptSums
 from orchestrator.statistics.results import Interval, checked_level, interval_or_none
 from orchestrator.statistics.student import N_POWERS, factor_from_powers, from_powers
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHOD: Final = "Bradley-Terry; intervals by Gaffke's test of bounded means over prompts"
 
@@ -385,8 +380,7 @@ class Forming:
         summed = np.einsum("ik,kl,il->i", summed, self._moments, summed, optimize=True)
         factor = factor_from_powers(self._of_all, np.array(self.n_clusters))
         is_known = placed & (variances > _ROUNDING * summed)
-        result: Floats = np.sqrt(np.where(is_known, variances * factor, np.nan))
-        return result
+        return np.sqrt(np.where(is_known, variances * factor, np.nan))
 
 
 def _powers(sizes: Floats) -> list[float]:

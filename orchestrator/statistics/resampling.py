@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 N_FOLDS: Final = 10
 
@@ -166,8 +164,7 @@ def jackknife_sums(parts: Floats, statistic: Callable[[Floats], Floats]) -> Jack
 def mean_of_sums(sums: Floats) -> Floats:
     """Means from counts and sums, columns of shape (B, 2); nan where nothing was counted."""
     given = sums[:, 0] > 0.0
-    result: Floats = np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
-    return result
+    return np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
 
 
 def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)

@@ -29,13 +29,10 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import bounded_mean
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METHOD: Final = "learn then test, one-sided bounds"
 

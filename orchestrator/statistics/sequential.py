@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Bools, Floats
 from orchestrator.statistics.multiple import holm
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 # Tests and confidence sequences of a bounded mean that hold at every look (testing by betting).
 #

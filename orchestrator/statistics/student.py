@@ -11,9 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from orchestrator.records import Floats
 from orchestrator.statistics.results import Interval
-
-Floats = NDArray[np.float64]
 
 # Small-sample corrections of a variance over clusters of unlike sizes.
 #
@@ -41,8 +40,7 @@ def degrees_of_freedom(sizes: Floats) -> Floats:
     if even.all():
         return most
     powers = np.stack([(sizes**k).sum(axis=0) for k in range(1, N_POWERS + 1)])
-    result: Floats = np.where(even, most, from_powers(powers, n))
-    return result
+    return np.where(even, most, from_powers(powers, n))
 
 
 def variance_factor(sizes: Floats) -> Floats:
@@ -56,8 +54,7 @@ def variance_factor(sizes: Floats) -> Floats:
     if even.all():
         return least
     powers = np.stack([(sizes**k).sum(axis=0) for k in (1, 2, 3)])
-    result: Floats = np.where(even, least, factor_from_powers(powers, n))
-    return result
+    return np.where(even, least, factor_from_powers(powers, n))
 
 
 def _counted(sizes: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -73,8 +70,7 @@ def factor_from_powers(powers: Floats, n: Floats | NDArray[np.int64]) -> Floats:
     squares, cubes = powers[1] / total**2, powers[2] / total**3
     trace = squares * (1.0 + squares) - 2.0 * cubes
     known = np.asarray(n) > 1
-    result: Floats = np.where(known, squares / np.where(known, trace, 1.0), 1.0)
-    return result
+    return np.where(known, squares / np.where(known, trace, 1.0), 1.0)
 
 
 def from_powers(powers: Floats, n: Floats | NDArray[np.int64]) -> Floats:

@@ -21,14 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import CoverageSummary, summarise_coverage
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.results import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
 Ground = Literal["form", "order", "ties", "missing"]

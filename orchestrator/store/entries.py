@@ -194,13 +194,6 @@ class FailureCount(NamedTuple):
     last_message: str
 
 
-class Sizes(NamedTuple):
-    """Bytes on the disk: the file and its write-ahead log."""
-
-    file: int
-    wal: int
-
-
 def spent_on(outcome: Outcome | Failure) -> Spent:
     """Return the requests and tokens spent on an outcome, as far as it records them."""
     match outcome:

@@ -1,22 +1,31 @@
-"""The writer of a run, and the locks that keep it to one.
+"""The writer of a run, the locks that keep it to one, and the file system that the run is on.
 
 On a local disk that is `flock`, which the kernel drops with the process, whatever ends it. On a
 network file system it is a file that its owner touches every few seconds: another machine can't
 ask whether a process lives. An owner that was silent for long, because it was suspended or cut off
 from the file server, may have lost the run when it continues. So it looks at its file before
 each write, and writes nothing more once the file is another's.
+
+Stores of other users are read within bounds.
 """
 
+import atexit
 import contextlib
+import ctypes
 import fcntl
 import os
+import re
+import shutil
 import socket
+import sqlite3
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import psutil
@@ -139,7 +148,7 @@ def held_by_flock(path: Path, owner: Owner) -> Iterator[Check]:
 
 
 @contextlib.contextmanager
-def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iterator[Check]:
+def held_by_file(path: Path, owner: Owner) -> Iterator[Check]:
     """Own a file for as long as the block lasts, and touch it meanwhile.
 
     The value is to be called before each write.
@@ -147,7 +156,7 @@ def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iter
     Raises:
         RunDirectoryError: If another process owns it.
     """
-    _take(path, owner, stale_s)
+    _take(path, owner)
     ended = threading.Event()
     beat = threading.Thread(
         target=_beat, args=(path, owner, ended), name="run-directory-owner", daemon=True
@@ -162,7 +171,7 @@ def held_by_file(path: Path, owner: Owner, *, stale_s: float = _STALE_S) -> Iter
             path.unlink(missing_ok=True)
 
 
-def _take(path: Path, owner: Owner, stale_s: float) -> None:
+def _take(path: Path, owner: Owner) -> None:
     mine = path.with_name(f"{path.name}.{owner.token}")
     mine.write_bytes(msgspec.json.encode(owner))
     try:
@@ -171,7 +180,7 @@ def _take(path: Path, owner: Owner, stale_s: float) -> None:
                 # A link fails where the name is taken, also on NFS, where O_EXCL may not.
                 path.hardlink_to(mine)
             except FileExistsError:
-                _remove_stale(path, mine, stale_s)
+                _remove_stale(path, mine)
             else:
                 return
         raise _is_held(path, read_owner(path))
@@ -179,13 +188,13 @@ def _take(path: Path, owner: Owner, stale_s: float) -> None:
         mine.unlink(missing_ok=True)
 
 
-def _remove_stale(path: Path, mine: Path, stale_s: float) -> None:
+def _remove_stale(path: Path, mine: Path) -> None:
     found = read_owner(path)
     if found is not None and found.is_here:
         is_gone = not found.is_alive()
     else:
         # Both times are the file server's, so that clocks need not agree.
-        is_gone = _mtime(mine) - _mtime(path) > stale_s
+        is_gone = _mtime(mine) - _mtime(path) > _STALE_S
     if not is_gone:
         raise _is_held(path, found)
     aside = mine.with_suffix(".stale")
@@ -234,3 +243,147 @@ def _is_held(path: Path, owner: Owner | None) -> RunInUseError:
     return RunInUseError(
         f"{path.parent} is in use by {who}: wait for it, stop it, or start another run with --fresh"
     )
+
+
+# By the type that /proc/self/mountinfo gives. A type that begins with "fuse." is a program of the
+# user's: most of these lead to other machines (SSHFS, S3, GlusterFS, JuiceFS, DAOS).
+_NETWORK_TYPES: Final = frozenset((
+    "nfs", "nfs4", "lustre", "gpfs", "wekafs", "panfs", "beegfs", "beegfs_nodev", "fhgfs",
+    "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "auristorfs", "coda",
+    "glusterfs", "orangefs", "pvfs2", "ocfs2", "gfs", "gfs2", "cvfs", "snfs", "dvs", "acfs",
+    "scoutfs", "davfs", "vboxsf", "vmhgfs", "prl_fs", "fuse",
+))  # fmt: skip
+# Of programs that show a folder of this machine. "fuseblk" is a local disk.
+_LOCAL_FUSE: Final = frozenset(("fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.bindfs"))
+
+# f_type of statfs(2), as in linux/magic.h and the vendors' headers: where there is no mountinfo, or
+# a vendor calls its type otherwise.
+_NETWORK: Final = {
+    0x6969: "nfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs",
+    0xAAD7AAEA: "panfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x517B: "smb", 0x01021997: "9p",
+    0x00C36400: "ceph", 0x5346414F: "afs", 0x6B414653: "afs", 0x73757245: "coda",
+    0x01161970: "gfs2", 0x7461636F: "ocfs2", 0x20030528: "orangefs", 0xBEEFDEAD: "snfs",
+    0x61636673: "acfs", 0x7C7C6673: "prl_fs", 0xBACBACBC: "vmhgfs", 0x786F4256: "vboxsf",
+}  # fmt: skip
+_FUSE: Final = 0x65735546
+# Larger than struct statfs anywhere.
+_STATFS_BYTES: Final = 1024
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
+
+def network_fs(path: Path) -> str | None:
+    """Name of the network file system that holds `path` (or will, once it exists), else None."""
+    if not sys.platform.startswith("linux"):
+        return None
+    existing = path.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        mounts = _MOUNTS.read_text("utf-8", "surrogateescape")
+    except OSError:
+        mounts = ""
+    kind = _type_of(existing.resolve(), mounts)
+    is_fuse = kind is not None and kind.startswith("fuse.") and kind not in _LOCAL_FUSE
+    if kind in _NETWORK_TYPES or is_fuse:
+        return kind
+    magic = _magic(existing)
+    if magic == _FUSE and kind is None:
+        return "fuse"
+    return None if magic is None else _NETWORK.get(magic)
+
+
+def is_network_fs(path: Path) -> bool:
+    """Return True if `path` is on a file system shared between machines."""
+    return network_fs(path) is not None
+
+
+def _type_of(path: Path, mounts: str) -> str | None:
+    found, depth = None, -1
+    for line in mounts.split("\n"):
+        # 36 35 98:0 /root /mount/point options [optional fields] - type source options
+        fields, _, rest = line.partition(" - ")
+        words = fields.split(" ")
+        if len(words) < 5 or not rest:
+            continue
+        point = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), words[4]))
+        # Of two at one place the later one hides the earlier.
+        if len(point.parts) >= depth and path.is_relative_to(point):
+            found, depth = rest.split(" ", 1)[0], len(point.parts)
+    return found
+
+
+def _magic(path: Path) -> int | None:
+    buffer = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer) != 0:
+        return None
+    # The first field, a long; the magic numbers are 32 bits wide.
+    return ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF
+
+
+_STATEMENT_S: Final = 60.0
+# A slow disk reads so many, and checking what was read takes less.
+_BYTES_PER_S: Final = 1 << 20
+# SQLite's own steps between two looks at the clock: some milliseconds.
+_STEPS: Final = 100_000
+# Longer than any stored value, which is compressed, can be.
+_MOST_VALUE_BYTES: Final = 256 << 20
+
+_held: Final = ExitStack()
+atexit.register(_held.close)
+_copies: dict[tuple[tuple[Path, int, int], ...], Path] = {}
+
+
+def copy_of(store: Path, log: Path) -> Path:
+    """Return a copy of a store and its log, made once, that goes when this process ends.
+
+    What a killed process left goes when the next one makes a copy.
+
+    Raises:
+        OSError: If it can't be made.
+    """
+    stamp = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in (store, log))
+    found = _copies.get(stamp)
+    if found is None:
+        found = _copies[stamp] = _held.enter_context(files.temporary_folder())
+        for path in (store, log):
+            shutil.copyfile(path, found / path.name, follow_symlinks=False)
+    return found / store.name
+
+
+class BoundedConnection(sqlite3.Connection):
+    """A connection whose statements end with an error after some time, and whose values are short.
+
+    A file can be made, or damaged, so that a statement never ends.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (those of sqlite3)
+        super().__init__(*arguments, **options)
+        self._began = time.monotonic()
+        self._most_s = _STATEMENT_S
+        self._is_interrupted = False
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
+        self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self.set_progress_handler(self._is_late, _STEPS)
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 (those of sqlite3)
+        """Execute a statement within the bound."""
+        self._began = time.monotonic()
+        try:
+            return super().execute(*arguments)
+        except sqlite3.OperationalError:
+            if self._is_interrupted:
+                raise KeyboardInterrupt from None
+            raise
+
+    def allow(self, n_bytes: int) -> None:
+        """Let a statement take a minute, and the time that reading so many bytes takes."""
+        self._most_s = _STATEMENT_S + n_bytes / _BYTES_PER_S
+
+    def _is_late(self) -> bool:
+        # SQLite ends the statement, and knows nothing of the error.
+        try:
+            return time.monotonic() - self._began > self._most_s
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+            return True

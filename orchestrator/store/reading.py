@@ -13,13 +13,11 @@ import msgspec
 import numpy as np
 
 from orchestrator.backend import Provenance
-from orchestrator.store import schema
 from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import (
     FailureCount,
     OutcomeCount,
     ServerUse,
-    Sizes,
     StoredServer,
     StoredUnit,
 )
@@ -251,11 +249,6 @@ def last_outcome(query: Query) -> int:
     """Number of the last outcome."""
     ((number,),) = query("SELECT coalesce(max(id), 0) FROM outcome", ())
     return int(number)
-
-
-def sizes(path: Path) -> Sizes:
-    """Bytes on the disk."""
-    return Sizes(schema.file_size(path), schema.file_size(schema.wal_path(path)))
 
 
 def server_text(server: StoredServer) -> str:

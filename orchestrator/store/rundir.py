@@ -17,12 +17,12 @@ import psutil
 from orchestrator.disk import files
 from orchestrator.disk.paths import STORE_NAME, is_foreign, is_text, keep_private, owner_fault
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.owner import (
     Check,
     Owner,
     held_by_file,
     held_by_flock,
+    is_network_fs,
     read_owner,
     this_process,
 )

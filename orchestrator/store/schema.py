@@ -12,7 +12,7 @@ from orchestrator.disk.files import check_plain, sync_folder
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.store.blobs import REPAIR
-from orchestrator.store.filesystem import BoundedConnection, copy_of
+from orchestrator.store.owner import BoundedConnection, copy_of
 
 C = TypeVar("C", bound=sqlite3.Connection)
 

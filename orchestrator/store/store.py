@@ -14,7 +14,7 @@ from typing import Final, Self
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, lookup, reading, values
+from orchestrator.store import codec, lookup, reading, schema, values
 from orchestrator.store.connections import Reader, Tables
 from orchestrator.store.entries import (
     FailureCount,
@@ -22,7 +22,6 @@ from orchestrator.store.entries import (
     OutcomeCount,
     OutcomeEntry,
     ServerUse,
-    Sizes,
     StoredServer,
     StoredUnit,
     UnitEntry,
@@ -30,11 +29,10 @@ from orchestrator.store.entries import (
     spent_on,
     wall_ms,
 )
-from orchestrator.store.filesystem import is_network_fs
 from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
 from orchestrator.store.lookup import Held, KeyFilter, Recent, known_keys
-from orchestrator.store.owner import Check
+from orchestrator.store.owner import Check, is_network_fs
 from orchestrator.store.values import (
     UNITS_AT_ONCE,
     end_adoption,
@@ -420,9 +418,10 @@ class Store:
         if self._writer is not None:
             self._writer.flush()
 
-    def sizes(self) -> Sizes:
-        """Bytes on the disk."""
-        return reading.sizes(self.path)
+    @property
+    def wal_bytes(self) -> int:
+        """Bytes of the write-ahead log on the disk."""
+        return schema.file_size(schema.wal_path(self.path))
 
     def check(self) -> None:
         """Read the whole file; damage is a `StoreError`."""

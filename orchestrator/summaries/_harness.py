@@ -1,12 +1,12 @@
 """Verdicts of judges as tables: ratings of models, wins and ties of both orders."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
-from orchestrator.judgment.harness.mt_bench import win_rates
 from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table, table_columns
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, n_prompts, share_of, without_n
 
@@ -119,7 +119,7 @@ def _models(context: Context, title: str) -> Table:
     ]
     lines: list[list[Cell]] = []
     for (model, judge), own in sides.group_by("model", "judge", maintain_order=True):
-        found = win_rates(own["result"])
+        n = Counter(own["result"])
         preferred = share_of(own, pl.col("preferred"), level).value
         lines.append(
             [
@@ -127,11 +127,9 @@ def _models(context: Context, title: str) -> Table:
                 str(judge),
                 without_n(share_of(own, pl.col("credit"), level)),
                 *([preferred] if read else []),
-                found.wins,
-                found.ties,
-                found.losses,
+                *(n[result] for result in ("A", "tie", "B")),
                 share_of(own, pl.col("credit") == 1.0, level).value,
-                found.missing,
+                n[None],
             ]
         )
     lines.sort(key=lambda line: _value(line[_BEST_FIRST]), reverse=True)

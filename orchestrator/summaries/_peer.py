@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, PROMPT
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import jackknife_sums, student_interval
 from orchestrator.tables import measured, with_interval
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
@@ -24,11 +23,10 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import METHODS, mean_of
+from orchestrator.records import Floats
 from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
 from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import with_interval
-
-Floats = NDArray[np.float64]
 
 _HALVES: Final = (REASONING, LANGUAGE)
 _COLUMNS: Final = table_columns(
@@ -113,5 +111,4 @@ def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
 
 
 def _ratio(sums: Floats) -> Floats:
-    result: Floats = sums[:, 0] / sums[:, 1]
-    return result
+    return sums[:, 0] / sums[:, 1]

@@ -34,6 +34,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import METHODS, comparisons, share_of, without_n
+from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     Gamed,
     LengthControlled,
@@ -44,8 +45,6 @@ from orchestrator.statistics.length import (
 )
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._harness import OK
-
-Floats = NDArray[np.float64]
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
 #

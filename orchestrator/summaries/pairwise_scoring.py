@@ -66,8 +66,8 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         notes = [
             "mean score: over both orders; the second score of a reply is read after the most "
             "likely first one; interval over prompts",
-            f"coverage: product of the probabilities on the scores at both positions; low is "
-            f"below {UNRELIABLE_BELOW:g}",
+            f"coverage: product of the probabilities on the scores at both positions, in the order "
+            f"of the answers that has less; low is below {UNRELIABLE_BELOW:g}",
         ]
         tables = [
             make_table(

@@ -387,8 +387,7 @@ def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
             pl.col("d", "d_b").fill_null(np.nan)
         )
         one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
-        found = duel(one, two, prompts_of(both), tau, context.confidence_level)
-        shares = (measured(share) for share in (found.win, found.tie, found.lose))
+        shares = map(measured, duel(one, two, prompts_of(both), tau, context.confidence_level))
         lines.append([a, b, *map(without_n, shares), n_prompts(both)])
     notes = [
         f"a model wins where its d is larger by more than {tau:g}; an undefined d loses to "

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
@@ -21,11 +20,10 @@ from orchestrator.ranking.preferences import (
     preferences,
     rates_table,
 )  # fmt: skip
+from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
 from orchestrator.tables import with_interval
-
-Floats = NDArray[np.float64]
 
 CHECKLIST: Final = "checklist"
 """Name in tables of all questions of an item together."""

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
@@ -30,6 +31,7 @@ _TEXTS: Final[dict[str, type[pl.DataType]]] = {
     "cause": pl.String,
     "digest": pl.UInt64,
 }
+_WORTH: Final = {"item": pl.String, "model": pl.String, "worth": pl.Float64}
 _LENGTHS: Final = {"shorter": pl.Expr.lt, "longer": pl.Expr.gt}
 
 
@@ -167,6 +169,34 @@ class Answers:
             changed.append(both.join(known, on="item", how="semi").select("item"))
         return self._marked(pl.concat(changed))
 
+    def column(self, name: str, by: str = "") -> pl.Series | None:
+        """Return a column beside the table of items, one value an item; None if there is none.
+
+        Args:
+            name: "prompt", or "answer of" or "worth of" a model, named as it is shown.
+            by: The method that tells the worth; the first where empty.
+
+        Raises:
+            UsageError: If there is no such model or method.
+        """
+        kind, _, shown = name.partition(" of ")
+        if name == "prompt" and ITEMS in self._frames:
+            rows = self._frames.scan(ITEMS).select("item", value="prompt")
+        elif kind in ("answer", "worth") and shown and self.models:
+            is_its = pl.col("model") == named(shown, self.models)
+            if kind == "worth":
+                by = named(by, self.by) or next(iter(self.by), "")
+                worth = self.worth(by) if by else pl.DataFrame(schema=_WORTH)
+                rows = worth.lazy().filter(is_its).select("item", value="worth")
+            else:
+                parts = [self._read(one, whole=True).filter(is_its) for one in self._answered]
+                rows = pl.concat(parts).unique("item", keep="first", maintain_order=True)
+                rows = rows.select("item", value="text")
+        else:
+            return None
+        table = self._keys.to_frame("item").lazy()
+        return table.join(rows, on="item", how="left", maintain_order="left").collect()["value"]
+
     def _marked(self, items: pl.LazyFrame) -> NDArray[np.bool_]:
         """One truth value an item: whether it is among these."""
         there = items.select("item").unique().collect()["item"]
@@ -191,7 +221,7 @@ class Answers:
                 self._texts = columnar.scan_arrow(path)
             return self._texts
 
-    def _read(self, frame: str) -> pl.LazyFrame:
+    def _read(self, frame: str, *, whole: bool = False) -> pl.LazyFrame:
         role = roles_in(self._frames)[frame].answers
         columns = there(self._frames, frame, role.columns() if role is not None else {})
         rows = self._frames.scan(frame)
@@ -204,7 +234,7 @@ class Answers:
         return rows.sort(turn, descending=True, maintain_order=True).select(
             "item",
             model=pl.col(columns["model"]) if "model" in columns else pl.lit(""),
-            text=text.str.slice(0, _PREVIEW + 1),
+            text=text if whole else text.str.slice(0, _PREVIEW + 1),
             n=text.str.len_chars(),
             cut=(ended == "length").fill_null(value=False),
             cause=cause,

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,7 +22,7 @@ from starlette.routing import Route
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export.files import harmless
-from orchestrator.report.html.shell import safe_block
+from orchestrator.report.html.shell import safe_block, terms
 from orchestrator.report.text import safe_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
@@ -61,8 +62,10 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> Rows:
                 f"items can be shown that lost, changed or have notes, not {other_kind!r:.80}"
             )
     if found is not None and shown is not None:
-        found &= shown
-    return snapshot.items.select(wanted, shown if found is None else found)
+        # The search keeps what it found.
+        found = found & shown
+    column = partial(snapshot.answers.column, by=wanted.show.get("by", ""))
+    return snapshot.items.select(wanted, shown if found is None else found, column)
 
 
 def exported(
@@ -118,6 +121,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
     api = Api(library, desk)
     routes = [
         ("/api/runs", api.runs),
+        ("/api/terms", lambda _: terms()),
         ("/api/compare", api.compare),
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
@@ -209,7 +213,7 @@ class Api:
         """Two runs side by side."""
         given = request.query_params
         a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""))
+        return compared(a, b, given.get("measure", ""), (given["a"], given["b"]))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""
@@ -385,7 +389,9 @@ async def _file(request: Request) -> Response:
     name = request.path_params["name"]
     # The files of the page by name; the report's style is among them, so that both are alike
     own = {one.name: one for one in files(_STATIC).iterdir() if Path(one.name).suffix in _TYPES}
-    found = {**own, "report.css": files("orchestrator.report.html") / "style.css"}.get(name)
+    report = files("orchestrator.report.html")
+    shared = {"report.css": report / "style.css", "ways.js": report / "ways.js"}
+    found = {**own, **shared}.get(name)
     if found is None:
         raise HTTPException(404)
     return Response(found.read_bytes(), media_type=_TYPES[Path(name).suffix])

@@ -15,7 +15,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.api import compare
-from orchestrator.view.items import Items
+from orchestrator.view.items import Items, Measure
 from orchestrator.view.library import Snapshot
 from orchestrator.view.overview import table_of
 
@@ -32,10 +32,11 @@ _FOUND: Final = frozenset({"rank", "group", "causes", "share"})
 Data = dict[str, Any]
 
 
-def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
+def compared(a: Snapshot, b: Snapshot, measure: str, runs: tuple[str, str]) -> Data:
     """Return the common ground and the differences of two runs.
 
-    Of a `measure` that is unknown, the first that they share stands for it.
+    Of a `measure` that is unknown, the first that they share stands for it. Columns are headed by
+    the names of the `runs`.
     """
     # Settings that differ: path, and what it is in each; a dash where it is not there
     left, right = dict(_leaves(a.result.settings)), dict(_leaves(b.result.settings))
@@ -49,7 +50,7 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
     tables = []
     for key, table in _all_tables(a.overview):
         other = others.get((key, str(table["columns"])))
-        merged = None if other is None else _merged(table, other)
+        merged = None if other is None else _merged(table, other, runs)
         if merged is not None and merged["rows"]:
             tables.append(merged)
     shared = [one for one in a.items.measures if one in b.items.measures]
@@ -60,7 +61,7 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
         "tables": tables,
         "measures": shared,
         "measure": chosen and chosen.key,
-        "items": [] if chosen is None else _items(a.items, b.items, chosen.key),
+        "items": [] if chosen is None else _items(a.items, b.items, chosen),
         "n_shared": len(a.items.table.join(b.items.table, on="item", how="semi")),
         "n_items": [len(a.items.table), len(b.items.table)],
     }
@@ -103,7 +104,7 @@ def _all_tables(overview: Data) -> Iterator[tuple[tuple[str, str], Data]]:
             yield (table["key"], table["source"]), table
 
 
-def _merged(a: Data, b: Data) -> Data | None:
+def _merged(a: Data, b: Data, runs: tuple[str, str]) -> Data | None:
     """One table of both: names, then what was found in both, and differences of numbers."""
     titles = [title for title, _ in a["columns"]]
     numeric = [place for place, (_, is_number) in enumerate(a["columns"]) if is_number]
@@ -119,8 +120,8 @@ def _merged(a: Data, b: Data) -> Data | None:
     columns = [a["columns"][place] for place in names]
     for place in (*worded, *numeric):
         is_number = place in numeric
-        columns += [[f"{titles[place]}, A", is_number], ["B", is_number]]
-        columns += [["B - A", True]] if is_number else []
+        columns += [[f"{titles[place]}, {safe_line(run)}", is_number] for run in runs]
+        columns += [["difference", True]] if is_number else []
     both = [name for name in mine if name in others]
     rows = []
     for name in both:
@@ -156,14 +157,16 @@ def _difference(a: Data, b: Data) -> Data:
     return {**empty, "text": f"{shown} pp" if is_share else shown, "order": repr(found)}
 
 
-def _items(a: Items, b: Items, measure: str) -> list[Data]:
-    """The items of both whose measure differs most, the largest difference first."""
+def _items(a: Items, b: Items, of: Measure) -> list[Data]:
+    """The items of both whose measure is shown to differ, the largest difference first."""
+    measure = of.key
     columns = ("item", "index", measure)
     joined = (
         a.table.select(*columns, "preview")
         .join(b.table.select(columns), on="item", suffix=" b")
         .with_columns(difference=pl.col(f"{measure} b") - pl.col(measure))
-        .filter(pl.col("difference").is_finite() & (pl.col("difference") != 0))
+        .filter(pl.col("difference").is_finite())
+        .filter(pl.col("difference").round(of.digits) != 0)
         .sort(pl.col("difference").abs(), "index", descending=[True, False])
         .head(_MOST_ITEMS)
     )

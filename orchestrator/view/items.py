@@ -3,7 +3,7 @@
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.report.html.examples import winner
+from orchestrator.report.html.shell import terms
 from orchestrator.report.text import safe_line
 from orchestrator.runner.results.tables import all_sources
 
@@ -121,13 +122,20 @@ _PAIRS: Final = (
     "model_a",
     "model_b",
 )
-_TESTS: Final = {
-    "<": pl.Expr.lt,
-    "<=": pl.Expr.le,
-    ">": pl.Expr.gt,
-    ">=": pl.Expr.ge,
-    "=": pl.Expr.eq,
+_TESTS: Final[Mapping[str, Callable[..., Found]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "=": np.equal,
 }
+_TEXT_TESTS: Final[Mapping[str, Callable[[pl.Series, str], pl.Series]]] = {
+    "=": lambda shown, text: shown == text.strip(),
+    "~": lambda shown, text: shown.str.to_lowercase().str.contains(text.lower(), literal=True),
+}
+_SIGN: Final = re.compile("(?=(<=|>=|[<>=~]))")
+Column = Callable[[str], pl.Series | None]
+"""Gives a column by its name, one value an item; None if there is none."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -152,8 +160,10 @@ class Wanted(msgspec.Struct, frozen=True):
     Attributes:
         query: Words that must occur in their texts; those in double quotes as they stand.
         category: Only of this one; all where empty.
-        where: Conditions `measure<number`, with < <= > >= =.
-        sort: "index", "item", "category", or the key of a measure; the largest first after a "-".
+        where: Conditions `COLUMN<NUMBER`, with < <= > >= =, or `COLUMN~TEXT` (contains) and
+            `COLUMN=TEXT` (equals); after `COLUMN=` nothing is what is empty or undefined.
+        sort: "index", or a column; the largest first after a "-". A column is "item", "category",
+            "prompt", the key of a measure, or one of `Answers.column`.
         show: Which items, by what was found of their answers: `kind` "lost" with what
             `Answers.lost` takes, "changed" with another run as `than`, or "noted" with a tag or
             none as `than`; all where empty.
@@ -175,6 +185,7 @@ class Items:
     def __init__(self, table: pl.DataFrame, measures: Sequence[Measure]) -> None:
         self.table = table
         self.measures = tuple(measures)
+        self._kept: dict[str, Found] = {}
 
     @property
     def keys(self) -> pl.Series:
@@ -186,30 +197,29 @@ class Items:
         """Categories, sorted."""
         return sorted(self.table["category"].drop_nulls().unique().to_list())
 
-    def select(self, wanted: Wanted, found: NDArray[np.bool_] | None) -> Rows:
+    def select(self, wanted: Wanted, found: Found | None, column: Column = lambda _: None) -> Rows:
         """Numbers of the items that are wanted, in the order that is wanted.
 
-        `found` has a truth value an item, from the search; None where nothing is searched.
+        `found` has a truth value an item, from the search; None where nothing is searched. `column`
+        gives the columns that are not in the table.
 
         Raises:
             UsageError: If a condition or an order can't be read.
         """
-        table = self.table.lazy()
-        if found is not None:
-            table = table.filter(pl.Series(found))
+        kept = np.ones(len(self.table), dtype=bool) if found is None else found.copy()
         if wanted.category:
-            table = table.filter(pl.col("category") == wanted.category)
+            kept &= self.table["category"].eq_missing(wanted.category).to_numpy()
         for condition in wanted.where:
-            table = table.filter(self._test(condition))
-        known = {"index", "item", "category", *(one.key for one in self.measures)}
+            kept &= self._test(condition, column)
         sort, descending = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
-        if sort not in known:
+        values = self._column(sort, column)
+        if values is None:
             raise UsageError(f"cannot sort items by {sort!r}")
-        if sort != "index" or descending:
-            # What is undefined stands last, whichever way it is sorted.
-            table = table.sort(sort, "index", descending=[descending, False], nulls_last=True)
-        chosen: Rows = table.select("index").collect()["index"].to_numpy()
-        return chosen
+        # What is undefined stands last, whichever way it is sorted.
+        by = [pl.col("by").fill_nan(None) if values.dtype.is_float() else pl.col("by"), "index"]
+        table = pl.DataFrame({"index": self.table["index"], "by": values}).filter(kept)
+        table = table.sort(by, descending=[descending, False], nulls_last=True)
+        return table["index"].to_numpy()
 
     def page(self, rows: Rows) -> list[dict[str, object]]:
         """The items with these numbers, as the list shows them."""
@@ -220,18 +230,38 @@ class Items:
             one["category"] = one["category"] and safe_line(one["category"])
         return shown
 
-    def _test(self, condition: str) -> pl.Expr:
-        for measure in self.measures:
-            rest = condition.removeprefix(measure.key)
-            if rest == condition:
-                continue
-            sign = rest[:2] if rest[:2] in _TESTS else rest[:1]
+    def _column(self, name: str, column: Column) -> pl.Series | None:
+        is_own = name in ("index", "item", "category", *(one.key for one in self.measures))
+        return self.table[name] if is_own else column(name)
+
+    def _test(self, condition: str, column: Column) -> Found:
+        """One truth value an item; those of texts are kept, since they read all of them."""
+        if condition in self._kept:
+            return self._kept[condition]
+        # Names of models may hold signs too.
+        for sign in _SIGN.finditer(condition):
+            name, rest = condition[: sign.start()], condition[sign.end(1) :]
             try:
-                return _TESTS[sign](pl.col(measure.key), float(rest[len(sign) :]))
-            except (KeyError, ValueError):
+                values = self._column(name, column)
+                if values is None:
+                    continue
+                if values.dtype.is_numeric():
+                    numbers = values.cast(pl.Float64).to_numpy()
+                    if sign[1] == "=" and not rest.strip():
+                        unknown: Found = np.isnan(numbers)
+                        return unknown
+                    return _TESTS[sign[1]](numbers, float(rest))
+                shown = values.fill_null("").str.strip_chars()
+                found = _TEXT_TESTS[sign[1]](shown, rest).to_numpy()
+            except (KeyError, ValueError, UsageError):
                 continue
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[condition] = found
+            return found
         raise UsageError(
-            f"invalid condition {condition!r}; expected MEASURE<NUMBER, or with > = <= >="
+            f"invalid condition {condition!r}; expected COLUMN<NUMBER, or with > = <= >=, "
+            "COLUMN~TEXT or COLUMN=TEXT"
         )
 
 
@@ -247,7 +277,7 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
         measures = [replace(one, title=one.title.partition(" · ")[2]) for one in measures]
-    for key, title, about, needed, test in _COUNTED:
+    for key, title, needed, test in _COUNTED:
         parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
         for name in frames:
             rows = frames.columns(name, ("item", needed))
@@ -257,26 +287,14 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
         if counts.height or key == "failed":
             table = table.join(counts, on="item", how="left", maintain_order="left")
             table = table.with_columns(pl.col(key).fill_null(0))
-            measures.append(Measure(key, title, about, 0))
+            measures.append(Measure(key, title, terms()["column"][title], 0))
     return Items(table.with_row_index("index").cast({"index": pl.Int64}), measures)
 
 
-# Counts of rows of any frame: key, title, explanation, the column they need, and which are counted
+# Counts of rows of any frame: key, title, the column they need, and which are counted
 _COUNTED: Final = (
-    (
-        "cut",
-        "cut off",
-        "Answers and other texts of this item that ended at the limit of tokens.",
-        "finish_reason",
-        pl.col("finish_reason") == "length",
-    ),
-    (
-        "failed",
-        "failed",
-        "Rows of this item that failed; a failure is a missing value.",
-        "status",
-        pl.col("status") != "ok",
-    ),
+    ("cut", "cut off", "finish_reason", pl.col("finish_reason") == "length"),
+    ("failed", "failed", "status", pl.col("status") != "ok"),
 )
 
 
@@ -287,13 +305,12 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
     return pl.DataFrame(schema=dict.fromkeys(("item", "category", "preview"), pl.String))
 
 
-# Measures of pairs: the columns they need, name, title, explanation, digits, and value of an item
-_OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
+# Measures of pairs: the columns they need, name, title, digits, and value of an item
+_OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
     (
         {"prefer_a_ab", "prefer_a_ba"},
         "gap",
         "order gap",
-        "Largest difference of P(A better) between the two orders.",
         2,
         (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max(),
     ),
@@ -301,7 +318,6 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
         {"p_ab", "p_ba"},
         "flips",
         "flips",
-        "Judgments whose winner changes with the order.",
         0,
         (winner("p_ab") * winner("p_ba") < 0).sum(),
     ),
@@ -309,7 +325,6 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
         {"prefer_a"},
         "margin",
         "margin",
-        "Mean of |2 P(A better) - 1|: 1 is decided, 0 is even.",
         2,
         ((pl.col("prefer_a") - 0.5).abs() * 2).mean(),
     ),
@@ -317,7 +332,6 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, str, int, pl.Expr], ...]] = (
         {"pair split"},
         "split",
         "judges split",
-        "Pairs of answers of which the judges name different winners.",
         0,
         pl.col("pair split").drop_nulls().n_unique(),
     ),
@@ -357,12 +371,11 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         sides = pl.col("side").filter(pl.col("side") != 0).n_unique().over(*pair)
         rows = rows.with_columns(pl.when(sides > 1).then(pl.struct(pair[1:])).alias("pair split"))
     found = []
-    for needed, name, title, says, digits, value in _OF_PAIRS:
+    for needed, name, title, digits, value in _OF_PAIRS:
         if needed <= set(rows.columns):
             key = f"{method}.{name}"
-            found.append(
-                (Measure(key, _title(method, title), says, digits), _each(rows, value, key))
-            )
+            measure = Measure(key, _title(method, title), terms()["column"][title], digits)
+            found.append((measure, _each(rows, value, key)))
     return found
 
 

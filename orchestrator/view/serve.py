@@ -149,9 +149,10 @@ class Guard:
         is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
         if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
             return _refused(403, "requests from other pages are refused")
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = dict(given)
         # The address without the token, escaped for an attribute.
-        rest = urlencode([(name, value) for name, value in query.items() if name != TOKEN])
+        rest = urlencode([(name, value) for name, value in given if name != TOKEN])
         path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
         path = (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
         if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
@@ -223,11 +224,12 @@ def serve(
     open_browser: bool,
     allow_code: bool,
     labels: Path | None = None,
+    page: str = "/?",
 ) -> None:
     """Serve the pages of runs until a signal comes.
 
     Port 0 takes any, None the usual one where it is free. A sheet of `labels` is the only file that
-    is written.
+    is written. The link opens `page`, an address that ends with "?" or "&".
 
     Raises:
         UsageError: If the port is taken.
@@ -238,7 +240,7 @@ def serve(
     taken = listening.getsockname()[1]
 
     def announce(token: str) -> None:
-        link = f"http://{HOST}:{taken}/?{TOKEN}={token}"
+        link = f"http://{HOST}:{taken}{page}{TOKEN}={token}"
         write_to(sys.stderr, f"open {link}\n")
 
     door = Door(announce)
@@ -257,7 +259,7 @@ def serve(
         write_to(sys.stderr, f"{shown}; press Ctrl-C to stop\n")
         door.begin()
         if open_browser:
-            webbrowser.open(f"http://{HOST}:{taken}/?{TOKEN}={door.token}")
+            webbrowser.open(f"http://{HOST}:{taken}{page}{TOKEN}={door.token}")
         config = uvicorn.Config(
             Guard(make_app(library, desk), door, writes=desk is not None),
             log_level="warning",

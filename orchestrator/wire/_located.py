@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray
+from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray, unparseable
 from orchestrator.wire.answers import (
     LENGTH,
     STOP,
@@ -90,13 +90,11 @@ def misspelled(tokens: list[bytes], text: str) -> Failure:
 
 
 def _fault(said: str) -> Failure:
-    return Failure("unparseable", said, permanent=True)
+    return unparseable(said)
 
 
-TOO_LONG: Final = Failure(
-    "unparseable",
-    f"the answer is longer than {MAX_TEXT_BYTES >> 20} MiB or {MAX_TOKENS:,} tokens",
-    permanent=True,
+TOO_LONG: Final = unparseable(
+    f"the answer is longer than {MAX_TEXT_BYTES >> 20} MiB or {MAX_TOKENS:,} tokens"
 )
 
 
@@ -165,7 +163,7 @@ def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any] | Failure:
     listed = found.top_logprobs if n_top and found.top_logprobs else [None] * len(tokens)
     if not len(tokens) == len(values) == len(listed):
         said = f"{len(tokens)} tokens, {len(values)} log-probabilities, {len(listed)} alternatives"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     return [
         ListedEntry(
             token, value, top_logprobs=[Alternative(text, p) for text, p in (others or {}).items()]

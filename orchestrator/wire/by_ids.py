@@ -107,10 +107,14 @@ class Walk:
         tree: Of all paths.
         negligible: ln of the share of the most probable path below which another one is only
             bounded; -inf for never.
+
+    Attributes:
+        read: The distributions, by node.
+        tree: As given.
     """
 
     def __init__(self, tree: Trie, negligible: float) -> None:
-        self._tree = tree
+        self.tree = tree
         self._negligible = negligible
         self.read: dict[Path, Reading] = {}
 
@@ -124,7 +128,7 @@ class Walk:
 
     def unread(self) -> list[Path]:
         """Nodes nobody has looked at and that can't be neglected, parents before children."""
-        nodes = [node for node in self._tree.children if node not in self.read]
+        nodes = [node for node in self.tree.children if node not in self.read]
         if not nodes:
             return []
         least = self._least()
@@ -135,7 +139,7 @@ class Walk:
         unlisted = [
             (node, token)
             for node, reading in self.read.items()
-            for token in self._tree.children[node]
+            for token in self.tree.children[node]
             if token not in reading.logprobs
         ]
         found: dict[Path, list[int]] = {}
@@ -147,7 +151,7 @@ class Walk:
 
     def _least(self) -> float:
         """The ln p that a path must be able to have."""
-        best = max((value(path, self.read)[1] for path in self._tree.paths), default=0.0)
+        best = max((value(path, self.read)[1] for path in self.tree.paths), default=0.0)
         return best + self._negligible if best > -math.inf else -math.inf
 
 
@@ -168,15 +172,16 @@ def value(path: Path, read: Mapping[Path, Reading]) -> tuple[float, float]:
 def total(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The sum of several probabilities as ln, with its upper bound; nan where none is known."""
     known = [one for one, _ in values if not math.isnan(one)]
-    return (_ln_sum(known) if known else math.nan), _ln_sum([bound for _, bound in values])
+    upper = min(log_sum_exp([bound for _, bound in values]), 0.0)
+    return (min(log_sum_exp(known), 0.0) if known else math.nan), upper
 
 
-def _ln_sum(logprobs: Sequence[float]) -> float:
-    highest = max(logprobs, default=-math.inf)
+def log_sum_exp(values: Sequence[float]) -> float:
+    """Natural log of the sum of exponentials, in float64; -inf for none."""
+    highest = max(values, default=-math.inf)
     if highest == -math.inf:
         return highest
-    shifted = math.fsum(math.exp(one - highest) for one in logprobs)
-    return min(highest + math.log(shifted), 0.0)
+    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))
 
 
 class Forced(msgspec.Struct, frozen=True):

@@ -9,7 +9,15 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, Generation, IntArray, TopLogprobs
+from orchestrator.records import (
+    UNKNOWN_ID,
+    Failure,
+    FloatArray,
+    Generation,
+    IntArray,
+    TopLogprobs,
+    unparseable,
+)
 from orchestrator.wire import failures, spelling
 from orchestrator.wire._columns import Columns
 from orchestrator.wire._located import TOO_LONG, of_lists, tokens_of
@@ -44,9 +52,7 @@ _KEY_REPEATED: Final = Failure(
     permanent=True,
 )
 
-_TOO_MANY: Final = Failure(
-    "unparseable", f"the reply lists more than {MAX_LISTED:,} alternatives", permanent=True
-)
+_TOO_MANY: Final = unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives")
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,12 +256,12 @@ def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | Fai
         # A server may leave the stop token out of one of the two lists.
         if not n_kept <= len(answer.token_ids) <= len(entries):
             said = f"{len(answer.token_ids)} token ids but {len(entries)} log-probabilities"
-            return Failure("unparseable", said, permanent=True)
+            return unparseable(said)
         ids = np.array(answer.token_ids, dtype=np.int32)
         named = bool(entries) and _id(entries[0]) != UNKNOWN_ID
         if named and (_ids_of(entries[: len(ids)]) != ids).any():
             said = "the reply's token ids are others than those of its log-probabilities"
-            return Failure("unparseable", said, permanent=True)
+            return unparseable(said)
         return ids
     if not entries:
         return np.empty(0, dtype=np.int32)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.records import Choice, Failure, Label
+from orchestrator.records import Choice, Failure, Label, unparseable, unsupported
 from orchestrator.wire._located import misspelled, overfull_list
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
 from orchestrator.wire.parsing import (
@@ -127,8 +127,7 @@ def _listed_twice(tokens: frozenset[bytes], labels: tuple[Label, ...]) -> Failur
     if not (doubled := tokens & forms):
         return None
     shown = min(doubled).decode("utf-8", "replace")
-    said = f"the reply lists {shown!r} twice with one number: one token, or two"
-    return Failure("unparseable", said, permanent=True)
+    return unparseable(f"the reply lists {shown!r} twice with one number: one token, or two")
 
 
 class _Read(NamedTuple):
@@ -181,7 +180,7 @@ def _refuse(
         else f"label {labels[at].name!r} is more than one token (the first is {shown!r})"
     )
     said = f"{what}; such labels cannot be read from the alternatives of one token{ADVICE}"
-    return Failure("unsupported", said, permanent=True)
+    return unsupported(said)
 
 
 def _first(found: Logprobs[_Entry]) -> _Entry | None:
@@ -245,17 +244,13 @@ def _pairs(listed: Sequence[Entry], way: Way) -> list[tuple[bytes, float]]:
 
 _SAME: Final = 1e-4
 """Two numbers of one token differ by no more."""
-_BY_IDS: Final = Failure(
-    "unsupported",
+_BY_IDS: Final = unsupported(
     "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start the server "
-    "without --return-tokens-as-token-ids, or say `backend: vllm` of it",
-    permanent=True,
+    "without --return-tokens-as-token-ids, or say `backend: vllm` of it"
 )
-_REASONS_FIRST: Final = Failure(
-    "unsupported",
+_REASONS_FIRST: Final = unsupported(
     "the first token belongs to the reasoning that the server sets aside, not to the answer; "
-    "switch the reasoning off, or let the judge write before its verdict (chain_of_thought)",
-    permanent=True,
+    "switch the reasoning off, or let the judge write before its verdict (chain_of_thought)"
 )
 
 

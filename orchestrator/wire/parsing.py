@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.records import UNCLEAR, Failure, FloatArray
+from orchestrator.records import UNCLEAR, Failure, FloatArray, unparseable
 from orchestrator.wire import failures
 
 MAX_BODY_BYTES: Final = 64 * 2**20
@@ -143,9 +143,7 @@ class Decoder(Generic[T]):
             if isinstance(parsed, dict) and parsed.get("error"):
                 return failures.in_reply(parsed, secret)
             said = failures.clean(f"{error}: {_start(body, secret)}", secret)
-            return Failure(
-                "unparseable", f"the reply has an unexpected shape: {said}", permanent=True
-            )
+            return unparseable(f"the reply has an unexpected shape: {said}")
 
 
 class _Pieces(list[object]):
@@ -279,8 +277,7 @@ def error_in(body: bytes, secret: str) -> Failure:
 def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
     """The failure of a reply over a limit."""
     most, size = f"{most_bytes / 2**20:.0f} MiB", f"{n_bytes / 2**20:.0f} MiB"
-    said = f"the reply is larger than {most} ({size})"
-    return Failure("unparseable", said, permanent=True)
+    return unparseable(f"the reply is larger than {most} ({size})")
 
 
 def no_logprobs(said: str) -> Failure:

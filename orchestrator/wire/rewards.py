@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import RewardAsk
-from orchestrator.records import Failure, Rewards
+from orchestrator.records import Failure, Rewards, unparseable
 from orchestrator.wire.parsing import NO_USAGE, Decoder, Usage, count, error_in
 from orchestrator.wire.requests import encode, messages_of
 
@@ -53,20 +53,14 @@ _classified: Final = Decoder(_Classified)
 _NO_META: Final = _Meta()
 # Distance of the sum of a softmax in float32 from 1.
 _SUM_TO_ONE: Final = 1e-5
-_NOT_RAW: Final = Failure(
-    "unparseable",
+_NOT_RAW: Final = unparseable(
     "`/classify` gave probabilities where raw outputs were asked for (use_activation: false); set "
-    "`rated_by: probabilities` in the settings of the back-end",
-    permanent=True,
+    "`rated_by: probabilities` in the settings of the back-end"
 )
-_NO_SHARES: Final = Failure(
-    "unparseable", "the `probs` in the reply of `/classify` are no probabilities", permanent=True
-)
-_CERTAIN: Final = Failure(
-    "unparseable",
+_NO_SHARES: Final = unparseable("the `probs` in the reply of `/classify` are no probabilities")
+_CERTAIN: Final = unparseable(
     "`/classify` gave a probability of 0 or 1, whose logarithm is no finite reward; read raw "
-    "outputs instead (`rated_by: pooling` or `classify`)",
-    permanent=True,
+    "outputs instead (`rated_by: pooling` or `classify`)"
 )
 
 
@@ -159,8 +153,7 @@ def _outputs(
     if reply.error or not reply.data or given is None:
         return error_in(body, secret)
     if len(reply.data) != 1:
-        said = f"one conversation was sent and {len(reply.data)} are rated"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(f"one conversation was sent and {len(reply.data)} are rated")
     usage = reply.usage or NO_USAGE
     return _rewards(given, method, usage.n_prompt, usage.n_cached)
 
@@ -172,14 +165,13 @@ def _rewards(
     rows: Sequence[Any] = given if by_place else [given]
     fault = _fault(rows)
     if fault:
-        return Failure("unparseable", f"the rewards in the reply {fault}", permanent=True)
+        return unparseable(f"the rewards in the reply {fault}")
     wide = np.array(rows, dtype=np.float64)
     if not np.isfinite(wide).all():
         said = "the rewards in the reply are not all finite numbers: the model gave nan or infinity"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable(said)
     if np.abs(wide).max() > np.finfo(np.float32).max:
-        said = "the rewards in the reply are too large for float32"
-        return Failure("unparseable", said, permanent=True)
+        return unparseable("the rewards in the reply are too large for float32")
     return Rewards(wide.astype(np.float32), by_place, method, n_prompt, n_cached)
 
 

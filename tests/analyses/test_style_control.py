@@ -7,6 +7,7 @@ from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking
 from tests.core.fakes import method_in
 from tests.summaries import styled
+from tests.tables import by_name
 
 
 def run(texts, bias=0.0, config=None, n_items=40, skip=()):
@@ -19,29 +20,24 @@ def run(texts, bias=0.0, config=None, n_items=40, skip=()):
     return {table.key: table for table in tables}
 
 
-def lines(table):
-    names = [column.name for column in table.columns]
-    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
-
-
 def even(model, k, rng):
     return "w" * int(100 * rng.uniform(0.4, 1.6))
 
 
 def test_control_gives_back_what_a_love_of_length_took():
     found = run(styled.padded, bias=0.2)
-    ratings = lines(found["style_control"])
+    ratings = by_name(found["style_control"])
     assert list(ratings) == ["x", "y", "z"]
     assert ratings["x"]["rating"].value < ratings["z"]["rating"].value
     assert ratings["x"]["at equal style"].value > ratings["z"]["at equal style"].value
     assert ratings["x"]["change"].low > 0 > ratings["z"]["change"].high
-    effect = lines(found["style_control.effects"])["length"]
+    effect = by_name(found["style_control.effects"])["length"]
     assert effect["effect"].low > 0
     assert effect["p"] < 0.001
 
 
 def test_a_judge_who_does_not_care_for_length_has_no_effect():
-    effect = lines(run(even)["style_control.effects"])["length"]
+    effect = by_name(run(even)["style_control.effects"])["length"]
     assert effect["effect"].low < 0 < effect["effect"].high
 
 
@@ -49,7 +45,7 @@ def test_headers_lists_and_bold_parts_are_counted_outside_code():
     prose = "# One\n## Two\n#no\n- a\n* b\n+ c\n 12. d\n1.e\n**bold** and __so__\n"
     text = f"{prose}```\n# code\n- x\n```\n"
     found = run(lambda model, k, rng: text if model == "x" and k % 2 else "plain")
-    row = lines(found["style_control"])["x"]
+    row = by_name(found["style_control"])["x"]
     assert [row[name] for name in ("headers", "lists", "bold")] == [1.0, 2.0, 1.0]
     assert row["characters"] == pytest.approx((len(text) + len("plain")) / 2)
 
@@ -69,7 +65,7 @@ def test_what_can_not_be_told_apart_is_not_controlled(texts, why):
     found = run(texts, config=Config(features=("length",)))
     (note,) = [note for note in found["style_control"].notes if "length is not" in note]
     assert why in note
-    for row in lines(found["style_control"]).values():
+    for row in by_name(found["style_control"]).values():
         assert row["rating"].value == pytest.approx(row["at equal style"].value)
     assert "style_control.effects" not in found
 
@@ -84,7 +80,7 @@ def test_density_counts_by_the_character():
         return "- a\n" * int(rng.integers(1, 9)) + "w" * int(rng.integers(1, 99))
 
     one, two = (
-        lines(run(texts, config=Config(markdown=form))["style_control.effects"])["lists"]
+        by_name(run(texts, config=Config(markdown=form))["style_control.effects"])["lists"]
         for form in ("ratio", "density")
     )
     assert one["spread"] > two["spread"] > 0
@@ -110,7 +106,7 @@ def test_preferences_may_be_calibrated_first(tmp_path):
     # The judge prefers the padded answers of the worst model: labels say that it is mostly wrong.
     spread = [
         abs(rows["z"]["rating"].value - rows["x"]["rating"].value)
-        for rows in (lines(plain["style_control"]), lines(calibrated["style_control"]))
+        for rows in (by_name(plain["style_control"]), by_name(calibrated["style_control"]))
     ]
     assert spread[1] < 0.2 * spread[0]
     for table in calibrated.values():

@@ -3,6 +3,7 @@ import pytest
 
 from orchestrator.analyses.validation import Config, ValidationAnalysis
 from orchestrator.errors import UsageError
+from tests.tables import by_name
 
 
 def summarise(asked):
@@ -11,9 +12,7 @@ def summarise(asked):
 
 
 def lines(tables):
-    table = tables[0]
-    names = [column.name for column in table.columns]
-    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
+    return by_name(tables[0])
 
 
 def test_a_score_that_follows_the_truth_orders_the_models(context_over, answers, scored):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 import orchestrator
 from orchestrator import RunDirectoryError, StatisticsError, UsageError
+from orchestrator.runner.comparing.ratings import rating_tables
 from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.tables import Measured
 from tests.api.made import METHODS, MODELS, ROWS, recipe
+from tests.report.samples import an_analysis
 
 BETTER = {**MODELS, "weak": {"server": "scripted", "weights": "a:0.95"}}
 
@@ -323,3 +326,8 @@ def test_what_can_not_be_compared_is_refused(runs, tmp_path):
             orchestrator.compare(runs[0], **wrong)
     with pytest.raises(UsageError, match="at least one run"):
         orchestrator.compare()
+
+
+def test_a_ranking_without_pairs_has_no_table_of_their_differences():
+    ranking = replace(an_analysis(), pairs=())
+    assert [one.key for one in rating_tables([], [ranking])] == ["compare.ratings"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.sglang.tokenizer import rendered
+from backends.sglang import rendered
 from orchestrator.records import Failure, Message
 from tests.conftest import BUNDLED
 

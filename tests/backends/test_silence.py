@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from backends import _silence
+from backends import _transport
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import whole
 from backends.openai.transport import OpenaiTransport
@@ -116,18 +116,18 @@ async def test_a_server_that_reads_nothing_for_long_is_not_taken_for_a_silent_on
     transport = AiohttpTransport(Endpoint(base_url=url, model="m"))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(ended(transport, body(words="x" * 2**22)))
-        await asyncio.wait([task], timeout=_silence.SILENT_S + 10)
+        await asyncio.wait([task], timeout=_transport.SILENT_S + 10)
         assert not task.done()
         await transport.close()
 
 
 def test_options_end_silent_connections_in_time():
-    assert _silence.SILENT_S <= NOTICED_S
-    assert _silence.UNREAD_S + _silence.INTERVAL_S <= NOTICED_S
+    assert _transport.SILENT_S <= NOTICED_S
+    assert _transport.UNREAD_S + _transport.INTERVAL_S <= NOTICED_S
     with socket.socket() as sock:
-        _silence.set_options(sock, _silence.all_options())
+        _transport.set_options(sock, _transport.all_options())
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == _silence.IDLE_S
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == _transport.IDLE_S
 
 
 class Deaf:
@@ -141,12 +141,12 @@ class Deaf:
 
 
 def test_where_keepalive_cannot_be_set_it_is_said_once(caplog):
-    _silence._warn_once.cache_clear()
+    _transport._warn_once.cache_clear()
     for _ in range(3):
-        _silence.set_options(Deaf(), _silence.keepalive_options())
+        _transport.set_options(Deaf(), _transport.keepalive_options())
     assert len(caplog.records) == 1
     assert "limits.timeout_s" in caplog.text
-    assert not _silence.Watch().is_silent(Deaf(), 0.0)
+    assert not _transport.Watch().is_silent(Deaf(), 0.0)
 
 
 class Unanswered:
@@ -175,7 +175,7 @@ def silent_at(sock, heard):
         sock: Its socket.
         heard: Called before each look with its number.
     """
-    watch = _silence.Watch()
+    watch = _transport.Watch()
     for number in range(1, 25):
         heard(number)
         if watch.is_silent(sock, 5.0 * number):
@@ -233,7 +233,7 @@ def test_segments_are_counted_where_the_kernel_has_them():
             assert other.recv(99) == b"question"
             other.sendall(b"answer")
             assert sock.recv(99) == b"answer"
-            found = _silence._RECEIVED.unpack(_silence._info_of(sock))
+            found = _transport._RECEIVED.unpack(_transport._info_of(sock))
     n_bytes, n_segments, n_with_data = found
     # The handshake counts for a byte.
     assert (n_bytes, n_with_data) == (len(b"question") + 1, 1)
@@ -245,4 +245,4 @@ def test_a_connection_that_was_just_made_is_not_silent():
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as sock,
     ):
-        assert not _silence.Watch().is_silent(sock, 0.0)
+        assert not _transport.Watch().is_silent(sock, 0.0)

@@ -16,7 +16,7 @@ from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_rec
 
 SECTION = "The disk"
 NETWORK = """
-import orchestrator.store.filesystem as found
+import orchestrator.store.owner as found
 found.network_fs = lambda path: "nfs"
 """
 

@@ -85,7 +85,9 @@ def test_a_folder_is_allowed_once_and_the_permission_taken_back(command, project
     words = shlex.split(re.findall("`(orchestrator allow .*?)`", caplog.text)[-1])
     assert words == ["orchestrator", "allow", str(here / run_dir)]
     assert command("check", path)[0] == EXIT_USAGE
-    assert command("report", run_dir, "--allow-code")[1].count("mine says hello")
+    shown = command("report", run_dir, "--allow-code")[1]
+    assert "mine says hello" in shown
+    assert "--allow-code --full" in " ".join(shown.split())
 
 
 def test_the_advice_can_be_followed_as_it_is_printed(command, project):

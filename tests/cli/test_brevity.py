@@ -1,8 +1,6 @@
-"""The method of the design note 0019 works as it is printed there."""
+"""A method of one score a model, in a file beside the recipe."""
 
 import json
-import re
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,14 +9,30 @@ import scipy
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.view.library import Run
 
-NOTE = Path(__file__).parents[2] / "docs" / "design" / "0019-plugin-contract.md"
+CODE = '''\
+from orchestrator.plugin import Ask, Method, MethodSettings, Row, Sampling, Unit
+
+
+class Settings(MethodSettings):
+    max_tokens: int = 200
+
+
+class Brevity(Method[Settings]):
+    """Share of the allowed tokens that the answer left unused."""
+
+    columns = {"brevity": "f64"}
+    scores = {"brevity": 1}
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> Row:
+        answer = await ask.generate(
+            unit.models[0], unit.item.messages, Sampling(max_tokens=self.config.max_tokens)
+        )
+        return {"brevity": 1 - answer.n_completion_tokens / self.config.max_tokens}
+'''
 
 
 def test_a_method_of_one_score_is_checked_planned_run_and_reported(command, recipe, here):
-    (code,) = re.findall(
-        r"```python\n(from orchestrator\.plugin .*?)```", NOTE.read_text(), re.DOTALL
-    )
-    (here / "brevity.py").write_text(code)
+    (here / "brevity.py").write_text(CODE)
     path = recipe(
         models={"a": {"server": "fake", "weights": "a:0.5"}},
         dataset={"kind": "demo", "n": 4},

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.values import results_of
+
 FILES = (
     "run.json",
     "status.json",
@@ -85,12 +87,6 @@ def whole(tmp_path_factory):
     finally:
         os.chdir(before)
     return here
-
-
-def results_of(report: str) -> tuple[object, object]:
-    """Return the rankings and tables of a report; other files tell when it was made."""
-    document = json.loads(report)
-    return document["rankings"], document["tables"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """`orchestrator runs rm` deletes runs, and nothing else, after a question."""
 
-import io
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from orchestrator.runner import api
 from orchestrator.runner.results.runs import describe
 from orchestrator.store import RunDirectory
 from tests.launched import recipe_data
+from tests.terminals import Terminal
 
 DAY_S = 24 * 3600
 
@@ -36,13 +36,6 @@ def made(here, kept):
     shutil.copytree(kept / "made", here / "elsewhere")
     (here / "runs" / "notes.txt").write_text("mine")
     return here / "runs"
-
-
-class Typed(io.StringIO):
-    """Text typed on a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def left(folder):
@@ -68,7 +61,7 @@ def test_exactly_the_named_run_goes(command, made):
 
 @pytest.mark.parametrize(("answer", "n"), [("y", 0), ("yes\n", 0), ("", 1), ("n\n", 1), ("x", 1)])
 def test_only_a_yes_deletes(command, made, monkeypatch, answer, n):
-    monkeypatch.setattr(sys, "stdin", Typed(answer))
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert command("runs", "rm", "made")[0] == EXIT_COMPLETE
     assert left(made).count("made") == n
 

@@ -1,6 +1,5 @@
 """`orchestrator init`: what it finds, what it asks, and that the recipe it writes has no faults."""
 
-import io
 import json
 import socket
 import threading
@@ -11,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.recipe.load import load, loads
-from orchestrator.recipe.started import Started, StartedModel, names_for, text_of
+from orchestrator.recipe.started import StartedModel, names_for, text_of
 from orchestrator.runner.commands import recipes as init_command
+from tests.terminals import Terminal
 
 
 @pytest.fixture
@@ -56,13 +56,6 @@ def unused():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
-
-
-class Terminal(io.StringIO):
-    """The keys that a person types."""
-
-    def isatty(self):
-        return True
 
 
 def test_servers_on_the_usual_ports_become_models(command, here, server, unused, monkeypatch):
@@ -239,8 +232,8 @@ def test_any_names_of_a_server_give_a_recipe_without_faults(tmp_path_factory, mo
         StartedModel(name, "http://127.0.0.1:1", model)
         for name, model in zip(names, models, strict=True)
     )
-    started = Started(name="x", models=made, judge=names[-1], dataset="everyday", is_path=False)
-    recipe = loads(text_of(started).encode(), tmp_path_factory.getbasetemp() / "x.yaml")
+    text = text_of("x", made, names[-1], "everyday", is_path=False)
+    recipe = loads(text.encode(), tmp_path_factory.getbasetemp() / "x.yaml")
     assert [one.model for one in recipe.models.values()] == models
     assert list(recipe.models) == names
 

@@ -28,7 +28,7 @@ from orchestrator.runner.planning.revisions import REVISION, read_revision, revi
 from orchestrator.runner.results import frames, readable
 from orchestrator.store import RunDirectory, Store, values
 from orchestrator.view.library import Library
-from tests.cli.values import PARTS
+from tests.cli.values import PARTS, results_of
 from tests.launched import recipe_data
 
 # A harmed file that hangs a reader must not hang the suite.
@@ -145,12 +145,6 @@ def viewed(run: Path, side: Path) -> object:
     shown = seen.snapshot()
     assert shown.overview
     return results_of(shown.result.to_json())
-
-
-def results_of(report: str) -> object:
-    """Rankings and tables; other files say when they were made."""
-    document = json.loads(report)
-    return document["rankings"], document["tables"]
 
 
 def held_against(command, arguments, expected, what) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import UsageError
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.settings import Cluster
-from orchestrator.runner.planning.spending import shares
+from orchestrator.runner.planning.budget import shares
 from orchestrator.runner.results.runs import shards_of
 from orchestrator.runner.servers.slurm_chain import SHARD, script
 from orchestrator.runner.session import control

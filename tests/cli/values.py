@@ -1,5 +1,6 @@
 """Statements that change what a store holds: other values in each place of a few tables."""
 
+import json
 from itertools import product
 
 from tests.crossed import squared
@@ -49,3 +50,9 @@ PARTS = {
     "plan, all": [in_plan(*pair) for pair in product(*_PLAN)],
     "meta, all": [in_meta(*pair) for pair in product(*_META)],
 }
+
+
+def results_of(report: str) -> tuple[object, object]:
+    """Return the rankings and tables of a report in JSON; other parts tell when it was made."""
+    document = json.loads(report)
+    return document["rankings"], document["tables"]

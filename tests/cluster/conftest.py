@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.ray_rig import RayRig
 from tests.cluster.rig import Rig
 from tests.cluster.slurm_runs import Cluster
 
@@ -31,3 +32,9 @@ def cluster(rig, tmp_path):
 def expected(rig, tmp_path_factory):
     """The frames of a run on this machine."""
     return Cluster(rig, tmp_path_factory.mktemp("local")).here()
+
+
+@pytest.fixture(scope="module")
+def ray_rig(tmp_path_factory):
+    with RayRig(tmp_path_factory.mktemp("rig")) as made:
+        yield made

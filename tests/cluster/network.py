@@ -36,7 +36,11 @@ class Network:
 
     def __init__(self, second: int, nodes: Sequence[str]) -> None:
         number = next(_NUMBERS)
-        self._prefix = f"10.{second}.{(5 * os.getpid() + number) % 250}"
+        taken = _ip("-oneline", "address")
+        first = 5 * os.getpid() + number
+        prefixes = (f"10.{second}.{(first + more) % 250}" for more in range(250))
+        # Another process may have one of the same number.
+        self._prefix = next(prefix for prefix in prefixes if f" {prefix}.1/" not in taken)
         self._nodes = [*nodes]
         self._bridge = f"ob{os.getpid()}{chr(ord('a') + number % 26)}"
         self._stack = contextlib.ExitStack()

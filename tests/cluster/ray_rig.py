@@ -186,6 +186,11 @@ class RayRig:
                     found.append(process)
         return found
 
+    def tasks(self, node: str) -> list[psutil.Process]:
+        """Processes of Ray that run a task on a node."""
+        found = self._network.processes([node])
+        return [one for one in found if _words(one)[:1] == ["ray::task"]]
+
     def replace(self, node: str) -> None:
         """End what is left of a node that was lost, and start it anew when Ray knows of its end."""
         self.kill_node(node)

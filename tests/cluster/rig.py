@@ -137,6 +137,11 @@ class Rig:
         """Have no packet of this machine reach a node, which can still send."""
         self._network.deafen(node)
 
+    @property
+    def host(self) -> str:
+        """Address of this machine by which nodes reach it."""
+        return self._network.host
+
     def hear(self, node: str) -> None:
         """Connect a silent or deaf node again."""
         self._network.reconnect(node)
@@ -165,11 +170,15 @@ class Rig:
 
     def replace(self, node: str) -> None:
         """Bring a node back that was killed, and wait until all are free."""
+        self.bring_back(node)
+        self.until_idle()
+
+    def bring_back(self, node: str) -> None:
+        """Start a node that was killed, whose jobs have ended with it."""
         self.start_node(node)
-        # Else Slurm waits minutes for the end of jobs that ended with the node.
+        # Else Slurm waits minutes for their end.
         for state in ("DOWN", "RESUME"):
             self.run("scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=killed")
-        self.until_idle()
 
     def until_idle(self) -> None:
         """Wait until every node is there and free."""

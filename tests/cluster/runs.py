@@ -118,8 +118,12 @@ class Run:
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         """The command, on the cluster."""
+        return self.begin(self.words(*more))
+
+    def begin(self, words: Sequence[str]) -> subprocess.Popen[str]:
+        """Begin some command, on the cluster."""
         process = subprocess.Popen(
-            [*self._before, *self.words(*more)], cwd=ROOT, env=self._env, text=True,
+            [*self._before, *words], cwd=ROOT, env=self._env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **self._own,
         )  # fmt: skip
         self._processes.append(process)

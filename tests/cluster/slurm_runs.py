@@ -93,3 +93,9 @@ def hold(rig: Rig, n_nodes: int) -> str:
         assert time.monotonic() < end
         time.sleep(0.1)
     return job
+
+
+def said(cluster: Cluster) -> str:
+    """Return what the jobs of a run have written, the oldest first."""
+    logs = sorted(cluster.run_dir.glob("slurm-*.log"), key=lambda file: file.stat().st_mtime)
+    return "".join(file.read_text() for file in logs)

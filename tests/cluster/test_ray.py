@@ -26,12 +26,6 @@ DRIVER = "orchestrator.runner.servers.ray_driver"
 _SLACK_S = 10.0
 
 
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory):
-    with RayRig(tmp_path_factory.mktemp("rig")) as made:
-        yield made
-
-
 class Cluster(Run):
     """A run on the rig's Ray."""
 
@@ -60,16 +54,16 @@ def drivers(rig: RayRig) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def cluster(rig, tmp_path):
-    made = Cluster(rig, tmp_path)
+def cluster(ray_rig, tmp_path):
+    made = Cluster(ray_rig, tmp_path)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def local(rig, tmp_path_factory):
+def local(ray_rig, tmp_path_factory):
     """The same run on this machine."""
-    made = Cluster(rig, tmp_path_factory.mktemp("local"))
+    made = Cluster(ray_rig, tmp_path_factory.mktemp("local"))
     made.here()
     return made
 
@@ -143,19 +137,19 @@ def test_on_a_silent_node_the_lease_ends_and_the_run_goes_on_elsewhere(cluster, 
 
 
 @pytest.fixture
-def crowded(rig, tmp_path):
+def crowded(ray_rig, tmp_path):
     """A run of three servers, each of which takes a whole node."""
-    made = Cluster(rig, tmp_path, cluster={"cpus": 2})
+    made = Cluster(ray_rig, tmp_path, cluster={"cpus": 2})
     # Settings that differ make a server of its own; a slow one, so that a node dies meanwhile.
     made.write(strong={"server": {**made.server, "rules": [{"latency_s": 0.4}]}})
     yield made
     made.end()
 
 
-def test_servers_that_do_not_fit_together_run_in_waves(crowded, expected, rig):
-    rig.kill_node("n3")
+def test_servers_that_do_not_fit_together_run_in_waves(crowded, expected, ray_rig):
+    ray_rig.kill_node("n3")
     try:
-        rig.until_lost("n3")
+        ray_rig.until_lost("n3")
         shown = " ".join(crowded.said(*crowded.plan()).split())
         waves = r"wave 1 of 2: weak \((\w+)\); strong \((\w+)\) wave 2 of 2: judge \((\w+)\)"
         planned = re.search(waves, shown)
@@ -169,14 +163,14 @@ def test_servers_that_do_not_fit_together_run_in_waves(crowded, expected, rig):
         assert tuple(map(crowded.node, models)) == planned.groups()
         crowded.check(expected)
     finally:
-        rig.replace("n3")
+        ray_rig.replace("n3")
 
 
-def test_what_ran_on_a_node_that_dies_gets_another_wave(crowded, expected, rig):
+def test_what_ran_on_a_node_that_dies_gets_another_wave(crowded, expected, ray_rig):
     process = crowded.start()
     crowded.until(lambda: crowded.answered("strong") >= 4, process)
     node, place = crowded.node_of("strong"), crowded.node("strong")
-    rig.kill_node(node)
+    ray_rig.kill_node(node)
     crowded.look()
     try:
         complete(process)
@@ -187,7 +181,7 @@ def test_what_ran_on_a_node_that_dies_gets_another_wave(crowded, expected, rig):
         assert crowded.times(": strong") >= 1
         assert crowded.ready("strong") == 2
     finally:
-        rig.replace(node)
+        ray_rig.replace(node)
 
 
 def test_after_kill_9_of_the_client_the_same_command_continues(cluster, expected):
@@ -205,10 +199,12 @@ def waits_for_room(run: Run) -> bool:
     return any("no node has these resources free now; waiting: CPU 2" in log for log in logs)
 
 
-def test_a_run_begins_while_a_server_waits_for_room_and_welcomes_it_later(cluster, expected, rig):
-    words = [sys.executable, "-P", "-m", DRIVER, f"--address={rig.address}", "--cpus=2"]
+def test_a_run_begins_while_a_server_waits_for_room_and_welcomes_it_later(
+    cluster, expected, ray_rig
+):
+    words = [sys.executable, "-P", "-m", DRIVER, f"--address={ray_rig.address}", "--cpus=2"]
     other = subprocess.Popen(
-        [*words, "--", "sh", "-c", "echo has room; exec cat"], cwd=ROOT, env=rig.env, text=True,
+        [*words, "--", "sh", "-c", "echo has room; exec cat"], cwd=ROOT, env=ray_rig.env, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -230,12 +226,12 @@ def test_a_run_begins_while_a_server_waits_for_room_and_welcomes_it_later(cluste
 
 
 @pytest.mark.models
-def test_the_embedded_server_on_a_node_gives_the_numbers_of_this_machine(rig, tmp_path):
+def test_the_embedded_server_on_a_node_gives_the_numbers_of_this_machine(ray_rig, tmp_path):
     found = []
     for on in ("local", "ray"):
         folder = tmp_path / on
         folder.mkdir()
-        made = Cluster(rig, folder)
+        made = Cluster(ray_rig, folder)
         server = {"server": {"kind": "embedded"}}
         names = ("novice", "expert", "judge")
         models = {name: {**server, "weights": f"bundled:{name}"} for name in names}

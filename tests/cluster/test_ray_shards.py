@@ -1,5 +1,6 @@
 """The shards of a run as tasks of a real Ray, put together by the command that began them."""
 
+import contextlib
 import json
 
 import pytest
@@ -9,12 +10,6 @@ from tests.cluster.runs import Run, complete
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(300)]
 N = 3
-
-
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory):
-    with RayRig(tmp_path_factory.mktemp("rig")) as made:
-        yield made
 
 
 class Shards(Run):
@@ -33,15 +28,15 @@ class Shards(Run):
 
 
 @pytest.fixture
-def cluster(rig, tmp_path):
-    made = Shards(rig, tmp_path)
+def cluster(ray_rig, tmp_path):
+    made = Shards(ray_rig, tmp_path)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def expected(rig, tmp_path_factory):
-    return Shards(rig, tmp_path_factory.mktemp("local")).here()
+def expected(ray_rig, tmp_path_factory):
+    return Shards(ray_rig, tmp_path_factory.mktemp("local")).here()
 
 
 def test_shards_end_as_one_run(cluster, expected):
@@ -50,16 +45,39 @@ def test_shards_end_as_one_run(cluster, expected):
     cluster.check(expected)
 
 
-def test_the_shard_of_a_node_that_dies_is_resumed_on_another(cluster, expected):
+@contextlib.contextmanager
+def kill_client(cluster, node, process):
+    for one in cluster.rig.tasks(node):
+        one.kill()
+    yield process
+
+
+@contextlib.contextmanager
+def kill_node(cluster, node, process):
+    cluster.rig.kill_node(node)
+    try:
+        yield process
+    finally:
+        cluster.rig.replace(node)
+
+
+@contextlib.contextmanager
+def kill_command(cluster, _, process):
+    """What it began goes on, and the same command waits for that."""
+    process.kill()
+    process.communicate()
+    yield cluster.start(f"--shards={N}")
+
+
+@pytest.mark.parametrize("strike", [kill_client, kill_node, kill_command])
+def test_a_shard_that_ends_early_is_resumed(cluster, expected, strike):
     cluster.judge_in(1.0)
     process = cluster.start(f"--shards={N}")
     cluster.until(lambda: all(cluster.judged_by(part) >= 3 for part in range(1, N + 1)), process)
     node = cluster.rig.nodes[0]
-    cluster.rig.kill_node(node)
-    try:
-        complete(process)
-    finally:
-        cluster.rig.replace(node)
+    assert cluster.rig.tasks(node)
+    with strike(cluster, node, process) as waits:
+        complete(waits)
     again = [n - 1 for n in cluster.asked().values() if n > 1]
     # Requests of one client that were in flight, at two servers.
     assert len(again) <= 4

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import psutil
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE
 from tests.cluster.slurm_runs import Cluster
 from tests.cluster.test_shards import (
+    N,
+    begin_again,
     check,
     clients,
     sent,
@@ -25,12 +28,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
 SHARED = "--set=cluster.jobs=shared"
 
 
+# Of the servers: steps of the job that keeps them, or jobs of their own.
+ARE: dict[str, dict[str, Any]] = {"steps": {"nodes": 1}, "spread": {"nodes": 2}, "jobs": {}}
+
+
 @pytest.fixture
-def cluster(rig, tmp_path):
-    """A run whose shards share servers, which are steps of a job on two nodes."""
+def cluster(rig, tmp_path, request):
+    """A run whose shards share servers."""
     before = dict(rig.env)
     rig.env["ORCHESTRATOR_STATE"] = str(tmp_path / "state")
-    yield Cluster(rig, tmp_path, is_inside=False, time="20m", drain="5m", nodes=2)
+    yield Cluster(
+        rig, tmp_path, is_inside=False, time="20m", drain="5m", models={}, **ARE[request.param]
+    )
     rig.env.clear()
     rig.env.update(before)
     rig.run("scancel", "--user=root")
@@ -52,7 +61,14 @@ def orchestrator(cluster: Cluster, *words: str) -> str:
 def begin(cluster: Cluster) -> str:
     """Start the servers; return the number of the job that keeps them."""
     orchestrator(cluster, "servers", "start", str(cluster.recipe), "--on=slurm", "--allow-code")
-    return max((line.split()[0] for line in cluster.jobs()), key=int)
+    return next(job for job, name in jobs(cluster) if name.startswith("orch-made.servers-"))
+
+
+def jobs(cluster: Cluster, *more: str) -> list[tuple[str, str]]:
+    """Return the number and the name of each job or element that waits or runs."""
+    states = "--states=PENDING,RUNNING"
+    shown = cluster.rig.run("squeue", "--noheader", "--array", states, "--format=%i %j", *more)
+    return [(job, name) for job, name in map(str.split, shown.splitlines())]
 
 
 def kept(cluster: Cluster) -> dict[str, str]:
@@ -70,8 +86,8 @@ def until_kept(cluster: Cluster) -> None:
     until(lambda: len(kept(cluster)) == 2, cluster)
 
 
-def until_shards_have_ended(cluster: Cluster, job: str) -> None:
-    until(lambda: all(line.split()[0] == job for line in cluster.jobs()), cluster)
+def until_shards_have_ended(cluster: Cluster) -> None:
+    until(lambda: not any(name.startswith("orch-run-") for _, name in jobs(cluster)), cluster)
 
 
 def stop(cluster: Cluster) -> None:
@@ -81,14 +97,17 @@ def stop(cluster: Cluster) -> None:
     cluster.until_gone()
 
 
+@pytest.mark.parametrize(
+    "cluster", ["steps", "jobs", pytest.param("spread", marks=pytest.mark.long)], indirect=True
+)
 def test_shards_share_the_servers_that_a_job_keeps(cluster, expected):
-    job = begin(cluster)
+    begin(cluster)
     submit(cluster, SHARED)
     script = (cluster.run_dir / "slurm-shards.sh").read_text()
     # An element is a client and nothing else.
     assert "--cpus-per-task=1\n" in script
     until_kept(cluster)
-    until_shards_have_ended(cluster, job)
+    until_shards_have_ended(cluster)
     assert sent(cluster) == 0
     assert set(cluster.asked().values()) == {1}
     assert len(kept(cluster)) == 2
@@ -107,31 +126,68 @@ def servers(cluster: Cluster, url: str) -> list[psutil.Process]:
     ]
 
 
+def kill_server(cluster: Cluster, _: str) -> None:
+    for one in servers(cluster, kept(cluster)["judge"]):
+        one.kill()
+
+
+def hang_server(cluster: Cluster, _: str) -> None:
+    for one in servers(cluster, kept(cluster)["judge"]):
+        one.send_signal(signal.SIGSTOP)
+
+
+def kill_keeper(cluster: Cluster, job: str) -> None:
+    (keeper,) = [one for one in clients(cluster) if "start" in one.cmdline()]
+    keeper.kill()
+    until(lambda: job not in [found for found, _ in jobs(cluster)], cluster)
+    begin(cluster)
+
+
+def requeue_keeper(cluster: Cluster, job: str) -> None:
+    cluster.rig.run("scontrol", "requeue", job)
+    begin_again(cluster, job)
+
+
+def end_keeper_in_time(cluster: Cluster, job: str) -> None:
+    """Its limit is so near that Slurm warns when it looks next, which it does each half minute."""
+    cluster.rig.run("scontrol", "update", f"JobId={job}", "TimeLimit=6")
+    until(lambda: job not in [found for found, _ in jobs(cluster)], cluster)
+    assert "near the time limit: ends" in log(cluster)
+    assert not kept(cluster)
+    begin(cluster)
+
+
+def kill_node(cluster: Cluster, _: str) -> None:
+    """The node of the judge, with all that is there; it is soon back."""
+    (node,) = {
+        node
+        for one in servers(cluster, kept(cluster)["judge"])
+        for node in cluster.rig.nodes
+        if one in cluster.rig.processes(node)
+    }
+    there = jobs(cluster, f"--nodelist={node}")
+    cluster.rig.kill_node(node)
+    cluster.rig.bring_back(node)
+    for job, name in there:
+        if name.startswith(("orch-run-", "orch-made.servers-")):
+            begin_again(cluster, job)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["killed", "hung", "keeper killed", "requeued"])
-def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expected, how):
-    cluster.judge_in(1.0, limits={"silent_after_s": 5})
+@pytest.mark.parametrize("cluster", ["steps", "jobs"], indirect=True)
+@pytest.mark.parametrize(
+    "strike",
+    [kill_server, hang_server, kill_keeper, requeue_keeper, end_keeper_in_time, kill_node],
+)
+def test_shards_go_on_with_the_server_that_takes_the_place_of_one(cluster, expected, strike):
+    cluster.judge_in(1.0 if strike is not end_keeper_in_time else 4.0)
     job = begin(cluster)
     submit(cluster, SHARED)
     until_all_judge(cluster)
     before = kept(cluster)["judge"]
-    if how == "killed":
-        for one in servers(cluster, before):
-            one.kill()
-    elif how == "hung":
-        for one in servers(cluster, before):
-            one.send_signal(signal.SIGSTOP)
-    elif how == "keeper killed":
-        (keeper,) = [one for one in clients(cluster) if "start" in one.cmdline()]
-        keeper.kill()
-        until(lambda: job not in " ".join(cluster.jobs()), cluster)
-        begin(cluster)
-    else:
-        cluster.rig.run("scontrol", "requeue", job)
-        until(lambda: "PD" in " ".join(cluster.jobs()), cluster)
-        cluster.rig.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    assert servers(cluster, before)
+    strike(cluster, job)
     until(lambda: kept(cluster).get("judge", before) != before, cluster)
-    until(lambda: (cluster.run_dir / "results" / "judgments.parquet").exists(), cluster)
-    until(lambda: all("orch-mad" in line for line in cluster.jobs()), cluster)
+    until_shards_have_ended(cluster)
     stop(cluster)
-    check(cluster, expected)
+    check(cluster, expected, N)

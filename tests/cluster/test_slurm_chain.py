@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
 from tests.cluster.runs import LONG_S
-from tests.cluster.slurm_runs import Cluster, hold
+from tests.cluster.slurm_runs import Cluster, hold, said
 from tests.e2e.runs import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -52,11 +52,6 @@ def until_no_jobs(cluster: Cluster) -> str:
         assert time.monotonic() < end, (cluster.jobs(), said(cluster))
         time.sleep(0.2)
     return said(cluster)
-
-
-def said(cluster: Cluster) -> str:
-    logs = sorted(cluster.run_dir.glob("slurm-*.log"), key=lambda file: file.stat().st_mtime)
-    return "".join(file.read_text() for file in logs)
 
 
 def test_before_its_limit_a_job_hands_on_to_another(cluster, expected):

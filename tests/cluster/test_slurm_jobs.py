@@ -1,8 +1,10 @@
 """Servers as jobs of their own in a real Slurm: the rows of `test_slurm` that differ there."""
 
 import re
+import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cluster import rows
@@ -70,6 +72,24 @@ def test_after_kill_9_of_the_client_no_job_is_left_that_waits_or_runs(cluster, e
     process.kill()
     process.communicate(timeout=LONG_S)
     cluster.rig.run("scancel", blocker)
+    cluster.until_gone()
+    cluster.look()
+    complete(cluster.start())
+    cluster.check(expected)
+
+
+def test_after_the_end_of_the_clients_machine_no_job_keeps_its_place(cluster, expected):
+    """With it ends each srun, which would have told Slurm of the end of its job."""
+    process = cluster.start()
+    cluster.until_judging(process)
+    ended = [psutil.Process(process.pid), *cluster.steps()]
+    # Not one after the other: none may tell anybody of the end of another.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for one in ended:
+            one.send_signal(number)
+    process.communicate(timeout=LONG_S)
+    # Servers end when they have heard nothing for a while.
+    cluster.until(lambda: not cluster.jobs(), None)
     cluster.until_gone()
     cluster.look()
     complete(cluster.start())

@@ -10,8 +10,8 @@ from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.prompt_sums import sum_by_prompt
 from orchestrator.statistics.ratings import Forming, rate
 from orchestrator.units import Plan
-from tests.core.fakes import Items, digest, make_part, method
-from tests.runner.session.test_live_ranking import MODELS, PAIRS, end_item, nothing
+from tests.core.fakes import Items, digest, make_part, method, nothing
+from tests.runner.session.test_live_ranking import MODELS, PAIRS, end_item
 from tests.statistics.test_forming import NAMES, half_widths, judged
 
 

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.servers import KINDS, Running, running
+from launch import _weights
+from tests.conformance.servers import KINDS, SMOLLM2, Running, running
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -28,3 +29,9 @@ async def backend(server: Running) -> object:
     """A connection to it."""
     async with server.connected() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """The folder that is made of SmolLM2's file."""
+    return _weights.folder_now(SMOLLM2)

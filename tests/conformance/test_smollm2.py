@@ -31,11 +31,6 @@ ANSWER = "The capital of France is Paris."
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    return _weights.folder_now(SMOLLM2)
-
-
-@pytest.fixture(scope="module")
 def real_server(request, tmp_path_factory):
     log = tmp_path_factory.mktemp("servers") / "server.log"
     with running(REAL_KINDS[request.param], log) as found:

@@ -18,13 +18,12 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from backends._tokens import Contexts, Ids
-from launch import _weights
 from launch.embedded.tokens import Tokens
 from orchestrator.ask import ChooseAsk
 from orchestrator.records import Choice, Label, Message, Messages, Prefix, labels
 from tests.conformance.measure import NUMBERS, SYMBOLS, known
 from tests.conformance.reference import Reference, reference
-from tests.conformance.servers import REAL_KINDS, SMOLLM2, Running, running
+from tests.conformance.servers import REAL_KINDS, Running, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.smollm2, pytest.mark.timeout(600)]
 CHAT = (Message("system", "Be brief."), Message("user", "Is 3 + 4 = 8 a good answer?"))
@@ -82,11 +81,6 @@ CASES = {
         labels("ain", "ainly not"), "I am cert", "merged", frozenset({"ain", "ainly not"})
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    return _weights.folder_now(SMOLLM2)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from orchestrator.methods import pairwise_ranking
 from orchestrator.records import Item, Message
 from orchestrator.units import Plan, make_part
 from tests.core import fakes
+from tests.core.fakes import nothing
 
 
 class Items:
@@ -26,10 +27,6 @@ class Items:
 
     def item(self, index):
         return self.items[index]
-
-
-async def nothing(unit, ask, config):
-    return []
 
 
 def plan(references, *, shows=True, seed=0):

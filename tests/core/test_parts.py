@@ -1,14 +1,10 @@
 from orchestrator.ask import digest, item_digest
 from orchestrator.units import Plan, make_part
-from tests.core.fakes import Items, method
-
-
-async def evaluate(unit, ask, config):
-    return []
+from tests.core.fakes import Items, method, nothing
 
 
 def part(name="", **schema):
-    made = method(evaluate, columns={"value": "str", **schema})
+    made = method(nothing, columns={"value": "str", **schema})
     return make_part("fake", made, ("m",), name)
 
 

@@ -1,12 +1,10 @@
 """Running commands with little memory."""
 
-import resource
 import subprocess
 import sys
 
 from tests.e2e.runs import ROOT
-
-ADDRESS_SPACE_BYTES = 4 << 30
+from tests.others import limit_memory
 
 
 def orchestrator(*arguments: object, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
@@ -18,9 +16,5 @@ def orchestrator(*arguments: object, timeout_s: float = 120) -> subprocess.Compl
         text=True,
         check=False,
         timeout=timeout_s,
-        preexec_fn=_limit,
+        preexec_fn=limit_memory,
     )
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))

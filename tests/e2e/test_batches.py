@@ -1,15 +1,12 @@
 """Runs in batches: killed, interrupted or cancelled at any point, they end as one by one."""
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -18,6 +15,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED
 from tests.conftest import BUNDLED
 from tests.e2e.runs import ROOT, command, frames, run
 from tests.fake.batches import serving_batches
+from tests.fake.threaded import threaded
 
 pytestmark = pytest.mark.slow
 KEY = "sk-0123456789abcdef"
@@ -30,28 +28,11 @@ N_REQUESTS = N * (2 + 2)
 @contextmanager
 def served(**settings):
     """An endpoint with batches in a thread of its own: its address and the server."""
-    ready = threading.Event()
-    found: list[Any] = []
-
-    async def serve() -> None:
-        rules = {"dialect": "openai", "quality": QUALITY}
-        async with serving_batches(*QUALITY, rules=rules, key=KEY) as (url, server):
-            for name, value in settings.items():
-                setattr(server, name, value)
-            done = asyncio.Event()
-            found.extend((url, server, asyncio.get_running_loop(), done))
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(10)
-    url, server, loop, done = found
-    try:
+    rules = {"dialect": "openai", "quality": QUALITY}
+    with threaded(lambda: serving_batches(*QUALITY, rules=rules, key=KEY)) as (url, server):
+        for name, value in settings.items():
+            setattr(server, name, value)
         yield url, server
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
-from tests.e2e.embedded import embedded_server
 from tests.e2e.runs import ROOT, command, frames, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(900)]
@@ -20,12 +19,6 @@ ANSWERERS = ("novice", "apprentice", "expert")
 NAMES = (*ANSWERERS, "judge")
 N_KILLS = 5
 TOLERANCE = 1e-4
-
-
-@pytest.fixture(scope="module")
-def server():
-    with embedded_server(NAMES) as url:
-        yield url
 
 
 def write_recipe(path, url, *, n=20, seed=0):
@@ -90,20 +83,20 @@ def closest_call(url, model, prompt):
     return min(best - second for second, best in tops)
 
 
-def test_a_run_killed_at_several_points_gives_the_same_answers_and_verdicts(server, tmp_path):
+def test_a_run_killed_at_several_points_gives_the_same_answers_and_verdicts(embedded, tmp_path):
     rng = random.Random(3)
-    recipe = write_recipe(tmp_path / "r.json", server, n=60)
+    recipe = write_recipe(tmp_path / "r.json", embedded, n=60)
     assert run(recipe, tmp_path / "whole").returncode == EXIT_COMPLETE
     kills = 0
     while kills < N_KILLS:
-        assert not kill_later(recipe, tmp_path / "cut", server, rng), "make the run longer"
+        assert not kill_later(recipe, tmp_path / "cut", embedded, rng), "make the run longer"
         kills += 1
     assert run(recipe, tmp_path / "cut").returncode == EXIT_COMPLETE
     whole, cut = frames(tmp_path / "whole"), frames(tmp_path / "cut")
     answers = whole["answers"].join(cut["answers"], on=["item", "model"], suffix="_cut")
     differ = answers.filter(answers["text"] != answers["text_cut"])
     for row in differ.iter_rows(named=True):
-        assert closest_call(server, row["model"], row["prompt"]) < TOLERANCE, row
+        assert closest_call(embedded, row["model"], row["prompt"]) < TOLERANCE, row
     same = answers.filter(answers["text"] == answers["text_cut"])
     assert same.height > 0.95 * answers.height
     assert np.allclose(same["mean_logprob"], same["mean_logprob_cut"], atol=TOLERANCE)
@@ -117,16 +110,18 @@ def test_a_run_killed_at_several_points_gives_the_same_answers_and_verdicts(serv
     assert (pairs["mode_pre"] == pairs["mode_pre_cut"]).all()
 
 
-def test_rows_follow_from_what_the_server_says(server, tmp_path):
+def test_rows_follow_from_what_the_server_says(embedded, tmp_path):
     """Three judgments recomputed from the server's own replies, without our client."""
-    recipe = write_recipe(tmp_path / "r.json", server, n=6)
+    recipe = write_recipe(tmp_path / "r.json", embedded, n=6)
     assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
     found = frames(tmp_path / "run")
     texts = {(row["item"], row["model"]): row for row in found["answers"].iter_rows(named=True)}
     for row in found["judgments"].head(3).iter_rows(named=True):
         a, b = (texts[row["item"], row[key]] for key in ("model_a", "model_b"))
         for column, first, second in (("p_ab", a, b), ("p_ba", b, a)):
-            p = np.exp(_labels(server, a["prompt"], a["reference"], first["text"], second["text"]))
+            p = np.exp(
+                _labels(embedded, a["prompt"], a["reference"], first["text"], second["text"])
+            )
             p = p / p.sum()
             expected = p if column == "p_ab" else p[::-1]
             assert np.allclose(row[column], expected, atol=TOLERANCE)
@@ -150,9 +145,9 @@ def _labels(url, prompt, reference, answer_a, answer_b):
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_the_true_order_is_found(server, tmp_path, seed):
+def test_the_true_order_is_found(embedded, tmp_path, seed):
     """All ten seeds: `make validate`."""
-    recipe = write_recipe(tmp_path / "r.json", server, n=100, seed=seed)
+    recipe = write_recipe(tmp_path / "r.json", embedded, n=100, seed=seed)
     result = run(recipe, tmp_path / "run", "--format", "json")
     assert result.returncode == EXIT_COMPLETE, result.stderr
     (ranking,) = json.loads(result.stdout)["rankings"]

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from tests.e2e.runs import ROOT, fake_server, frames, run, stats, write_recipe
+from tests.e2e.runs import ROOT, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -20,12 +20,6 @@ OTHER_PROMPT = ("--set", "methods.0.prompt=judgment_distribution")
 def gc(run_dir: Path, *more: str) -> subprocess.CompletedProcess[str]:
     asked = [sys.executable, "-m", "orchestrator", "runs", "gc", str(run_dir), *more]
     return subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, check=False)
-
-
-@pytest.fixture
-def server():
-    with fake_server() as url:
-        yield url
 
 
 def assert_same_frames(found: dict[str, pl.DataFrame], expected: dict[str, pl.DataFrame]) -> None:

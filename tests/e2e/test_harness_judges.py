@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from orchestrator.methods.alpaca_eval import is_switched
-from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
+from tests.e2e.embedded import ask, run_methods
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.models, pytest.mark.timeout(600)]
 
@@ -23,19 +23,8 @@ METHODS = [
 
 
 @pytest.fixture(scope="module")
-def server():
-    with embedded_server(NAMES) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def found(server, tmp_path_factory):
-    return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judges"))
-
-
-@pytest.fixture(scope="module")
-def answer_of(found):
-    return answers_of(found)
+def found(embedded, tmp_path_factory):
+    return run_methods(embedded, NAMES, METHODS, tmp_path_factory.mktemp("judges"))
 
 
 def judged(url, text, labels):
@@ -58,13 +47,13 @@ def pair_text(first, second):
     )
 
 
-def test_three_ratings_follow_from_the_servers_replies(server, found, answer_of):
+def test_three_ratings_follow_from_the_servers_replies(embedded, found, answer_of):
     rows = found["verdicts"].filter(pl.col("method") == "mt_bench_judge")
     assert len(rows) == 12
     for row in rows.head(3).iter_rows(named=True):
         answer = answer_of(row, row["model"])
         text, p = judged(
-            server,
+            embedded,
             f"Rate the answer from 1 to 9. Rating only.\nTask: {answer['prompt']}\n"
             f"Reference: {answer['reference']}\nAnswer: {answer['text']}",
             list("123456789"),
@@ -73,13 +62,13 @@ def test_three_ratings_follow_from_the_servers_replies(server, found, answer_of)
         assert row["expected"] == pytest.approx(p @ np.arange(1, 10), abs=1e-4)
 
 
-def test_three_comparisons_follow_from_the_servers_replies(server, found, answer_of):
+def test_three_comparisons_follow_from_the_servers_replies(embedded, found, answer_of):
     rows = found["verdicts"].filter(pl.col("method") == "pairs")
     value = {">>": 1.0, ">": 1.0, "=": 0.5, "<": 0.0, "<<": 0.0}
     for row in rows.head(3).iter_rows(named=True):
         a, b = answer_of(row, row["model_a"]), answer_of(row, row["model_b"])
         (one, p_one), (two, p_two) = (
-            judged(server, pair_text(*shown), SYMBOLS) for shown in ((a, b), (b, a))
+            judged(embedded, pair_text(*shown), SYMBOLS) for shown in ((a, b), (b, a))
         )
         first, second = (value[re.sub(r"[\[\]\s]", "", text)] for text in (one, two))
         agreed = {1.0: "A", 0.0: "B"}.get(first, "tie") if first == 1 - second else "tie"
@@ -88,13 +77,13 @@ def test_three_comparisons_follow_from_the_servers_replies(server, found, answer
         assert row["prefer_a"] == pytest.approx(prefer, abs=1e-4)
 
 
-def test_three_preferences_follow_from_the_servers_replies(server, found, answer_of):
+def test_three_preferences_follow_from_the_servers_replies(embedded, found, answer_of):
     rows = found["preferences"]
     assert set(rows["model"]) == {"apprentice", "expert"}
     for row in rows.filter(~pl.col("same_text")).head(3).iter_rows(named=True):
         model, baseline = answer_of(row, row["model"]), answer_of(row, "novice")
         switched = is_switched(model["prompt"])
         shown = (model, baseline) if switched else (baseline, model)
-        _, p = judged(server, pair_text(*shown), SYMBOLS)
+        _, p = judged(embedded, pair_text(*shown), SYMBOLS)
         second = p @ [0, 0, 0.5, 1, 1]
         assert row["preference"] == pytest.approx(2 - second if switched else 1 + second, abs=1e-4)

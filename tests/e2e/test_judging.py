@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import EXIT_COMPLETE
-from tests.e2e.embedded import answers_of, ask, embedded_server, run_methods
+from tests.e2e.embedded import ask, run_methods
 from tests.e2e.runs import fake_server, frames, run, stats, write_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,19 +31,8 @@ METHODS = [
 
 
 @pytest.fixture(scope="module")
-def server():
-    with embedded_server(NAMES) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def found(server, tmp_path_factory):
-    return run_methods(server, NAMES, METHODS, tmp_path_factory.mktemp("judging"))
-
-
-@pytest.fixture(scope="module")
-def answer_of(found):
-    return answers_of(found)
+def found(embedded, tmp_path_factory):
+    return run_methods(embedded, NAMES, METHODS, tmp_path_factory.mktemp("judging"))
 
 
 def chosen(url, text, labels, prefix=None):
@@ -90,32 +79,32 @@ def at_token(tokens, starts, place):
 
 
 @pytest.mark.models
-def test_three_ratings_follow_from_the_servers_replies(server, found, answer_of):
+def test_three_ratings_follow_from_the_servers_replies(embedded, found, answer_of):
     rows = found["scores"].filter(pl.col("method") == "pointwise")
     assert len(rows) == 8
     for row in rows.head(3).iter_rows(named=True):
         text = rating_text(
             "Rate the answer from 1 to 9. Rating only.", answer_of(row, row["model"])
         )
-        raw, p = chosen(server, text, both_spellings(SCORES))
+        raw, p = chosen(embedded, text, both_spellings(SCORES))
         assert np.allclose(row["p"], p, atol=1e-4)
         assert row["mean"] == pytest.approx(p @ np.arange(1, 10), abs=1e-4)
         assert row["coverage"] == pytest.approx(raw.sum(), abs=1e-4)
 
 
 @pytest.mark.models
-def test_three_reasoned_ratings_are_read_after_the_judges_own_tokens(server, found, answer_of):
+def test_three_reasoned_ratings_are_read_after_the_judges_own_tokens(embedded, found, answer_of):
     rows = found["scores"].filter(pl.col("method") == "reasoned")
     for row in rows.head(3).iter_rows(named=True):
         text = rating_text(
             "Rate the answer from 1 to 9. Check first.", answer_of(row, row["model"])
         )
-        said, tokens, starts = trace_of(server, text)
+        said, tokens, starts = trace_of(embedded, text)
         rating = re.search(r"\d\W*\Z", said)
         assert rating is not None
         ids, n_before = at_token(tokens, starts, rating.start())
         assert n_before <= 1
-        _, p = chosen(server, text, both_spellings(SCORES), {"token_ids": ids})
+        _, p = chosen(embedded, text, both_spellings(SCORES), {"token_ids": ids})
         assert np.allclose(row["p"], p, atol=1e-4)
 
 
@@ -127,14 +116,14 @@ def test_sampled_traces_are_averaged(found):
 
 
 @pytest.mark.models
-def test_three_pairs_of_scores_follow_from_the_servers_replies(server, found, answer_of):
+def test_three_pairs_of_scores_follow_from_the_servers_replies(embedded, found, answer_of):
     for row in found["pair_scores"].head(3).iter_rows(named=True):
         a, b = answer_of(row, row["model_a"]), answer_of(row, row["model_b"])
         for order, shown in (("ab", (a, b)), ("ba", (b, a))):
             text = pair_text("Rate both answers from 1 to 9. Ratings only.", *shown)
-            raw_1, first = chosen(server, text, both_spellings(SCORES))
+            raw_1, first = chosen(embedded, text, both_spellings(SCORES))
             prefix = {"text": SCORES[first.argmax()]}
-            raw_2, second = chosen(server, text, [[f" {score}"] for score in SCORES], prefix)
+            raw_2, second = chosen(embedded, text, [[f" {score}"] for score in SCORES], prefix)
             assert np.allclose(row[f"p_first_{order}"], first, atol=1e-4)
             assert np.allclose(row[f"p_second_{order}"], second, atol=1e-4)
             mass = raw_1.sum() * raw_2.sum()
@@ -143,30 +132,30 @@ def test_three_pairs_of_scores_follow_from_the_servers_replies(server, found, an
 
 @pytest.mark.models
 def test_three_comparisons_with_three_labels_follow_from_the_servers_replies(
-    server, found, answer_of
+    embedded, found, answer_of
 ):
     labels = [["[[>]]"], ["[[=]]"], ["[[<]]"]]
     rows = found["judgments"].filter(pl.col("method") == "three")
     for row in rows.head(3).iter_rows(named=True):
         a, b = answer_of(row, row["model_a"]), answer_of(row, row["model_b"])
-        _, ab = chosen(server, pair_text("Compare two answers. Verdict only.", a, b), labels)
-        _, ba = chosen(server, pair_text("Compare two answers. Verdict only.", b, a), labels)
+        _, ab = chosen(embedded, pair_text("Compare two answers. Verdict only.", a, b), labels)
+        _, ba = chosen(embedded, pair_text("Compare two answers. Verdict only.", b, a), labels)
         assert np.allclose(row["p_ab"], ab, atol=1e-4)
         assert np.allclose(row["p_ba"], ba[::-1], atol=1e-4)
 
 
 @pytest.mark.models
-def test_a_reasoned_comparison_is_read_after_the_judges_own_tokens(server, found, answer_of):
+def test_a_reasoned_comparison_is_read_after_the_judges_own_tokens(embedded, found, answer_of):
     symbols = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
     rows = found["judgments"].filter(pl.col("method") == "ranked reasoned")
     for row in rows.head(3).iter_rows(named=True):
         a, b = answer_of(row, row["model_a"]), answer_of(row, row["model_b"])
         text = pair_text("Compare two answers. Check first.", a, b)
-        said, tokens, starts = trace_of(server, text)
+        said, tokens, starts = trace_of(embedded, text)
         ids, n_before = at_token(tokens, starts, said.rindex("[["))
         lead = said[said.rindex("[[") - n_before : said.rindex("[[")]
         labels = [[lead + symbol, symbol][: 2 if lead else 1] for symbol in symbols]
-        _, p = chosen(server, text, labels, {"token_ids": ids})
+        _, p = chosen(embedded, text, labels, {"token_ids": ids})
         assert np.allclose(row["p_ab"], p, atol=1e-4)
 
 

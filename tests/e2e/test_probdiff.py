@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import EXIT_COMPLETE
 from tests.conftest import BUNDLED, ROOT
-from tests.e2e.runs import MODELS, command, fake_server, frames, run, stats, write_recipe
+from tests.e2e.runs import MODELS, command, frames, run, stats, write_recipe
 from tests.recipes.test_recipes import delete_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -28,12 +28,6 @@ METHODS = [
     {"kind": "samples", "n": 4, "answer": DRAWN["answer"]},
 ]
 N_MODELS = 3
-
-
-@pytest.fixture
-def server():
-    with fake_server() as url:
-        yield url
 
 
 @pytest.fixture

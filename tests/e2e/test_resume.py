@@ -22,12 +22,6 @@ from tests.e2e.runs import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def server():
-    with fake_server() as url:
-        yield url
-
-
 def test_a_complete_run_sends_nothing_and_shows_the_same_result(server, tmp_path):
     recipe = write_recipe(tmp_path / "r.json", server, n=8)
     first = run(recipe, tmp_path / "run")

@@ -1,20 +1,18 @@
 """A whole run through TLS: each request has what the recipe says, and no file has a secret."""
 
-import asyncio
 import json
 import os
 import ssl
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.e2e.runs import ROOT
 from tests.fake.main import serving
+from tests.fake.threaded import threaded
 
 HIDDEN = {
     "A_KEY": "sk-0123456789abcdef",
@@ -40,26 +38,10 @@ def served(rules, folder):
     """A fake server behind TLS in a thread of its own: its address, and all that it is asked."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "ca.pem", folder / "key.pem")
-    ready = threading.Event()
-    found: list[Any] = []
-
-    async def serve() -> None:
-        async with serving(rules, models=["m"], key=HIDDEN["A_KEY"], tls=tls) as (url, server):
-            server.seen = []
-            done = asyncio.Event()
-            found.extend((url, server.seen, asyncio.get_running_loop(), done))
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(10)
-    url, seen, loop, done = found
-    try:
-        yield url, seen
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join()
+    key = HIDDEN["A_KEY"]
+    with threaded(lambda: serving(rules, models=["m"], key=key, tls=tls)) as (url, server):
+        server.seen = []
+        yield url, server.seen
 
 
 def command(tmp_path, *words):

@@ -18,12 +18,6 @@ JUDGE = {"kind": "pairwise_ranking", "judges": ["judge"], "prompt": "compact",
          "answer": {"max_tokens": 8}}  # fmt: skip
 
 
-@pytest.fixture
-def server():
-    with fake_server() as url:
-        yield url
-
-
 def orders(run_dir):
     """Return the report's table of orders, as (better, worse, order)."""
     (table,) = [table for table in api.load(run_dir).tables if table.key.endswith(".orders")]

@@ -12,7 +12,7 @@ from tests.tasks.tasks import TASKS
 OF_OTHERS = {"how_to/your_endpoint", *(page for task in TASKS for page in task.pages)}
 NEEDED = {"how_to/gguf": (pytest.mark.smollm2,)}
 # The others are followed by `make test-long`.
-SOON = {"how_to/merge_runs", "how_to/own_method", "tutorials/one_server"}
+SOON = {"how_to/merge_runs", "how_to/own_metric", "tutorials/one_server"}
 
 
 def marks(page):

@@ -25,19 +25,12 @@ from tests.fuzz.test_replies import check, check_failure
 from tests.recorded.asks import CHOICES, DRAWS, SCORES, asked
 from tests.recorded.replay import Recording
 
+pytestmark = pytest.mark.usefixtures("read_at_once")
 DATA = SHARED / "data"
 READING = Reading(top=2, offsets=True, secret=KEY)
 SETTINGS = KINDS["vllm"].backend
 ASKS: dict[str, GenerateAsk | ScoreAsk | ChooseAsk] = {**DRAWS, **SCORES, **CHOICES}
 needs_shared = pytest.mark.skipif(not DATA.is_dir(), reason="../shared is absent: real replies")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def read_at_once():
-    """Replies of any length are read as long ones are."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(replies, "LEAST_BYTES", 0)
-        yield
 
 
 @cache

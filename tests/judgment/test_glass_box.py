@@ -91,25 +91,16 @@ def test_aligned_features_are_the_papers_positions(sequence):
 
 
 @pytest.mark.parametrize(
-    ("name", "scale", "signs"),
+    ("name", "signs"),
     [
-        ("zscore_sum_-ent_-var", "zscore", (-1, -1)),
-        ("minmax_sum_-ent_-var", "minmax", (-1, -1)),
-        ("zscore_sum_ent_var", "zscore", (1, 1)),
-        ("minmax_sum_ent_var", "minmax", (1, 1)),
+        ("zscore_sum_-ent_-var", (-1, -1)),
+        ("zscore_sum_ent_var", (1, 1)),
     ],
 )
-def test_combinations_are_sums_of_normalised_features(reference, name, scale, signs):
+def test_combinations_are_sums_of_normalised_features(reference, name, signs):
     given, wanted = reference("glassbox.combo.1")
     orientation = dict(zip(("ent", "var"), signs, strict=True))
-    found = glass_box.combo(given, orientation, scale=scale)
-    assert found.tolist() == close(wanted[name])
-
-
-def test_the_codes_own_normalisation_is_the_range_reversed(reference):
-    given, wanted = reference("glassbox.combo.1")
-    found = glass_box.combo({"ent": given["ent"]}, {"ent": -1}, scale="minmax")
-    name = "cal_agreement_normalize(ent)=(max-x)/(max-min)"
+    found = glass_box.combo(given, orientation)
     assert found.tolist() == close(wanted[name])
 
 
@@ -220,7 +211,6 @@ def test_combinations_do_not_depend_on_a_features_unit(values, factor, shift):
     moved = factor * values + shift
     if np.ptp(values) < 1e-3:
         return
-    for scale in ("zscore", "minmax"):
-        found = glass_box.combo({"sum_logprob": moved}, scale=scale)
-        plain = glass_box.combo({"sum_logprob": values}, scale=scale)
-        np.testing.assert_allclose(found, plain, atol=1e-6)
+    found = glass_box.combo({"sum_logprob": moved})
+    plain = glass_box.combo({"sum_logprob": values})
+    np.testing.assert_allclose(found, plain, atol=1e-6)

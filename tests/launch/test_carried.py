@@ -313,9 +313,10 @@ def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
         assert process.stdout is not None
         mark, line = _watchdog.PLACED, process.stdout.readline()
         assert line.startswith(mark)
-        host, port, _ = line.removeprefix(mark).split()
+        host, port, _, rank = line.removeprefix(mark).split()
         assert host.count(b".") == 3
         assert int(port) > 0
+        assert rank == b"0"
         process.stdin.close()
         assert process.wait(10) == 0
 
@@ -323,7 +324,8 @@ def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
 def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     told = {
-        "arguments": ["1", "127.0.0.1", "0", sys.executable, "-c", code],
+        "arguments": [["1", "127.0.0.1", "0", sys.executable, "-c", code]],
+        "lease_s": None,
         "env": {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "LANG": "C", "PATH": "/client"},
         "here": {"PATH": "/client", "CUDA_VISIBLE_DEVICES": "0,1,2,3", "OTHER": "1"},
     }

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from launch import _sglang_main, sglang, vllm
+from launch import _sglang_main, llamacpp, sglang, vllm
 from launch._log import likely_cause
 from launch._spec import beside
 from orchestrator.errors import LaunchError
@@ -58,9 +60,49 @@ def test_sglang_states_numbers_before_the_temperature():
     assert (found["CUDA_VISIBLE_DEVICES"], found["X"]) == ("0,2", "1")
 
 
+@pytest.mark.parametrize("kind", [vllm, sglang])
+@given(st.integers(2, 9), st.integers(1024, 65_535))
+def test_parts_of_a_server_differ_in_their_rank_alone(kind, n, port):
+    """All know how many they are and where rank 0 waits for them; that one alone answers."""
+    config, hosts = kind.Config(tensor_parallel_size=n), [f"10.0.0.{r}" for r in range(1, n + 1)]
+    parts = [kind.argv(config, "x", MODEL, port, hosts[0], (rank, hosts)) for rank in range(n)]
+    of = [options(part) for part in parts]
+    assert [part.pop("--node-rank") for part in of] == [str(rank) for rank in range(n)]
+    assert {part["--nnodes"] for part in of} == {str(n)}
+    master = of[0].get("--dist-init-addr") or f"{of[0]['--master-addr']}:{of[0]['--master-port']}"
+    host, _, found = master.partition(":")
+    assert host == "10.0.0.1"
+    assert int(found) != port
+    assert [part.pop("--host") for part in of] == ["10.0.0.1", *["127.0.0.1"] * (n - 1)]
+    assert ["--headless" in part for part in parts] == [kind is vllm and r > 0 for r in range(n)]
+    of_a_part = {"--node-rank", "--host"}
+    rest = {
+        tuple(
+            word
+            for before, word in itertools.pairwise(("", *part))
+            if before not in of_a_part | {"env"} and word != "--headless"
+        )
+        for part in parts
+    }
+    assert len(rest) == 1
+    assert "--nnodes" not in kind.argv(config, "x", MODEL, port, "10.0.0.1")
+
+
+@pytest.mark.parametrize("module", [vllm, sglang])
+@pytest.mark.parametrize(
+    ("size", "stages", "n_nodes", "can"),
+    [(16, (), 2, True), (1, (), 2, False), (3, (), 2, False), (1, ("-pp", "2"), 2, True),
+     (8, ("--pp-size=3",), 3, True), (8, ("--pp-size=3",), 5, False)],
+)  # fmt: skip
+def test_a_model_is_shared_by_nodes_that_divide_its_parts(module, size, stages, n_nodes, can):
+    kind = kind_in(module)(module.Config(tensor_parallel_size=size, extra_args=stages))
+    assert (kind.no_split(n_nodes) == "") == can
+    assert "one node" in kind_in(llamacpp)(llamacpp.Config()).no_split(2)
+
+
 def test_two_servers_take_no_port_of_each_other():
     ports = [30_000, 30_001, 45_217]
-    taken = [*ports, *(beside(port, n) for port in ports for n in (1, 2))]
+    taken = [*ports, *(beside(port, n) for port in ports for n in (1, 2, 3))]
     assert len(set(taken)) == len(taken)
     assert all(1024 < port < 32_768 for port in taken[3:])
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.fake.main import serving
+from tests.fake.main import LOOPBACK, serving
 from tests.fake.rules import Referee, load
 
 
@@ -30,14 +30,14 @@ class Kept:
 
 
 @contextlib.contextmanager
-def kept_server(rules: object, models: tuple[str, ...]) -> Iterator[Kept]:
+def kept_server(rules: object, models: tuple[str, ...], host: str = LOOPBACK) -> Iterator[Kept]:
     """A server of some dialect for the time of a block."""
     kept, ready = Kept(""), threading.Event()
     loop = asyncio.new_event_loop()
     over = asyncio.Event()
 
     async def serve() -> None:
-        async with serving(rules, models=models) as (url, server):
+        async with serving(rules, models=models, host=host) as (url, server):
             answer = server._ask
 
             def keep(route, received):

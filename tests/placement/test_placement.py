@@ -5,6 +5,7 @@ from itertools import combinations, product
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from orchestrator.placement import GIB, Demand, Gpu, Inventory, Node, Size, fits, place
 from orchestrator.serving import Footprint
@@ -255,7 +256,8 @@ clusters = st.builds(
     st.lists(sizes, min_size=1, max_size=4),
     st.none() | st.integers(1, 4),
 )
-sized = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3), sizes), max_size=5).map(
+wishes = st.builds(lambda size, n: replace(size, nodes=n), sizes, st.integers(1, 3))
+sized = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3), wishes), max_size=5).map(
     lambda found: [Demand(f"m{number}", None, *parts) for number, parts in enumerate(found)]
 )
 
@@ -268,19 +270,22 @@ def test_no_node_gives_more_than_it_has_and_every_server_is_placed_or_named(want
         every = [share for shares in wave.values() for share in shares]
         assert fits(every, inventory)
         for name, has in by_name.items():
-            on_it = [share.size for share in every if share.node == name]
+            on_it = [share.size for share in every if name in share.nodes]
             assert sum(size.cpus for size in on_it) <= has.cpus
             assert sum(size.gpus for size in on_it) <= has.gpus
             if has.n_bytes is not None:
                 assert sum(size.n_bytes or 0 for size in on_it) <= has.n_bytes
     assert sorted([name for wave in found.waves for name in wave]) == sorted(
-        one.name for one in wanted if any(fits_on(node, one) for node in inventory.nodes)
+        one.name
+        for one in wanted
+        if sum(fits_on(node, one) for node in inventory.nodes) >= one.size.nodes
     )
     for wave in found.waves:
         for name, shares in wave.items():
             (demand,) = [one for one in wanted if one.name == name]
             assert 1 <= len(shares) <= demand.replicas
             assert all(share.size == demand.size for share in shares)
+            assert all(len(set(share.nodes)) == demand.size.nodes for share in shares)
 
 
 def fits_on(node, demand):
@@ -314,6 +319,14 @@ def test_a_server_that_is_too_large_for_each_node_is_told_the_largest():
         "it needs 2 CPUs, 8 GPUs, 200.0 GiB on one node; the largest node, n2, has 4 CPUs, "
         "4 GPUs, 32.0 GiB"
     )
+
+
+def test_a_server_of_more_nodes_than_are_large_enough_is_told_how_many_are():
+    inventory = nodes(Size(8, 8), Size(8, 8), Size(8, 4))
+    (found,) = place([Demand("m", size=Size(1, 8, nodes=3))], inventory).impossible.values()
+    assert found == "it needs 1 CPU, 8 GPUs on each of 3 nodes; nodes with so much: 2"
+    (wave,) = place([Demand("m", size=Size(1, 8, nodes=2))], inventory).waves
+    assert wave["m"][0].node == "n1,n2"
 
 
 def test_where_memory_is_not_counted_there_is_enough():

@@ -23,7 +23,7 @@ from orchestrator.store import ROLES, RunDirectory, Store, salvage
 from orchestrator.tables import Column, make_table
 from orchestrator.units import Plan
 from orchestrator.view.item import item_page
-from tests.core.fakes import Items, digest, make_part, method
+from tests.core.fakes import Items, digest, make_part, method, nothing
 from tests.e2e.runs import CANDIDATES, write_recipe
 from tests.inside import fake_server
 
@@ -172,10 +172,6 @@ def test_roles_that_do_not_fit_the_columns_are_damage(folder, tmp_path):
     salvage(target)
     with Store.open(target, read_only=True) as store:
         assert store.get_meta(ROLES) is None
-
-
-async def nothing(unit, ask, config):
-    return []
 
 
 def test_its_ranking_forms_while_it_runs():

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.judgment.harness import align_bench, critique_llm, mt_bench
+from orchestrator.judgment.harness import critique_llm, mt_bench
 from orchestrator.methods import alpaca_eval
 from orchestrator.statistics.length import head_to_head
 
@@ -14,13 +14,13 @@ def nan_is_none(values):
 
 def test_ratings_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.parse_rating(text, convention="fastchat") for text in inputs["texts"]]
+    read = [mt_bench.published_rating(text) for text in inputs["texts"]]
     assert read == outputs["ratings"]
 
 
 def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.parse_rating(text) for text in inputs["texts"]]
+    read = [mt_bench.read_rating(text).value for text in inputs["texts"]]
     misread = {"First [[3]] then final [[9]]", "see [1] for details. Rating: 7"}
     assert misread < set(inputs["texts"])
     expected = zip(inputs["texts"], outputs["ratings"], strict=True)
@@ -29,13 +29,13 @@ def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference
 
 def test_winners_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.parse_winner(text, convention="fastchat") for text in inputs["texts"]]
+    read = [mt_bench.published_winner(text) for text in inputs["texts"]]
     assert read == outputs["winner"]
 
 
 def test_a_verdict_that_fastchat_misreads_or_calls_an_error_is_missing(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.parse_winner(text) for text in inputs["texts"]]
+    read = [mt_bench.read_winner(text).value for text in inputs["texts"]]
     denied = "Not [[A]] but [[B]]"
     assert denied in inputs["texts"]
     expected = zip(inputs["texts"], outputs["winner"], strict=True)
@@ -67,15 +67,15 @@ def test_win_rates_of_alpaca_eval(reference):
     assert found.n_missing == 1
 
 
-def test_overall_of_align_bench_is_a_macro_average(reference):
+def test_overall_of_align_bench_is_a_macro_average(reference, align_bench_overall):
     inputs, outputs = reference("alignbench.overall")
     means, counts = inputs["category_means"], inputs["counts"]
-    found = align_bench.overall(means)
+    found = align_bench_overall(means)
     for name in ("reasoning", "language", "overall"):
-        assert getattr(found, name) == pytest.approx(outputs[name], abs=1e-9)
+        assert found[name] == pytest.approx(outputs[name], abs=1e-9)
     micro = math.fsum(means[name] * n for name, n in counts.items()) / sum(counts.values())
     assert micro == pytest.approx(outputs["micro_average_for_comparison"], abs=1e-9)
-    assert abs(found.overall - micro) > 0.1
+    assert abs(found["overall"] - micro) > 0.1
 
 
 def test_agreement_and_consistency_over_swapped_pairs(reference):

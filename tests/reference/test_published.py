@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.published import glass_box, peers
-from orchestrator.judgment.harness import align_bench
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.confidence import Gaps, confidence
 from orchestrator.statistics.length import head_to_head
@@ -103,11 +102,11 @@ def test_confidence_of_the_second_version_falls_with_the_threshold(model):
 
 
 @pytest.mark.parametrize("row", JUDGES)
-def test_overall_of_align_bench_is_the_macro_average(row):
+def test_overall_of_align_bench_is_the_macro_average(row, align_bench_overall):
     overall, *means = JUDGES[row]
     by_name = dict(zip(CATEGORIES, means, strict=True))
     # Category means are themselves rounded to 0.01.
-    assert align_bench.overall(by_name).overall == pytest.approx(overall, abs=0.0101)
+    assert align_bench_overall(by_name)["overall"] == pytest.approx(overall, abs=0.0101)
 
 
 def test_macro_and_micro_are_not_the_same_number(reference):

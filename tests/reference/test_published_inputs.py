@@ -1,5 +1,6 @@
 """The papers' own inputs, as their authors published them: our numbers of them beside theirs."""
 
+import re
 import subprocess
 import sys
 
@@ -84,6 +85,43 @@ def test_average_is_that_of_pearson_over_both_benchmarks(table1):
 def test_the_page_has_the_table_as_the_command_prints_it(table1):
     assert table1
     assert glass_box.table(SELF_EVAL) in PAGE.read_text("utf-8")
+
+
+def test_what_can_not_be_made_of_the_released_files_is_said(table1):
+    assert table1
+    assert glass_box.left_out_table(SELF_EVAL) in PAGE.read_text("utf-8")
+    said = {
+        (model, method, bench)
+        for model, methods, benches, _ in glass_box.left_out(SELF_EVAL)
+        for method in methods.split(", ")
+        for bench in benches.split(" and ")
+    }
+    made = {
+        (model, method.partition(" of ")[0], glass_box.BENCHMARKS[bench][0])
+        for (model, method), line in table1.items()
+        for bench in line.found
+    }
+    names = [name for name, _ in glass_box.BENCHMARKS.values()]
+    all_cells = {(*one, name) for one in glass_box.printed() for name in names}
+    assert said.isdisjoint(made)
+    assert said | (made & all_cells) == all_cells
+
+
+def test_rows_columns_and_names_are_those_of_the_paper():
+    paper = SHARED / "papers" / "glass_box_self_evaluation.txt"
+    if not paper.exists():
+        pytest.skip("../shared is absent")
+    text = paper.read_text("utf-8")
+    start, end = text.index("Model\tMethod\tMT-Bench"), text.index("Table 1: Experiment results")
+    model, in_print = "", {}
+    for line in text[start:end].splitlines():
+        first, *cells = line.split("\t")
+        if cells[1:] and re.fullmatch(r"0\.\d+", cells[1]):
+            model = first or model
+            in_print[model, cells[0]] = tuple(map(float, cells[1:]))
+    assert list(in_print.items()) == list(glass_box.printed().items())
+    columns = [cell for cell in text[start:].splitlines()[1].split("\t") if cell]
+    assert tuple(columns) == (*glass_box.HEADER[1], "Average")
 
 
 def rated(answers, run_dir, similarity):

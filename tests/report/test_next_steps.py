@@ -1,6 +1,8 @@
 """What to do next: each cause gives its sentence, no sentence stands without its cause."""
 
 import json
+import shlex
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,7 +15,7 @@ from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
 from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.progress import Completeness
-from orchestrator.report.text import escaped
+from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.store import FailureCount
@@ -140,6 +142,13 @@ def test_two_measured_models_are_told_how_many_prompts_they_need():
     assert said.startswith(f"More prompts to tell ash from birch: about {needed} instead of 50.")
 
 
+def test_two_methods_that_leave_the_same_models_open_say_it_once():
+    even = an_analysis(dict.fromkeys(MODELS, 0.0))
+    both = [replace(even, source="one"), replace(even, source="two")]
+    said = [step.text() for step in brief(rankings=both).next_steps]
+    assert sum(one.startswith("More prompts") for one in said) == 1
+
+
 def test_a_difference_of_nothing_is_no_plan():
     assert units_needed(0.0, -1.0, 10, 0.95) == MOST + 1
     assert units_needed(1e-9, -1.0, 10, 0.95) == MOST + 1
@@ -162,3 +171,13 @@ def test_so_many_units_tell_the_difference_in_four_of_five_samples(spread):
     needed = units_needed(true, true - float(np.mean(found)), n, 0.95)
     told = p_values(sample(needed, 300), np.ones((300, needed)), 0.5) <= 0.05
     assert 0.68 < told.mean() < 0.92
+
+
+@given(st.text(max_size=12))
+def test_commands_name_the_folder_of_the_run_wherever_they_can_be_copied(folder):
+    run = shlex.quote(f"runs/{folder}")
+    is_plain = safe_line(run) == run and "`" not in run
+    made = brief(run=run, completeness=Completeness(10, 10, 1))
+    (said,) = (step.text() for step in made.next_steps)
+    command = ["orchestrator", "view", f"runs/{folder}" if is_plain else "RUN"]
+    assert shlex.split(said.split("`")[1]) == command

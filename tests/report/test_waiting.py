@@ -3,11 +3,7 @@
 import io
 
 from orchestrator.report.live import progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+from tests.terminals import Terminal
 
 
 def test_a_short_task_writes_nothing_into_a_log():

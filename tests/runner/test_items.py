@@ -5,13 +5,11 @@ import json
 
 import msgspec
 import polars as pl
-import pytest
 
 from orchestrator.dataset import from_items
 from orchestrator.records import Item, Message
 from orchestrator.runner.results.frames import export_items
 from orchestrator.runner.results.stored import keep_items
-from orchestrator.store import RunDirectory
 
 ITEMS = [
     Item(
@@ -25,12 +23,6 @@ ITEMS = [
     ),
     Item(key="b", messages=(Message("user", "s"),)),
 ]
-
-
-@pytest.fixture
-def directory(tmp_path):
-    with RunDirectory.lock(tmp_path / "run") as directory:
-        yield directory
 
 
 def test_every_part_of_an_item_is_in_its_row(directory):

@@ -10,6 +10,7 @@ from orchestrator.errors import ServerChangedError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.records import Failure
 from orchestrator.runner import api
+from orchestrator.runner.interface.merging import merge
 from orchestrator.runner.servers import fleet
 from orchestrator.runner.servers import verification as doubts
 from orchestrator.store import values
@@ -147,6 +148,10 @@ def test_a_server_that_was_replaced_unnoticed_is_noticed_at_the_end(recipe, tmp_
         # Nothing is left to be asked, but what is there is not taken for one server's.
         notes = api.run(made, run_dir=tmp_path / "run").notes
     assert any("m: its server was found to be another one at" in note for note in notes)
+    with pytest.raises(ServerChangedError, match="m: its server was found to be another one at"):
+        merge(tmp_path / "run", into=tmp_path / "all")
+    accepted = merge(tmp_path / "run", into=tmp_path / "all", accept_server_change=True)
+    assert accepted.n_units == accepted.n_total
 
 
 def test_a_run_that_ends_soon_after_a_comparison_makes_no_other(recipe, tmp_path):

@@ -5,14 +5,10 @@ from hypothesis import strategies as st
 from orchestrator.contracts.method import Combination
 from orchestrator.scheduler.window import Window
 from orchestrator.units import Plan
-from tests.core.fakes import Items, digest, generation, make_part, method
+from tests.core.fakes import Items, digest, generation, make_part, method, nothing
 
 NAMES = ("a", "b", "c", "judge")
 NOBODY = dict.fromkeys(NAMES, 0)
-
-
-async def nothing(unit, ask, config):
-    return []
 
 
 def make(max_open=8, n_items=4, given_names=()):

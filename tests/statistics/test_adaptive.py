@@ -13,7 +13,6 @@ from orchestrator.statistics.adaptive import (
     MULTIPLES,
     SHARES,
     AdaptiveTest,
-    Goal,
     consequences,
     rounds_of,
 )
@@ -99,14 +98,14 @@ def test_scores_are_mean_win_rates_whatever_the_matrix_and_the_share(n_models):
     st.integers(0, 2**32),
     st.integers(2, 9),
     st.floats(0.02, 1.0),
-    st.sampled_from([Goal(), Goal(top=1), Goal(baseline=1)]),
+    st.sampled_from([{}, {"top": 1}, {"baseline": 1}]),
 )
 def test_no_more_is_asked_than_the_share_and_extreme_results_break_no_bet(seed, n, share, goal):
     # All wins on one side, then all on the other: the worst that may happen to a bet.
     rng = np.random.default_rng(seed)
     values = np.where(np.arange(60)[:, None] < 30, 1.0, -1.0) * np.ones(n * (n - 1) // 2)
     values[rng.random(values.shape) < 0.1] = np.nan
-    test, chosen = run(values, n, seed, share=share, goal=goal)
+    test, chosen = run(values, n, seed, share=share, **goal)
     # A share may be a rounding below 1.
     assert chosen.sum() == test.n_asked <= share * values.size + 1e-6
     assert test.n_missing == np.isnan(values[chosen]).sum()
@@ -151,7 +150,7 @@ def test_equal_models_are_compared_to_the_end_of_the_share():
 
 def test_the_best_two_are_found_and_then_nothing_is_asked():
     values = verdicts(means_of([3, 2.9, -1, -1.1, -1.2, -1.3]), 300)
-    test, chosen = run(values, 6, share=1.0, goal=Goal(top=2))
+    test, chosen = run(values, 6, share=1.0, top=2)
     assert [place.verdict for place in test.places()] == [1, 1, -1, -1, -1, -1]
     assert chosen.mean() < 0.3
     assert not any(place.unsettled for place in test.places())
@@ -159,7 +158,7 @@ def test_the_best_two_are_found_and_then_nothing_is_asked():
 
 def test_only_the_baseline_is_compared_with_others():
     values = verdicts(means_of([2, 1.5, 0, -1.5]), 200)
-    test, chosen = run(values, 4, share=1.0, goal=Goal(baseline=2))
+    test, chosen = run(values, 4, share=1.0, baseline=2)
     asked = [pair for pair, any_of in zip(test.pairs, chosen.any(axis=0), strict=True) if any_of]
     assert asked == [(0, 2), (1, 2), (2, 3)]
     assert [place.verdict for place in test.places()] == [1, 1, 0, -1]
@@ -179,8 +178,8 @@ def test_clusters_are_the_draws():
     ("options", "message"),
     [
         ({"share": 0.0}, "share"),
-        ({"share": 1.0, "goal": Goal(top=3)}, "top 3 of 3"),
-        ({"share": 1.0, "goal": Goal(baseline=3)}, "baseline 3 is none"),
+        ({"share": 1.0, "top": 3}, "top 3 of 3"),
+        ({"share": 1.0, "baseline": 3}, "baseline 3 is none"),
     ],
 )
 def test_settings_out_of_range_are_refused(options, message):
@@ -203,7 +202,7 @@ def test_the_capital_of_a_long_block_is_that_of_its_bets_multiplied_prompt_by_pr
     """The highest of all looks at a mixture of bets, by the formula."""
     n = 300
     results = np.random.default_rng(1).uniform(-0.4, 1.0, size=n)
-    test = AdaptiveTest(2, error=0.05, n_prompts=n, share=1.0, goal=Goal(baseline=1))
+    test = AdaptiveTest(2, error=0.05, n_prompts=n, share=1.0, baseline=1)
     test.design(n, np.random.default_rng(0))
     test.look(results[:, None])
     # Before the first prompt a second moment of 1 is assumed; two orders are open.

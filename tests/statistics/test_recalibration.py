@@ -88,12 +88,12 @@ def test_a_judge_that_is_too_sure_is_mended(kind):
     p, truth, prompts = study(1200)
     after = cross_fitted(kind, p, truth, prompts, np.random.default_rng(1))
     found = changes(p, after, truth, prompts, 0.95)
-    for one in (found.brier, found.log_loss):
+    for one in (found["Brier score"], found["log loss"]):
         assert one.difference.interval is not None
         assert one.difference.interval.high < 0.0
-    assert found.expected_error.difference.value < -0.05
-    assert found.expected_error.difference.interval is None
-    for one in (found.brier, found.log_loss, found.expected_error):
+    assert found["ECE"].difference.value < -0.05
+    assert found["ECE"].difference.interval is None
+    for one in found.values():
         assert one.difference.value == pytest.approx(one.after - one.before)
 
 
@@ -101,8 +101,8 @@ def test_calibration_of_a_calibrated_judge_gains_nothing():
     p, truth, prompts = study(600, heat=1.0)
     after = cross_fitted("isotonic", p, truth, prompts, np.random.default_rng(1))
     found = changes(p, after, truth, prompts, 0.95)
-    assert found.brier.difference.interval is not None
-    assert found.brier.difference.interval.high > 0.0
+    assert found["Brier score"].difference.interval is not None
+    assert found["Brier score"].difference.interval.high > 0.0
 
 
 def test_pairs_without_a_known_winner_are_mapped_too():

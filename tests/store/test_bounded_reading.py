@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.disk import paths
-from orchestrator.store import Store, filesystem, schema
+from orchestrator.store import Store, owner, schema
 from tests.store.helpers import put
 
 COUNTING = """WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM number WHERE i<9999)
@@ -40,8 +40,8 @@ sys.stdin.read()
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock by which ten seconds pass between two looks at it."""
     times = itertools.count(0.0, 10.0)
-    monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(filesystem, "_STEPS", 1000)
+    monkeypatch.setattr(owner, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(owner, "_STEPS", 1000)
 
 
 @pytest.mark.usefixtures("slow_clock")

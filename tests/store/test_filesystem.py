@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store import filesystem
-from orchestrator.store.filesystem import is_network_fs, network_fs
+from orchestrator.store import owner
+from orchestrator.store.owner import is_network_fs, network_fs
 
 ROOT_MOUNT = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw"
 
@@ -17,7 +17,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def pretend(*lines: str) -> None:
         file = tmp_path / "mountinfo"
         file.write_text("\n".join((ROOT_MOUNT, *lines, "")))
-        monkeypatch.setattr(filesystem, "_MOUNTS", file)
+        monkeypatch.setattr(owner, "_MOUNTS", file)
 
     return pretend
 
@@ -72,8 +72,8 @@ def test_a_link_leads_to_the_file_system_of_its_target(mounted, tmp_path):
 def test_without_a_list_of_mounts_the_number_of_the_file_system_decides(
     magic, name, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(filesystem, "_MOUNTS", tmp_path / "none")
-    monkeypatch.setattr(filesystem, "_magic", lambda _: magic)
+    monkeypatch.setattr(owner, "_MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(owner, "_magic", lambda _: magic)
     assert network_fs(tmp_path) == name
 
 

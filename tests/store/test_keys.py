@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.store import Store, connections
-from orchestrator.store.gc import drop_outcomes
 from orchestrator.store.lookup import KeyFilter, n_levels
+from orchestrator.store.merging import drop_outcomes
 from orchestrator.store.salvage import salvage
 from tests.store.helpers import choice, key, put
 

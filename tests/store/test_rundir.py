@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import Owner, RunDirectory, Store, filesystem, newest
+from orchestrator.store import Owner, RunDirectory, Store, newest, owner
 from orchestrator.store import owner as owners
 
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator.store import RunDirectory, filesystem
+from orchestrator.store import RunDirectory, owner
 
 if len(sys.argv) > 2:
-    filesystem._NETWORK = {filesystem._magic(Path("/")): "test"}
+    owner._NETWORK = {owner._magic(Path("/")): "test"}
 with RunDirectory.lock(Path(sys.argv[1])) as directory:
     directory.write_status({"n": 1})
     sys.stdout.write("held\\n")
@@ -51,9 +51,9 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
-    magic = filesystem._magic(Path("/"))
+    magic = owner._magic(Path("/"))
     assert magic is not None
-    monkeypatch.setattr(filesystem, "_NETWORK", {magic: "test"})
+    monkeypatch.setattr(owner, "_NETWORK", {magic: "test"})
 
 
 def test_run_directory_is_for_its_owner_only(run: Path) -> None:
@@ -308,12 +308,12 @@ def test_server_logs_stay_in_their_folder_and_apart(run: Path) -> None:
 
 
 def test_local_disk_is_no_network_file_system(tmp_path: Path) -> None:
-    assert not filesystem.is_network_fs(tmp_path / "not" / "there" / "yet")
+    assert not owner.is_network_fs(tmp_path / "not" / "there" / "yet")
 
 
 @pytest.mark.usefixtures("network")
 def test_network_file_system_is_named(tmp_path: Path) -> None:
-    assert filesystem.network_fs(tmp_path) == "test"
+    assert owner.network_fs(tmp_path) == "test"
 
 
 def take_over(run: Path) -> None:
@@ -321,7 +321,7 @@ def take_over(run: Path) -> None:
     file = run / "owner.json"
     os.utime(file, (0, 0))
     other = Owner("another-machine", 7, 0.0, "u", "another boot")
-    owners._take(file, other, owners._STALE_S)
+    owners._take(file, other)
 
 
 @pytest.mark.usefixtures("network")

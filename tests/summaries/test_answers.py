@@ -3,6 +3,7 @@ import pytest
 
 from orchestrator.methods import answers
 from tests.summaries.told import summarise
+from tests.tables import by_name
 
 ROWS = pl.DataFrame({
     "method": ["answers"] * 4,
@@ -19,8 +20,7 @@ ROWS = pl.DataFrame({
 @pytest.fixture
 def lines(context_of):
     (table,) = summarise(context_of("answers", answers, ROWS))
-    names = [column.name for column in table.columns]
-    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
+    return by_name(table)
 
 
 def test_answers_and_failures_are_counted_apart(lines):

@@ -125,6 +125,12 @@ def test_equal_models_are_not_told_apart():
     assert not one.resolvable
 
 
+def test_a_table_says_why_a_value_has_no_interval():
+    rows = [("a", Measured(1.0, why="no spread")), ("b", Measured(None, why="no values"))]
+    table = make_table("t", "t", [Column("model"), Column("mean d", "signed")], rows)
+    assert table.notes == ("no spread",)
+
+
 def question(values):
     """The question of a table of these means."""
     columns = [Column("model"), Column("mean d", "signed")]

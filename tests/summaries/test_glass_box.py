@@ -14,6 +14,7 @@ from tests.core.fakes import method_in
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.summaries.told import summarise
+from tests.tables import by_name
 
 SCHEMA = {"method": "str", **schema_of(glass_box.GlassBox)}
 
@@ -40,8 +41,7 @@ ROWS = frame([
 
 
 def lines(table):
-    return {cells[1]: dict(zip((c.name for c in table.columns), cells, strict=True))
-            for cells in table.rows}  # fmt: skip
+    return by_name(table, 1)
 
 
 def test_features_are_means_with_what_they_rest_on(context_of):

@@ -1,29 +1,12 @@
 """Tables of verdicts and preferences, against numbers made by hand."""
 
-import polars as pl
 import pytest
 
 from orchestrator.contracts.method import schema_of
-from orchestrator.frames import polars_schema
 from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
-from orchestrator.methods import _harness as rows_of_verdicts
 from orchestrator.methods import align_bench, alpaca_eval, mt_bench_judge, self_generation
-from tests.summaries.told import summarise
+from tests.summaries.told import frame, summarise, verdicts
 from tests.tables import lines
-
-
-def frame(schema, rows):
-    columns = {"method": "str", **schema}
-    full = [[row.get(name) for name in columns] for row in rows]
-    return pl.DataFrame(full, schema=polars_schema(columns), orient="row")
-
-
-def verdicts(*rows):
-    made = [
-        {"item": "1", "judge": "j", "turn": 1, "parsed": True, "status": "ok", **row}
-        for row in rows
-    ]
-    return frame(schema_of(rows_of_verdicts.HarnessJudge), made)
 
 
 def mt_bench(mode):

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.ranking.orders import places_table
-from orchestrator.statistics.adaptive import AdaptiveTest, Goal
+from orchestrator.statistics.adaptive import AdaptiveTest
 
 MODELS = ("a", "b", "c")
 
@@ -14,8 +14,8 @@ MODELS = ("a", "b", "c")
      ("b", None, "win rate against it", "better")],
 )  # fmt: skip
 def test_the_columns_name_what_was_asked(baseline, top, heading, asked):
-    goal = Goal(top=top, baseline=MODELS.index(baseline) if baseline else None)
-    test = AdaptiveTest(3, error=0.05, n_prompts=20, share=1.0, goal=goal)
+    place = MODELS.index(baseline) if baseline else None
+    test = AdaptiveTest(3, error=0.05, n_prompts=20, share=1.0, top=top, baseline=place)
     table = places_table(
         "m", "j", MODELS, test, error=0.05, n_items=20, n_clusters=None, block=5, top=top,
         baseline=baseline, is_finished=False, warning="",

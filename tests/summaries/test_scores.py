@@ -71,7 +71,7 @@ def test_a_failed_row_counts_as_missing_whatever_its_score():
     (row,) = table.rows
     assert numbers(row[3]) == student([1.0, 2.0, 4.0])
     assert row[4:] == (3, 1)
-    assert table.basis == "4 prompts · 1 failed"
+    assert table.basis == "4 prompts · 1 failed · x: higher is better"
 
 
 def test_judges_are_not_pooled():

@@ -37,16 +37,6 @@ def test_each_mutant_is_one_change_that_python_can_read():
     assert any(b"(values[0] + other)" in one for one in changed)
 
 
-def test_every_room_has_tests():
-    missing = [
-        folder
-        for folders in mutants.ROOMS.values()
-        for folder in folders
-        if not any((mutants.ROOT / "tests" / folder).rglob("test_*.py"))
-    ]
-    assert missing == []
-
-
 @pytest.fixture
 def tree(tmp_path):
     """A product of two functions, of which one is tested."""
@@ -67,6 +57,7 @@ def tree(tmp_path):
     return tmp_path / "tree"
 
 
+@pytest.mark.slow
 def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, capsys):
     source = (tree / "orchestrator/methods/a.py").read_bytes()
     argv = ["--to", str(tree.parent), "--limit-s", "120"]
@@ -86,9 +77,18 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, ca
     assert (tree / "orchestrator/methods/a.py").read_bytes() == source
 
 
+@pytest.mark.slow
+def test_a_line_is_tried_by_the_tests_that_run_it(tree):
+    found = mutants.Tests(tree)
+    assert found.of("orchestrator/methods/a.py", 2) == ["tests/methods/test_a.py::test_held"]
+    # No test runs it, so that those whose files name its module are tried.
+    assert found.of("orchestrator/methods/a.py", 6) == ["tests/methods/test_a.py"]
+
+
+@pytest.mark.slow
 def test_a_test_that_takes_too_long_decides_nothing(tree):
-    (tree / "tests/methods/test_a.py").write_text("while True:\n    pass\n")
     bench = mutants.Bench(tree, limit_s=2)
+    (tree / "tests/methods/test_a.py").write_text("while True:\n    pass\n")
     source = (tree / "orchestrator/methods/a.py").read_bytes()
     mutant, *_ = mutants.mutants_of("orchestrator/methods/a.py", source)
     assert bench.tried(mutant) == ("timeout", "")

@@ -73,8 +73,8 @@ def machine(tmp_path, monkeypatch):
     return Machine(tmp_path, monkeypatch)
 
 
-ALL = set(set_up.pins(set_up.CONSTRAINTS.read_text(encoding="utf-8")))
-FIRST = set(set_up.pins(set_up.CONSTRAINTS.read_text(encoding="utf-8").partition(set_up.REST)[0]))
+ALL = set(set_up.pins(set_up.constraints()))
+FIRST = set(set_up.pins(set_up.constraints().partition(set_up.REST)[0]))
 BY_HAND = {pin for pin in ALL if pin.startswith("torch==")}
 
 
@@ -165,7 +165,7 @@ def test_all_packages_are_installed_by_the_hashes_of_their_files(machine):
     assert machine.set_up(demo=False)
     (asked,) = (one for one in machine.calls if "--requirement" in one)
     assert {"--require-hashes", "--no-deps", str(set_up.WANTED)} < set(asked)
-    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+    text = set_up.constraints()
     kept = set_up.WANTED.read_text(encoding="utf-8")
     assert all(set_up.hashes(kept, pin) == set_up.hashes(text, pin) for pin in ALL - BY_HAND)
 
@@ -176,14 +176,29 @@ def test_the_project_is_installed_with_extras_and_tools():
     assert command[-2:] == ["ruff", "sphinx"]
 
 
-def test_constraints_pin_what_the_project_needs_with_hashes_and_no_address():
-    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+@pytest.mark.parametrize("vllm", [False, True])
+def test_constraints_pin_what_an_environment_needs_with_hashes_and_no_address(vllm):
+    text = set_up.constraints(vllm=vllm)
     pins = set_up.pins(text)
-    assert pins
+    assert len({pin.partition("==")[0].lower() for pin in pins}) == len(pins) > 100
     assert all(set_up.hashes(text, pin) for pin in pins)
     assert all(len(one) == 64 for pin in pins for one in set_up.hashes(text, pin))
     assert text.count("--hash=sha256:") == sum(len(set_up.hashes(text, pin)) for pin in pins)
     assert "//" not in text
+
+
+def test_a_package_that_both_environments_have_in_one_version_stands_in_the_lock_once():
+    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+    own, of_vllm = (set_up.pins(set_up.constraints(vllm=vllm)) for vllm in (False, True))
+    assert sorted(set_up.pins(text)) == sorted({*own, *of_vllm})
+    assert set(own) & set(of_vllm)
+
+
+def test_the_lock_is_written_as_it_is_read():
+    own, of_vllm = (set_up.pins(set_up.constraints(vllm=vllm)) for vllm in (False, True))
+    text = set_up.CONSTRAINTS.read_text(encoding="utf-8")
+    hashes = {pin: sorted(set_up.hashes(text, pin)) for pin in [*own, *of_vllm]}
+    assert write_constraints.written(own, len(FIRST), of_vllm, hashes) == text
 
 
 @pytest.mark.parametrize(

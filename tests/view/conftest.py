@@ -8,6 +8,7 @@ from orchestrator.view.app import make_app
 from orchestrator.view.library import Library
 from orchestrator.view.serve import Door, Guard
 from tests.browser import axe, browser  # noqa: F401 (fixtures)
+from tests.view.pages import served
 
 PORT = 8765
 HERE = f"http://127.0.0.1:{PORT}"
@@ -41,3 +42,10 @@ class Viewer:
 def viewer(tmp_path: Path) -> Callable[..., Viewer]:
     """A viewer of folders or runs, which has not been entered yet."""
     return lambda *paths: Viewer(paths, tmp_path / "side")
+
+
+@pytest.fixture(scope="module")
+def links(folder, tmp_path_factory):
+    """Links into a viewer of the module's `folder`."""
+    with served(folder, tmp_path_factory.mktemp("state")) as link:
+        yield link

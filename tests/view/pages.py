@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ranking.human_labels import read_human_labels
 from tests.conftest import ROOT
 
 
@@ -18,11 +19,12 @@ def served(
     state: Path,
     program: Sequence[str | Path] = (sys.executable, "-m", "orchestrator"),
     folder: Path = ROOT,
+    more: Sequence[str] = (),
 ) -> Iterator[Any]:
     """The command, run in a folder: a function that gives the last link it printed."""
     environment = {**os.environ, "ORCHESTRATOR_STATE": str(state)}
     process = subprocess.Popen(
-        [*program, "view", path, "--port", "0"],
+        [*program, "view", path, "--port", "0", *more],
         cwd=folder, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stderr is not None
@@ -73,3 +75,8 @@ def opened(browser, links, path, **options) -> Iterator[tuple[Any, list[str]]]:
 
 def texts(locator) -> list[str]:
     return [one.strip() for one in locator.all_inner_texts()]
+
+
+def values_of_sheet(path):
+    """Return the label of each row of a sheet, by its code."""
+    return {one.code: one.value for one in read_human_labels(path)}

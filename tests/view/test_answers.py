@@ -156,6 +156,41 @@ def test_the_list_finds_what_the_rows_say(tmp_path_factory, case, data):
         assert found(where="cut>0") == sorted({item for item, _ in cut})
 
 
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases, text=st.text("abB \u202e<=~", max_size=2), limit=st.sampled_from([0.4, 0.5]))
+def test_conditions_and_the_order_are_those_of_the_rows(tmp_path_factory, case, text, limit):
+    texts, preferences = case
+    folder = tmp_path_factory.mktemp("runs")
+    made(folder / "a", texts, preferences)
+    viewer = Viewer([folder], folder / "side").enter()
+    items = sorted({item for item, _ in texts})
+
+    def found(**asked):
+        reply = viewer.client.get("/api/runs/a/items", params=asked)
+        assert reply.status_code == 200, reply.text
+        return [row["item"] for row in reply.json()["rows"]]
+
+    for model in MODELS:
+        others = [one for one in MODELS if one != model]
+        worth = {k: mean([beats(preferences, k, model, to) for to in others]) for k in items}
+        column = f"worth of {model}"
+        assert found(where=f"{column}>={limit}") == [k for k in items if worth[k] >= limit]
+        assert found(where=f"{column}=") == []
+        assert found(sort=column) == sorted(items, key=lambda k: worth[k])
+        assert found(sort=f"-{column}") == sorted(items, key=lambda k: -worth[k])
+        column = f"answer of {model}"
+        said = {k: texts[k, model].strip() for k in items}
+        expected = [k for k in items if text.lower() in said[k].lower()]
+        assert found(where=f"{column}~{text}") == expected
+        # A search that is kept is not changed by what is asked with it.
+        assert found(where=f"{column}~{text}", q="what", show="lost", of="one") is not None
+        assert found(where=f"{column}~{text}") == expected
+        assert found(where=f"{column}={text}") == [k for k in items if said[k] == text.strip()]
+        assert found(where=f"{column}=") == [k for k in items if not said[k]]
+    assert found(where="prompt~WHAT IS 1 ") == [k for k in items if k == "i1"]
+    assert found(where="category=c0", sort="-prompt") == [k for k in ("i3", "i0") if k in items]
+
+
 def test_a_failed_answer_says_its_cause_and_has_no_text(tmp_path):
     texts = {("i0", model): "x" for model in MODELS}
     made(tmp_path / "runs" / "a", texts, {}, failed={("i0", "two")})

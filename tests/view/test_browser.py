@@ -64,12 +64,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
-
-
 def test_the_link_lets_in_and_its_token_is_gone_from_the_address(browser, links):
     with opened(browser, links, "/") as (page, said):
         assert "token" not in page.url

@@ -14,6 +14,9 @@ def cell(text, order=None):
     return {"text": text, "aside": "", "number": number, "order": order or "", "interval": None}
 
 
+RUNS = ("first", "second")
+
+
 def table(*rows, columns=(("rank", False), ("model", False), ("wins", True))):
     return {"key": "k", "columns": [list(one) for one in columns], "rows": list(rows), "notes": []}
 
@@ -23,7 +26,7 @@ def row(rank, model, wins):
 
 
 def merged_of(a, b):
-    merged = _merged(a, b)
+    merged = _merged(a, b, RUNS)
     assert merged is not None
     return merged
 
@@ -36,6 +39,8 @@ def test_rows_are_matched_by_what_they_are_about_not_by_their_rank():
         ["x", "1", "2", "0.70", "0.40", "-0.30"],
         ["y", "2", "1", "0.30", "0.60", "+0.30"],
     ]
+    titles = [title for title, _ in merged["columns"]]
+    assert titles[-3:] == ["wins, first", "wins, second", "difference"]
     assert merged["notes"] == []
 
 
@@ -47,7 +52,7 @@ def test_rows_of_one_run_alone_are_counted():
 
 def test_rows_that_are_about_the_same_are_not_guessed_apart():
     twice = table(row("1", "x", 0.7), row("2", "x", 0.3))
-    assert _merged(twice, twice) is None
+    assert _merged(twice, twice, RUNS) is None
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.errors import DatasetError, UsageError
-from orchestrator.ranking.human_labels import read_human_labels
 from orchestrator.view.app import make_app
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library
 from orchestrator.view.serve import Door, Guard
 from tests.view.conftest import HERE
+from tests.view.pages import values_of_sheet as values
 
 OURS = {"origin": HERE, "content-type": "application/json"}
 ANSWERS = ("=SUM(1,2)", 'said "no", then\nleft', "<script>alert(1)</script>", "Grüße 你好")
@@ -55,10 +55,6 @@ def desk(tmp_path):
 
 def post(client, code, label, **headers):
     return client.post(f"/api/labels/{code}", json={"label": label}, headers={**OURS, **headers})
-
-
-def values(path):
-    return {one.code: one.value for one in read_human_labels(path)}
 
 
 def test_labels_reach_the_sheet_and_all_else_stays(desk):

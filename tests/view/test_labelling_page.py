@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.ranking.human_labels import read_human_labels
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.layout import colliding, cut_off, too_wide
 from tests.view.pages import opened, served
+from tests.view.pages import values_of_sheet as values
 from tests.view.test_labelling import write_sheet
 
 pytestmark = IN_CHROMIUM
@@ -24,10 +24,6 @@ def links(sheet, tmp_path):
 
 def shows(page, n):
     page.get_by_role("heading", name=f"Row {n} of 4").wait_for()
-
-
-def values(path):
-    return {one.code: one.value for one in read_human_labels(path)}
 
 
 def test_a_sheet_is_labelled_by_keys_alone(browser, links, sheet):

@@ -41,12 +41,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
-
-
 def settled(page):
     page.wait_for_load_state("networkidle")
     unfold(page)
@@ -88,7 +82,7 @@ def test_axe_finds_no_serious_fault(browser, links, axe, place, scheme, width):
 def test_a_search_without_a_hit_leads_back_to_all_items(browser, links):
     with opened(browser, links, PLACES["no_hit"]) as (page, said):
         page.locator(".no-hit", has_text="No item matches").wait_for()
-        page.get_by_text("Show all items").click()
+        page.get_by_role("button", name="Show all items").click()
         page.locator("#row-5").wait_for()
         assert page.locator(".said").inner_text() == "30 items"
         assert "zzzzqq" not in page.url

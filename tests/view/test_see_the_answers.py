@@ -1,13 +1,17 @@
 """The questions of docs/viewer.md, each answered by its clicks in a real browser."""
 
 import re
+import shlex
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
+import orchestrator
+from orchestrator.report.html.shell import terms
 from tests.browser import IN_CHROMIUM, assert_no_serious_fault
 from tests.conftest import ROOT
+from tests.report.test_html_browser import opened as report_opened
 from tests.view.pages import opened, served
 from tests.view.test_answers import JUDGES, PAIRS, made
 
@@ -37,12 +41,6 @@ def folder(tmp_path_factory):
         }
         made(folder / name, texts, preferences, cut={("i1", "one")}, failed={("i2", "two")})
     return folder
-
-
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
 
 
 def test_there_are_twenty_questions_of_at_most_three_clicks():
@@ -92,6 +90,76 @@ def test_a_link_opens_the_same_view_again(browser, links):
         page.wait_for_selector(".list .row.tall")
         assert page.locator(".list .row.tall a").all_inner_texts() == rows
         assert said == []
+
+
+def test_a_heading_sorts_by_worth_and_the_link_opens_this_order_again(browser, links):
+    with opened(browser, links, "/run/a/items") as (page, said):
+        page.get_by_role("columnheader").get_by_role("button", name="two", exact=True).click()
+        page.wait_for_url(re.compile("sort=-worth"))
+        page.locator("[aria-sort=descending]", has_text="two").wait_for()
+        cells = page.locator(".list .row.tall > :nth-child(4)")
+        worth = [
+            float(one) for one in cells.locator(".worth b").all_inner_texts() if "★" not in one
+        ]
+        assert worth == sorted(worth, reverse=True)
+        rows = page.locator(".list .row.tall a").all_inner_texts()
+        page.reload()
+        page.wait_for_selector(".list .row.tall")
+        assert page.locator(".list .row.tall a").all_inner_texts() == rows
+        assert said == []
+
+
+def test_a_condition_on_a_text_is_set_and_taken_away(browser, links):
+    with opened(browser, links, "/run/a/items") as (page, said):
+        page.get_by_label("Measure of the condition").select_option("answer of one")
+        page.get_by_label("Comparison").select_option("contains")
+        page.get_by_label("Value of the condition").fill("SAYS")
+        page.get_by_role("button", name="Add").click()
+        counted = page.locator(".tools .said")
+        counted.filter(has_text=re.compile(rf"^[1-{N - 1}] of {N} items$")).wait_for()
+        page.get_by_role("button", name=re.compile("Remove the condition")).click()
+        counted.filter(has_text=f"{N} items").wait_for()
+        page.get_by_label("Comparison").select_option("is empty")
+        assert page.get_by_label("Value of the condition").is_hidden()
+        assert said == []
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_a_term_is_explained_where_it_stands(browser, axe, links, touch):
+    meanings = terms()
+    with opened(browser, links, "/run/a", has_touch=touch) as (page, said):
+        found = page.locator(".checks .term").first
+        found.tap() if touch else found.focus()
+        tip = page.locator("#tip")
+        assert tip.text_content() == meanings["beside a result"][found.text_content()]
+        page.keyboard.press("Escape")
+        assert said == []
+    with opened(browser, links, "/run/a/items?rows=numbers", has_touch=touch) as (page, said):
+        found = page.get_by_role("columnheader").get_by_role("button", name="margin")
+        found.focus()
+        assert page.locator("#tip").text_content() == meanings["column"]["margin"]
+        assert_no_serious_fault(page, axe, 10)
+        assert said == []
+
+
+def test_a_number_of_the_report_gives_the_command_that_shows_its_items(browser, folder, tmp_path):
+    report = orchestrator.load(folder / "a").to_html(tmp_path / "report.html")
+    with report_opened(browser, report) as (page, said):
+        buttons = page.locator("table.data tbody button.term").all()
+        tips = [one.get_attribute("data-tip") for one in buttons]
+        assert said == []
+    commands = [shlex.split(tip.partition("command: ")[2]) for tip in tips]
+    assert all(one[:3] == ["orchestrator", "view", str(folder / "a")] for one in commands)
+    options = ["--items", "show=lost&of=one"]
+    assert ["--open", *options] in [one[3:] for one in commands]
+    with served(folder / "a", tmp_path / "state", more=options) as link:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(link())
+        page.locator(".list .row.tall").first.wait_for()
+        assert page.url.endswith(f"/run/a/items?{options[1]}")
+        assert page.get_by_label("Show", exact=True).input_value() == "lost"
+        context.close()
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])

@@ -211,3 +211,10 @@ def test_next_tokens_are_those_that_were_asked_for():
     # Its last id is written as 0.
     assert not isinstance(of_sglang((7, -0.5), (0, -1.5)), Failure)
     refused(of_sglang((9, -1.5), (7, -0.5)), "other ids than requested")
+
+
+def test_a_batch_with_an_error_in_the_place_of_an_answer_is_a_failure():
+    # Sent again: the next reply may be whole.
+    found = sglang.looked(b'[{"error": {"message": "out of memory"}}]', [(5, 6)], [(7, 9)], "")
+    assert isinstance(found, Failure)
+    assert (found.cause, found.permanent) == ("unparseable", False)

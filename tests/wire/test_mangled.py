@@ -14,6 +14,7 @@ from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from tests.wire.bodies import chat, entry
 
+pytestmark = pytest.mark.usefixtures("read_at_once")
 TOP = [("A", -0.2), ("B", -2.0), ("é", -3.0)]
 BODIES = (
     chat("Aé", [entry("A", -0.2, TOP), entry("é", -0.7, TOP), entry("</s>", -1.0, TOP)],
@@ -30,14 +31,6 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=5,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def read_at_once():
-    """Replies of any length are read as long ones are."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(replies, "LEAST_BYTES", 0)
-        yield
 
 
 @st.composite

@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.wire.metrics import ServerLoad, load_figures
+from orchestrator.wire.replies import ServerLoad, load_figures
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests.
 # TYPE vllm:num_requests_running gauge

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.openai.wire import marks_of, origin_of, still_says, words
+from backends.openai import marks_of, origin_of, still_says, words
 
 
 def body(content="x", **more):

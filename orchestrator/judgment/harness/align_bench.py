@@ -8,12 +8,8 @@ a score keeps its decimals, and one that is missing, outside 1..10 or contradict
 overall score of the text is None.
 """
 
-import math
 import re
-from collections.abc import Mapping
 from typing import Final, Literal
-
-import msgspec
 
 from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
@@ -52,19 +48,12 @@ _VALUE_AS_PUBLISHED = re.compile(r"': (\d++)")
 _OVERALL_AS_PUBLISHED = re.compile(rf"'{OVERALL}': (\d++(?:\.\d{{1,2}})?)")
 
 
-class Judgment(msgspec.Struct, frozen=True):
-    """The scores in a judge's text.
-
-    Attributes:
-        score: The overall score; None where there is none (-1 by AlignBench's convention).
-        dimensions: Every other score of the dictionary, in its order.
-    """
-
-    score: float | None
-    dimensions: dict[str, float]
+Scores = tuple[float | None, dict[str, float]]
+"""The overall score, None where there is none (-1 by AlignBench's convention); and every other
+score of the dictionary, in its order."""
 
 
-def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Judgment:
+def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Scores:
     """The scores in a judge's text: its overall score, and the dimensions of its last dictionary.
 
     A convention of None reads as `read_overall`, with no dimensions where that is ambiguous;
@@ -75,7 +64,7 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
         score = published.pop(OVERALL, UNPARSED)
         if score == UNPARSED and (match := _OVERALL_AS_PUBLISHED.search(text)):
             score = float(match.group(1))
-        return Judgment(score, published)
+        return score, published
     read = read_overall(text)
     begin, end = (0, 0) if read.cause == AMBIGUOUS else _last_braces(text)
     found = {
@@ -83,7 +72,7 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
         for key, written in _ENTRY.findall(text, begin, end)
         if key.strip() != OVERALL and (value := within(written, LOW, HIGH)) is not None
     }
-    return Judgment(read.value, found)
+    return read.value, found
 
 
 def read_overall(text: str) -> Reading:
@@ -126,28 +115,3 @@ def _entries_as_published(text: str) -> dict[str, float]:
         found[text[quote + 1 : match.start()]] = float(match.group(1))
         quote = text.find("'", match.end(), end)
     return found
-
-
-class Overall(msgspec.Struct, frozen=True):
-    """AlignBench's summary: macro averages; nan where a category has no mean.
-
-    Attributes:
-        reasoning: Mean of the two reasoning categories.
-        language: Mean of the six language categories.
-        overall: Mean of both.
-    """
-
-    reasoning: float
-    language: float
-    overall: float
-
-
-def overall(category_means: Mapping[str, float | None]) -> Overall:
-    """The overall score from the mean of each category, by abbreviation or by Chinese name."""
-    reasoning, language = (_mean(category_means, names) for names in (REASONING, LANGUAGE))
-    return Overall(reasoning, language, 0.5 * (reasoning + language))
-
-
-def _mean(means: Mapping[str, float | None], names: Mapping[str, str]) -> float:
-    given = [means.get(short, means.get(name)) for short, name in names.items()]
-    return math.fsum(math.nan if one is None else one for one in given) / len(given)

@@ -28,17 +28,11 @@ _FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})[ \t]{{0,8}}(?=\r?\n|\Z)")
 _DECIDED = re.compile(rf"{_BEFORE_DECISION}\s*+(?i:({'|'.join(DECISIONS)}))?")
 
 
-def parse_rating(
-    text: str, *, convention: Literal["auto_j", "selfeval"] | None = None
-) -> float | None:
-    """The rating in a critique.
+def published_rating(text: str, convention: Literal["auto_j", "selfeval"]) -> float:
+    """The last "Rating: [[x]]" of a critique, of any range.
 
-    A convention of None reads as `read_rating`. The others take the last "Rating: [[x]]" and check
-    no range; "auto_j" gives 0.0 and "selfeval" 5.0 for no rating.
+    For no rating "auto_j" gives 0.0 and "selfeval" 5.0.
     """
-    if convention is None:
-        value: float | None = read_rating(text).value
-        return value
     match = rating_match(text)
     return UNPARSED[convention] if match is None else float(match.group(1))
 
@@ -69,15 +63,11 @@ def rating_match(text: str) -> re.Match[str] | None:
     return None if start < 0 else _RATING.match(text, start + len(_BEFORE_RATING))
 
 
-def parse_decision(text: str, *, convention: Literal["auto_j"] | None = None) -> int | None:
-    """The verdict of a comparison: 0, 1, or 2 for a tie.
+def published_decision(text: str) -> int:
+    """The verdict of a comparison, 0, 1, or 2 for a tie, after the last "final decision is".
 
-    A convention of None reads as `read_decision`; "auto_j" takes what follows the last "final
-    decision is" and gives -1 for no decision.
+    It is -1 for no decision.
     """
-    if convention is None:
-        value: int | None = read_decision(text).value
-        return value
     start = decision_start(text)
     if start >= 0:
         said = text[start : start + 20].lower()

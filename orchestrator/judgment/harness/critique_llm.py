@@ -10,7 +10,7 @@ verdict only where all matches agree.
 import math
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -35,15 +35,8 @@ _SCORES_AS_PUBLISHED = tuple(
 )
 
 
-def parse_score(text: str, *, convention: Literal["critique_llm"] | None = None) -> float | None:
-    """The score in a critique, 0..10.
-
-    A convention of None reads as `read_score`; "critique_llm" takes the first and gives 5 for no
-    score.
-    """
-    if convention is None:
-        value: float | None = read_score(text).value
-        return value
+def published_score(text: str) -> float:
+    """The first score in a critique, 0..10; 5 for none."""
     match = _first(_SCORES_AS_PUBLISHED, text)
     return UNPARSED_SCORE if match is None else float(match.group(1))
 
@@ -67,15 +60,11 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | No
     return next((match for one in patterns if (match := one.search(text))), None)
 
 
-def parse_label(text: str, *, convention: Literal["critique_llm"] | None = None) -> int | None:
+def published_label(text: str) -> int:
     """The verdict of a comparison: 0 assistant 1, 1 assistant 2, 2 equal.
 
-    A convention of None reads as `read_label`; "critique_llm" takes the first label that is found,
-    in their order, and gives -1 for none.
+    It is the first label that is found, in their order; -1 for none.
     """
-    if convention is None:
-        value: int | None = read_label(text).value
-        return value
     for label, name in enumerate(LABELS):
         if BEFORE_LABEL + name + AFTER_LABEL in text:
             return label

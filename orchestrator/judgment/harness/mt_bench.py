@@ -1,4 +1,4 @@
-"""MT-Bench (FastChat llm_judge): single ratings, pairwise verdicts of two games, win rates.
+"""MT-Bench (FastChat llm_judge): single ratings, pairwise verdicts of two games.
 
 Its agreement with human votes is `orchestrator.statistics.agreement.raw_agreement`.
 
@@ -11,12 +11,8 @@ does the same. Without it a text has a verdict only where all matches agree, non
 number in single brackets is announced as the rating; a rating outside the scale is None too.
 """
 
-import math
 import re
-from collections.abc import Iterable
 from typing import Final, Literal
-
-import msgspec
 
 from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
@@ -47,15 +43,11 @@ _VERDICTS: Final[tuple[tuple[str, Winner], ...]] = (
 _VERDICT = re.compile(r"\[\[([ABC])\]\]")
 
 
-def parse_rating(text: str, *, convention: Literal["fastchat"] | None = None) -> float | None:
-    """The rating in a judge's text.
+def published_rating(text: str) -> float:
+    """The rating that FastChat reads: the first `[[x]]`, else the first `[x]`, of any range.
 
-    A convention of None reads as `read_rating`; "fastchat" takes the first `[[x]]`, else the first
-    `[x]`, gives -1 for no rating and checks no range.
+    It is -1 for no rating.
     """
-    if convention is None:
-        value: float | None = read_rating(text).value
-        return value
     match = rating_match(text)
     return UNPARSED if match is None else float(match.group(1))
 
@@ -82,17 +74,11 @@ def rating_match(text: str) -> re.Match[str] | None:
     return _RATING.search(text) or _RATING_BACKUP.search(text)
 
 
-def parse_winner(
-    text: str, *, convention: Literal["fastchat"] | None = None
-) -> Winner | Literal["error"] | None:
-    """The verdict of one game.
+def published_winner(text: str) -> Winner | Literal["error"]:
+    """The verdict of one game that FastChat reads; "error" for none.
 
-    A convention of None reads as `read_winner`; "fastchat" looks for "[[A]]" before "[[B]]" before
-    "[[C]]", wherever they stand, and gives "error" for no verdict.
+    "[[A]]" is looked for before "[[B]]" before "[[C]]", wherever they stand.
     """
-    if convention is None:
-        value: Winner | None = read_winner(text).value
-        return value
     for written, winner in _VERDICTS:
         if written in text:
             return winner
@@ -122,31 +108,3 @@ def two_games(game_1: Winner | None, game_2: Winner | None) -> Winner | None:
 def swapped(winner: Winner | None) -> Winner | None:
     """A verdict of the swapped game in the view of the first."""
     return {"A": "B", "B": "A"}.get(winner or "", winner)  # type: ignore[return-value]
-
-
-class WinRates(msgspec.Struct, frozen=True):
-    """A model's results; the rate is nan where there are none.
-
-    Attributes:
-        wins: W.
-        losses: L.
-        ties: T.
-        missing: Pairs without a verdict; not in the rate.
-        win_rate: W / (W + L + T).
-    """
-
-    wins: int
-    losses: int
-    ties: int
-    missing: int
-    win_rate: float
-
-
-def win_rates(results: Iterable[Winner | None]) -> WinRates:
-    """FastChat's win rates of the model that stands as A in every pair."""
-    counts: dict[str | None, int] = {"A": 0, "B": 0, "tie": 0, None: 0}
-    for result in results:
-        counts[result] += 1
-    wins, losses, ties = counts["A"], counts["B"], counts["tie"]
-    n = wins + losses + ties
-    return WinRates(wins, losses, ties, counts[None], wins / n if n else math.nan)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -213,6 +214,7 @@ def of_calibration(material: Material) -> list[Figure]:
 
 def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     overall, by_bin = tables(found)
+    overall = msgspec.structs.replace(overall, title="Over all confidences")
     rows: list[dict[str, Any]] = []
     for judge, part in ((name(one.name), part) for one in found for part in one.found.bins):
         if not part.n:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from pathlib import Path
 from typing import Final
 
 import yaml
 
 from orchestrator.columns import ITEMS
+from orchestrator.disk.paths import shown
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
@@ -15,7 +17,7 @@ from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, te
 from orchestrator.report.picture import forest
 from orchestrator.report.questions import Question
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import safe_name, safe_names
+from orchestrator.report.text import safe_line, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
@@ -72,6 +74,7 @@ def render(material: Material) -> str:
     return page(
         "page.html.j2",
         [figure for section in found for figure in section.figures],
+        behind=_behind(material),
         material=material,
         sections=found,
         **in_brief(material),
@@ -200,6 +203,20 @@ def is_empty(material: Material) -> bool:
     return not material.brief.questions and all(
         material.frames[name].is_empty() for name in material.frames if name != ITEMS
     )
+
+
+def _behind(material: Material) -> dict[str, object]:
+    """What `ways.js` needs to know of a run, with its folder as it is typed."""
+    run = shown(Path(material.where))
+    items = material.frames.get(ITEMS)
+    found = [] if items is None else items["category"].drop_nulls().unique().to_list()
+    return {
+        "run": run if run == safe_line(run) else "RUN",
+        "models": [safe_line(one) for one in material.models],
+        "by": [one.source for one in material.rankings],
+        "categories": [safe_line(one) for one in found],
+        "measures": [{"key": "failed"}],
+    }
 
 
 def warnings(material: Material, *, drawn: bool) -> list[str]:

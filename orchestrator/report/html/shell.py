@@ -197,12 +197,13 @@ def undrawn() -> str:
     return ""
 
 
-def page(name: str, figures: Iterable[Figure], **variables: object) -> str:
+def page(name: str, figures: Iterable[Figure], behind: object = None, **variables: object) -> str:
     """Return a page as one HTML file; without charts where they can't be drawn.
 
     Args:
         name: Of the template, which extends `shell.html.j2`.
         figures: Of the page, each with a key of its own.
+        behind: What leads to the items behind its numbers; None where nothing does.
         variables: Of the template, beside those that every page has.
     """
     drawing = importlib.import_module("orchestrator.report.html.charts") if can_draw() else None
@@ -215,13 +216,15 @@ def page(name: str, figures: Iterable[Figure], **variables: object) -> str:
             picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
             # Shapes and text only, checked where it is made
             drawn[figure.key] = Markup(picture)  # noqa: S704
-    style, script = own_file("style.css"), own_file("script.js")
+    ways = own_file("ways.js").replace("export const", "const")
+    style, script = own_file("style.css"), own_file("script.js").replace("/* ways */", ways)
     return template(name).render(
         **variables,
         drawn=drawn,
         grid=keyed(),
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
+        behind=json.dumps(behind),
         data=Markup(harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
         policy=policy(style, script),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -13,7 +13,7 @@ from orchestrator.disk.paths import expanded
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.plugins import permission
 from orchestrator.recipe.load import find
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import confirm, say, write_to
 from orchestrator.runner.interface.checking import check as check_recipe
 
 
@@ -49,7 +49,7 @@ def _check_each(options: argparse.Namespace) -> int:
             for note in notes:
                 messages = importlib.import_module("orchestrator.runner.commands.messages")
                 messages.Said().note(f"{find(name).name}: {note}")
-            write_to(sys.stdout, f"{safe_line(name)}: no faults\n")
+            say(f"{name}: no faults")
     return worst
 
 
@@ -62,7 +62,7 @@ def allow(options: argparse.Namespace) -> int:
         if options.json:
             write_to(sys.stdout, json.dumps(found) + "\n")
         for line in () if options.json else found:
-            write_to(sys.stdout, safe_line(line) + "\n")
+            say(line)
         return EXIT_COMPLETE
     if options.json:
         raise UsageError("--json goes with --list")

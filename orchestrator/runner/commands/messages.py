@@ -20,7 +20,7 @@ from orchestrator.report.gate import gate_value
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import make_console, print_to
 from orchestrator.report.progress import Progress
-from orchestrator.report.text import is_quiet, safe_line, write_to
+from orchestrator.report.text import is_quiet, safe_line, say, write_to
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result
@@ -116,7 +116,7 @@ def run_path(name: str) -> Path:
 def say_of(run: Path, lines: Iterable[str]) -> None:
     """Lines about a run."""
     for line in lines:
-        write_to(sys.stdout, safe_line(f"{run}: {line}") + "\n")
+        say(f"{run}: {line}")
 
 
 def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bool:

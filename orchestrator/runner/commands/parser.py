@@ -1,4 +1,4 @@
-"""The command line: parser, completion in the shell, begin and end of the process."""
+"""The command line: parser, values of options, completion in the shell, end of the process."""
 
 import argparse
 import contextlib
@@ -6,6 +6,7 @@ import errno
 import importlib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,12 @@ from typing import Any, Final
 
 from orchestrator.disk.files import few_files
 from orchestrator.disk.paths import RUNS, STORE_NAME
-from orchestrator.runner.commands.options import LISTED
 
+LISTED: Final = (
+    "methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes", "weights",
+)  # fmt: skip
+"""What `orchestrator list` lists; "plugins" is all that a package can add."""
+_MAX_PORT: Final = 65_535
 # Where commands of a plain name are.
 _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
     "merge": "runs merge", "repair": "runs repair", "gc": "runs gc", "serve": "servers serve",
@@ -56,7 +61,10 @@ class Parser(argparse.ArgumentParser):
         if "are required" in message and (hint := self._hint(self._given)):
             # argparse reports what is missing before what is unknown.
             message = hint
-        if _is_json(self._given):
+        # A program reads stderr; the arguments could not be parsed.
+        if "--display=json" in self._given or ("--display", "json") in itertools.pairwise(
+            self._given
+        ):
             json = importlib.import_module("json")
             event = {"event": "error", "text": f"{self.prog}: {message}", "faults": []}
             self.exit(2, json.dumps(event) + "\n")
@@ -91,18 +99,92 @@ class Parser(argparse.ArgumentParser):
         return ""
 
 
-def _is_json(arguments: Sequence[str]) -> bool:
-    """Return True if a program reads stderr, by arguments that could not be parsed."""
-    pairs = itertools.pairwise(arguments)
-    return "--display=json" in arguments or ("--display", "json") in pairs
-
-
 def _nearest(name: str, known: Iterable[str]) -> str:
     # Only a wrong command needs it, and `--help` loads nothing that it does not need.
     difflib = importlib.import_module("difflib")
     found: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return found[0] if found else ""
 
+
+# -- values of options -----------------------------------------------------------------------------
+
+
+class Subset(argparse.Action):
+    """An override of the recipe's `subset`, so that it is checked like every other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 (of argparse)
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 (of argparse)
+    ) -> None:
+        """Called by argparse."""
+        namespace.overrides = [*namespace.overrides, f"subset={values}"]
+
+
+def as_shard(text: str) -> str:
+    """Return a shard such as 2/8 as it is written."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
+    if found and int(found[1]) <= int(found[2]):
+        return text
+    raise argparse.ArgumentTypeError(f"expected I/N from 1/N to N/N, such as 2/8, not {text!r}")
+
+
+def as_shards(text: str) -> tuple[int, int]:
+    """Return the number of shards, and how many may run at a time."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})(?:%([1-9][0-9]{0,5}))?", text)
+    if found:
+        return int(found[1]), min(int(found[1]), int(found[2] or found[1]))
+    raise argparse.ArgumentTypeError(f"expected N or N%K, such as 32 or 32%8, not {text!r}")
+
+
+def as_part(text: str) -> str:
+    """Return a part of the items such as 10%, as it is written."""
+    # As the recipe's `subset`, whose pattern only commands that read recipes import.
+    share = r"(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%"
+    if re.fullmatch(rf"[1-9][0-9]*|{share}", text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"expected a number of items of at least 1, or a share such as 10%, not {text!r}"
+    )
+
+
+def as_level(text: str) -> float:
+    """Return a level of confidence, between 0 and 1."""
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if 0.0 < level < 1.0:
+        return level
+    raise argparse.ArgumentTypeError(f"expected a level between 0 and 1 such as 0.95, not {text!r}")
+
+
+def as_age(text: str) -> float:
+    """Return the seconds of an age such as 30d."""
+    if found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([hdw]?)", text, re.ASCII):
+        return float(found[1]) * 3600 * {"h": 1, "w": 7 * 24}.get(found[2], 24)
+    raise argparse.ArgumentTypeError(f"expected an age such as 30d, 12h or 8w, not {text!r}")
+
+
+def as_count(text: str) -> int:
+    """Return a whole number of at least 1."""
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
+
+
+def as_port(text: str) -> int:
+    """Return a port, 0 for any free one."""
+    if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"expected a port from 0 (any free port) to {_MAX_PORT}, not {text!r}"
+    )
+
+
+# -- completion and the process --------------------------------------------------------------------
 
 VARIABLE: Final = "_ARGCOMPLETE"
 """Set by the shell where it asks for completions instead of running the program."""
@@ -148,22 +230,14 @@ class _Names:
 
     def __call__(self, prefix: str, **given: object) -> list[str]:
         """Called by argcomplete, which leaves out what does not begin with the prefix."""
-        names = _run_names() if self._runs else _recipe_names()
+        if self._runs:
+            found = sorted(path.parent.name for path in Path(RUNS).glob("*/" + STORE_NAME))
+            # Shell code may be made of a name, so only plain ones are given.
+            names = [name for name in found if re.sub("[-_.]", "", name).isalnum()]
+        else:
+            available = importlib.import_module("orchestrator.recipe.load").available
+            names = [path.stem for path in available()]
         return [*names, *self._files(prefix, **given)]
-
-
-def _run_names() -> list[str]:
-    # Shell code may be made of a name, so only plain ones are given.
-    return sorted(
-        path.parent.name
-        for path in Path(RUNS).glob("*/" + STORE_NAME)
-        if path.parent.name.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    )
-
-
-def _recipe_names() -> list[str]:
-    available = importlib.import_module("orchestrator.recipe.load").available
-    return [path.stem for path in available()]
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

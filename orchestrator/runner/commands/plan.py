@@ -13,7 +13,6 @@ from typing import NamedTuple
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.placement import Size
-from orchestrator.recipe import schema
 from orchestrator.recipe.schema import shard_name
 from orchestrator.report import tables
 from orchestrator.report.live import progress
@@ -21,12 +20,11 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
-from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_from
 from orchestrator.runner.interface.merging import merge_into
-from orchestrator.runner.interface.recipe import Recipe
+from orchestrator.runner.planning.budget import shares
 from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.revisions import revision_of
-from orchestrator.runner.planning.spending import shares
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
@@ -88,7 +86,9 @@ class Shards:
         self.n, self.n_at_once = options.shards
         self._options = options
         self._accepts_change = getattr(options, "accept_server_change", False)  # not of `plan`
-        loaded = _loaded(options)[0]
+        loaded, *_ = loaded_recipe(
+            options.recipe, options.overrides, options.limit, allow_code=options.allow_code
+        )
         if loaded.settings.subset is not None:
             raise UsageError(
                 f"subset: {loaded.settings.subset} can't be used with --shards, which has parts of "
@@ -102,8 +102,7 @@ class Shards:
         none = [f"{name}={none}" for name, none in after.items() if getattr(loaded.settings, name)]
         self.overrides = [*options.overrides, *shares(loaded, self.n, self.n_at_once), *none]
         self.first = [*self.overrides, f"subset=1/{self.n}"]
-        loaded, base, given = _loaded(options, *self.first[len(options.overrides) :])
-        self.prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
+        self.prepared = _prepared(options, *self.first[len(options.overrides) :])
         self.left = unfinished(self.prepared, self.paths)
 
     def said(self) -> str:
@@ -175,9 +174,8 @@ class Shards:
             before = revision_of(held, self.prepared.recipe.name)
             if before is not None:
                 # That of all items must have the recipe of the shards.
-                loaded, base, given = _loaded(options)
-                whole = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
-                if describe_change(before, whole.identities, loaded):
+                whole = _prepared(options)
+                if describe_change(before, whole.identities, whole.recipe):
                     with Store.open(held.store_path, check_owned=held.check_owned) as store:
                         open_plan(whole, held, store)
             merge_into(held, self.paths, accept_change=self._accepts_change)
@@ -252,9 +250,8 @@ def job_of(options: argparse.Namespace) -> Job:
     if options.on != "slurm":
         raise UsageError("--submit makes the client a job of Slurm: add --on slurm")
     _refuse(options, "submit")
-    loaded, base, given = _loaded(options)
-    prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
-    run = newest(directory_of(options.run_dir, loaded.run_name)).resolve()
+    prepared = _prepared(options)
+    run = newest(directory_of(options.run_dir, prepared.recipe.run_name)).resolve()
     return one_job(prepared, run, _words(options.words))
 
 
@@ -278,8 +275,8 @@ def _refuse(options: argparse.Namespace, command: str) -> None:
             raise UsageError(f"--{option} can't be used with --{command}{hint}")
 
 
-def _loaded(options: argparse.Namespace, *more: str) -> tuple[schema.Recipe, Path, Recipe | None]:
-    return loaded_recipe(
+def _prepared(options: argparse.Namespace, *more: str) -> Prepared:
+    return prepared_from(
         options.recipe, [*options.overrides, *more], options.limit, allow_code=options.allow_code
     )
 
@@ -302,7 +299,7 @@ def plan(options: argparse.Namespace) -> int:
     job = job_of(options) if is_sent else None
     shards = Shards(options) if options.shards else None
     overrides = options.overrides if shards is None else shards.first
-    shown = progress("counting items", None) if options.exact else nullcontext(_unseen)
+    shown = progress("counting items", None) if options.exact else nullcontext(lambda _: None)
     with shown as advance:
         counted = api.plan(
             options.recipe,
@@ -325,7 +322,3 @@ def plan(options: argparse.Namespace) -> int:
     if job is not None:
         write_to(sys.stdout, job.shown())
     return EXIT_COMPLETE
-
-
-def _unseen(_n: int) -> None:
-    """Show nothing: a short task."""

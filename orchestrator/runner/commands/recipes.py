@@ -21,10 +21,10 @@ from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.started import BUNDLED, Started, StartedModel, names_for, text_of
+from orchestrator.recipe.started import BUNDLED, StartedModel, names_for, text_of
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.probing.asking import USUAL, Found, scan
 from orchestrator.runner.servers.connections import key_in
@@ -136,9 +136,13 @@ def init(options: argparse.Namespace) -> int:
         question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
         dataset = _ask(question, default) if asks else default
     name, is_path = _dataset(dataset, to)
-    started = Started(name=to.stem, models=models, judge=judge, dataset=name, is_path=is_path)
-    text = text_of(started)
-    _check(text, to)
+    text = text_of(to.stem, models, judge, name, is_path=is_path)
+    recipe = loads(text.encode(), to)
+    try:
+        prepare(recipe, to.parent)
+    except LaunchError as error:
+        # As for `check`: what this machine lacks is no fault of the recipe.
+        confirm(f"not on this machine: {error}")
     write_new(to, text, force=options.force)
     confirm(f"wrote {to}; count its requests with: orchestrator plan {to}")
     confirm(f"run it with: orchestrator run {to}")
@@ -168,7 +172,7 @@ def _search(options: argparse.Namespace) -> list[Found]:
         if one.models:
             confirm(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")
         elif not one.is_free or options.url:
-            _say(f"cannot use {one.base_url}: {one.fault}")
+            say(f"cannot use {one.base_url}: {one.fault}")
     if options.url:
         if not any(one.models for one in found):
             raise UsageError("none of these addresses has a model; nothing was written")
@@ -190,7 +194,7 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[Starte
                 raise UsageError(f"no server has the model {name!r}{nearest(name, known)}")
         pairs = [pair for pair in pairs if pair[1] in options.model]
     elif len(pairs) > _MOST_MODELS:
-        _say(f"{len(pairs)} models; using the first {_MOST_MODELS}, choose with --model")
+        say(f"{len(pairs)} models; using the first {_MOST_MODELS}, choose with --model")
         pairs = pairs[:_MOST_MODELS]
     if not pairs:
         return BUNDLED
@@ -215,7 +219,7 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[Starte
 def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
     for number, one in enumerate(models, 1):
         at = f" at {one.base_url}" if one.base_url else " (bundled)"
-        _say(f"  {number}  {one.name}{at}")
+        say(f"  {number}  {one.name}{at}")
     while True:
         said = _ask("Models to use, judge included: numbers with commas, or all", "all")
         if said == "all":
@@ -225,7 +229,7 @@ def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
             chosen = sorted({int(part) for part in numbers})
             if chosen[0] >= 1 and chosen[-1] <= len(models):
                 return tuple(models[number - 1] for number in chosen)
-        _say(f"expected numbers from 1 to {len(models)}, such as 1,2")
+        say(f"expected numbers from 1 to {len(models)}, such as 1,2")
 
 
 def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> str:
@@ -244,7 +248,7 @@ def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> 
         number = int(said) if said.isascii() and said.isdecimal() else 0
         if 1 <= number <= len(models):
             return models[number - 1].name
-        _say(f"no model {said!r}{nearest(said, names)}")
+        say(f"no model {said!r}{nearest(said, names)}")
     return names[said]
 
 
@@ -264,19 +268,6 @@ def _dataset(given: str, to: Path) -> tuple[str, bool]:
     if given in kinds:
         return given, False
     raise UsageError(f"{given!r} is no file and no kind of dataset{nearest(given, kinds)}")
-
-
-def _check(text: str, to: Path) -> None:
-    recipe = loads(text.encode(), to)
-    try:
-        prepare(recipe, to.parent)
-    except LaunchError as error:
-        # As for `check`: what this machine lacks is no fault of the recipe.
-        confirm(f"not on this machine: {error}")
-
-
-def _say(line: str) -> None:
-    write_to(sys.stdout, safe_line(line) + "\n")
 
 
 _TEMPLATES: Final = Path(__file__).parents[2] / "templates"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
+from urllib.parse import parse_qsl, quote, urlencode
 
 from rich.console import RenderableType
 
@@ -15,6 +16,7 @@ from orchestrator import numbers
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.extras import need
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
 from orchestrator.report.export.tables import beside
 from orchestrator.report.gate import gate_text
@@ -22,7 +24,7 @@ from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
 from orchestrator.report.results import as_tables, as_text, first_screen
-from orchestrator.report.text import confirm, safe_line, write_to
+from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, write_files
 from orchestrator.runner.interface import exporting
@@ -52,22 +54,17 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         # Lines below the results: that it was interrupted, or that units failed.
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        more = _elsewhere(result)
+        run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        if result.allow_code and not is_allowed(result.path):
+            run = f"{run} --allow-code"
+        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
+        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
+        more = [*([full] if n_tables else []), page]
         shown = as_tables(found) if whole else first_screen(found, more, taken=taken)
         for renderable in shown:
             print_to(sys.stdout, renderable)
     else:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
-
-
-def _elsewhere(result: api.Result) -> list[str]:
-    run = paths.shown(result.path)
-    n_tables = len(result.tables) + len(result.rankings)
-    full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
-    return [
-        *([full] if n_tables else []),
-        f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}",
-    ]
 
 
 _Form = TextFormat | Format | Literal["hf", "inspect"]
@@ -257,7 +254,13 @@ def gate(options: argparse.Namespace) -> int:
         write_text(junit, found.to_junit(pass_unknown=options.pass_unknown))
         said.wrote(junit)
     if options.summary is not None:
-        _append(Path(options.summary), found.to_markdown())
+        path = Path(options.summary)
+        try:
+            # Other steps of the job write to it too.
+            with path.open("a", encoding="utf-8") as file:
+                file.write(found.to_markdown())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     if options.format == "json":
         write_to(sys.stdout, found.to_json())
     elif options.format == "markdown":
@@ -266,15 +269,6 @@ def gate(options: argparse.Namespace) -> int:
         print_to(sys.stdout, gate_text(found))
     code = found.exit_code
     return EXIT_COMPLETE if code == EXIT_GATE_OPEN and options.pass_unknown else code
-
-
-def _append(path: Path, text: str) -> None:
-    """Append to a file to which other steps of the job write too."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def labels(options: argparse.Namespace) -> int:
@@ -298,7 +292,8 @@ def labels(options: argparse.Namespace) -> int:
             "then add this to the recipe, and run it again:",
             f"  analyses: [{json.dumps(analysis, ensure_ascii=False)}]",
         ]
-    write_to(sys.stdout, "".join(f"{safe_line(line)}\n" for line in lines))
+    for line in lines:
+        say(line)
     return EXIT_COMPLETE
 
 
@@ -315,6 +310,12 @@ def view(options: argparse.Namespace) -> int:
     for path in paths:
         if not path.is_dir() and path != api.RUNS:
             raise UsageError(f"{path}: no such folder")
+    page = "/?"
+    if options.items is not None:
+        if len(paths) != 1:
+            raise UsageError("--items shows those of one run; name it")
+        asked = urlencode(parse_qsl(options.items))
+        page = f"/run/{quote(paths[0].resolve().name, safe='')}/items?{asked}&"
     # No other command needs what it imports.
     importlib.import_module("orchestrator.view.serve").serve(
         paths,
@@ -322,5 +323,6 @@ def view(options: argparse.Namespace) -> int:
         open_browser=options.open,
         allow_code=options.allow_code,
         labels=None if options.labels is None else Path(options.labels),
+        page=page,
     )
     return EXIT_COMPLETE

@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
+import math
 import os
 import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +21,6 @@ from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.probing.abilities import Verdict, name_of, verdict
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.probing.replies import PATHS, context_length, identify, model_names
-from orchestrator.recipe.load import find
-from orchestrator.recipe.load import load as load_recipe
 from orchestrator.records import Failure
 from orchestrator.report import tables
 from orchestrator.report.display import make_display
@@ -31,17 +28,16 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.commands.plan import PROGRAM, one_job, send
-from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.runner.interface.checking import directory_of, prepared_from
 from orchestrator.runner.interrupts import DRAINS
 from orchestrator.runner.logs import logged
-from orchestrator.runner.planning.prepare import Prepared, prepare
+from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.probing.asking import Http, Target
 from orchestrator.runner.probing.probe import probe_model
 from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.health import in_time
+from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
@@ -56,7 +52,6 @@ _NOMINAL: Final = {
     "judges": ["this"], "baseline": "other", "prompts": "compact",
     "criteria": [{"name": "quality"}],
 }  # fmt: skip
-_FALLBACK: Final = "openai"
 # Between two looks at a server that is kept on a cluster.
 _LOOK_S: Final = 5.0
 
@@ -88,57 +83,47 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} on {self.base_url} ({self.kind}{version}{room})"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Models to probe at an address.
+def probe_url(
+    url: str,
+    models: Sequence[str] = (),
+    *,
+    backend: str = "",
+    api_key_env: str = "",
+    plain: bool = False,
+) -> list[Probed]:
+    """Probe a running server.
 
-    Attributes:
+    Args:
+        url: Its address.
         models: Names; all that the server lists where empty.
         backend: Kind of back-end; the recognised one where empty.
         api_key_env: Environment variable with the key; empty for none.
         plain: Whether the models are base models.
     """
-
-    models: tuple[str, ...] = ()
-    backend: str = ""
-    api_key_env: str = ""
-    plain: bool = False
-
-
-def probe_all(
-    what: str, wanted: Wanted, *, overrides: Sequence[str] = (), allow_code: bool = False
-) -> list[Probed]:
-    """Probe the server at an address, or those of a recipe."""
-    if what.lower().startswith(("http://", "https://")):
-        return probe_url(what, wanted)
-    return probe_recipe(what, overrides=overrides, allow_code=allow_code)
-
-
-def probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    """Probe a running server."""
     if fault := base_url_fault(url):
         raise UsageError(f"the URL {fault}")
-    return run_to_end(lambda _: _probe_url(server_address(url), wanted))
+    key = key_in(api_key_env) if api_key_env else ""
+    at = Endpoint(base_url=server_address(url), model="", api_key=key, plain=plain)
+    return run_to_end(lambda _: _probe_url(at, models, backend))
 
 
 def probe_recipe(
     recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
 ) -> list[Probed]:
     """Probe the servers of a recipe, launching those that it launches, and end them again."""
-    path = find(recipe)
-    loaded = load_recipe(path, overrides=overrides, allow_code=allow_code)
-    prepared = prepare(loaded, path.parent, allow_code=allow_code)
+    prepared = prepared_from(recipe, overrides, allow_code=allow_code)
     return run_to_end(lambda _: _probe_recipe(prepared))
 
 
-async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
-    key = key_in(wanted.api_key_env) if wanted.api_key_env else ""
-    async with Http(Endpoint(base_url=url, model="", api_key=key)) as http:
+async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[Probed]:
+    url = at.base_url
+    async with Http(at) as http:
         replies = {path: await http.get(path) for path in PATHS}
         if not any(reply.status for reply in replies.values()):
             raise UsageError(f"{url} does not answer: {replies[PATHS[0]].words}")
         kind = identify(replies)
         listed = model_names(replies["/v1/models"])
-        names = wanted.models or listed
+        names = models or listed
         if not names:
             said = replies["/v1/models"]
             raise UsageError(
@@ -148,11 +133,10 @@ async def _probe_url(url: str, wanted: Wanted) -> list[Probed]:
         if len(names) > _MOST_MODELS:
             shown = ", ".join(names[:_MOST_MODELS])
             raise UsageError(f"{url} has {len(names)} models ({shown}, …); choose with --model")
-        backend = wanted.backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else _FALLBACK)
+        backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else "openai")
         found = []
         for name in names:
-            endpoint = Endpoint(base_url=url, model=name, api_key=key, plain=wanted.plain)
-            record = await _probe_endpoint(endpoint, backend, http)
+            record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend, http)
             features = _features(record)
             needs = nominal_needs(_NOMINAL)
             found.append(
@@ -257,17 +241,18 @@ def _features(record: ProbeRecord) -> frozenset[str]:
 
 def probe(options: argparse.Namespace) -> int:
     """Find out what servers really do, and say which methods that allows."""
-    found = probe_all(
-        options.what,
-        Wanted(
-            models=tuple(options.model),
+    if options.what.lower().startswith(("http://", "https://")):
+        found = probe_url(
+            options.what,
+            options.model,
             backend=options.backend or "",
             api_key_env=options.api_key_env or "",
             plain=options.plain,
-        ),
-        overrides=options.overrides,
-        allow_code=options.allow_code,
-    )
+        )
+    else:
+        found = probe_recipe(
+            options.what, overrides=options.overrides, allow_code=options.allow_code
+        )
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
     for one in () if options.json else found:
@@ -310,11 +295,9 @@ def start(options: argparse.Namespace) -> int:
         raise UsageError("add --on slurm or --on ray; here, `run --keep-servers` keeps servers")
     job = os.environ.get("SLURM_JOB_ID") if options.on == "slurm" else "ray"
     own = [] if slurm_chain.HANDS_ON in os.environ else ["cluster.jobs=null"]
-    loaded, base, given = loaded_recipe(
-        options.recipe, [*options.overrides, *own], None, allow_code=options.allow_code
-    )
-    prepared = prepared_recipe(loaded, base, given, allow_code=options.allow_code)
-    folder = directory_of(None, f"{loaded.run_name}.servers").resolve()
+    overrides = [*options.overrides, *own]
+    prepared = prepared_from(options.recipe, overrides, allow_code=options.allow_code)
+    folder = directory_of(None, f"{prepared.recipe.run_name}.servers").resolve()
     if job is None:
         planned = one_job(prepared, folder, [*PROGRAM, *options.words], hands_on=False)
         send(planned, Said(), is_alone=True)
@@ -347,11 +330,12 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
             keep=Keep(shelf, prepared.plan.identities),
         )
+        fleet.listener = _Elsewhere()
         try:
             async with asyncio.TaskGroup() as group:
+                fleet.look_after(group)
                 for server in fleet.launched:
-                    limits = prepared.models[server.models[0].name].limits
-                    group.create_task(_keep_one(fleet, server, job, limits.silent_after_s))
+                    group.create_task(_keep_one(server, job))
         except asyncio.CancelledError:
             confirm("the servers end")
         except BaseExceptionGroup as errors:
@@ -363,9 +347,21 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             await fleet.stop()
 
 
-async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: float) -> None:
-    """Keep one server: start it again when it has ended, is out of reach, or answers nothing."""
-    heard_at, before = 0.0, None
+class _Elsewhere(Listener):
+    """Runs that are elsewhere: their servers may have requests at any time, and answer them."""
+
+    def has_answered(self, model: str) -> bool:  # noqa: ARG002 (not known here)
+        """See `Listener`."""
+        return True
+
+    def quiet_s(self, model: str) -> float:  # noqa: ARG002 (not known here)
+        """See `Listener`."""
+        return math.inf
+
+
+async def _keep_one(server: Launched, job: str) -> None:
+    """Keep one server known, and start it again when it has ended or is out of reach."""
+    before = None
     while True:
         running = await server.running()
         if isinstance(running, Failure):
@@ -373,12 +369,8 @@ async def _keep_one(fleet: Fleet, server: Launched, job: str, silent_after_s: fl
         if server.keeping is not None:
             server.keeping.share(running, server.name, job)
         if running is not before:
-            before, heard_at = running, time.monotonic()
+            before = running
             confirm(f"{server.name} is ready at {running.base_url}")
-        if await in_time(partial(fleet.answers, server)):
-            heard_at = time.monotonic()
-        elif time.monotonic() - heard_at > silent_after_s:
-            await server.end_silent()
         await asyncio.sleep(_LOOK_S)
 
 
@@ -395,9 +387,7 @@ def servers(options: argparse.Namespace) -> int:
     if rows:
         print_to(sys.stdout, tables.listing(rows))
     else:
-        write_to(
-            sys.stdout, "no kept servers (orchestrator run --keep-servers keeps them running)\n"
-        )
+        write_to(sys.stdout, "no kept servers (`run --keep-servers`, `servers start` keep them)\n")
     return EXIT_COMPLETE
 
 

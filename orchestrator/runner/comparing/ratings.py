@@ -156,30 +156,28 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
             )
             for rating in one.ratings
         ]  # fmt: skip
-        tables.append(
-            make_table(
-                "compare.ratings", "Ratings on one scale", _COLUMNS, rows, basis=basis, notes=notes
-            )
-        )
         pairs = [
             (pair.better, pair.worse, _n_met(pair, one),
              _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
              _apart(pair, one))
             for pair in one.pairs
         ]  # fmt: skip
-        tables.append(
-            make_table(
+        together = f"{basis} · all pairs together (Holm)"
+        for key, title, columns, shown, about, said in (
+            ("compare.ratings", "Ratings on one scale", _COLUMNS, rows, basis, notes),
+            (
                 "compare.rating_differences",
                 "Differences of ratings",
                 _OF_PAIRS,
                 pairs,
-                basis=f"{basis} · all pairs together (Holm)",
-            )
-        )
-        tables[-2:] = [
-            msgspec.structs.replace(table, source=one.source, warning=one.warning)
-            for table in tables[-2:]
-        ]
+                together,
+                (),
+            ),
+        ):
+            if shown:
+                table = make_table(key, title, columns, shown, basis=about, notes=said)
+                found = msgspec.structs.replace(table, source=one.source, warning=one.warning)
+                tables.append(found)
     return tables
 
 

@@ -118,6 +118,22 @@ def prepared_recipe(
         return prepare(loaded, base, allow_code=allow_code or given.allow_code)
 
 
+def prepared_from(
+    recipe: "str | PathLike[str] | Recipe",
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    *,
+    allow_code: bool,
+) -> Prepared:
+    """Return a recipe as `loaded_recipe` finds it, prepared.
+
+    Raises:
+        OrchestratorError: If there is no such recipe, or it can't be run.
+    """
+    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    return prepared_recipe(loaded, base, given, allow_code=allow_code)
+
+
 def directory_of(run_dir: str | PathLike[str] | None, name: str) -> Path:
     """Return the run directory that a caller names; that of the recipe's name if none."""
     return Path(RUNS) / name if run_dir is None else Path(run_dir)

@@ -37,7 +37,7 @@ def cite(result: Result) -> Citation:
     of_run = material(result)
     sources = of_run.context.sources
     version = of_run.version or __version__
-    own, allowed = _own_entry(version), result.allow_code
+    own, allowed = _OWN_ENTRY % version, result.allow_code
     works = {
         "methods": [work for source in sources for work in type(source.method).cites],
         "dataset": list(_cites(plugins.DATASETS, _kind(of_run.settings.get("dataset")), allowed)),
@@ -232,11 +232,10 @@ def _cites(family: str, kind: str, allow_code: bool) -> tuple[str, ...]:  # noqa
         return ()
 
 
-def _own_entry(version: str) -> str:
-    return (
-        "@misc{selfeval-orchestrator,\n"
-        "  title = {{selfeval-orchestrator}: Evaluation of Language Models with Their Own "
-        "Probabilities},\n"
-        f"  note  = {{Version {version}}}\n"
-        "}"
-    )
+_OWN_ENTRY: Final = (
+    "@misc{selfeval-orchestrator,\n"
+    "  title = {{selfeval-orchestrator}: Evaluation of Language Models with Their Own "
+    "Probabilities},\n"
+    "  note  = {Version %s}\n"
+    "}"
+)

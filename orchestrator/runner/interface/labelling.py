@@ -114,7 +114,11 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
     """
     source = _source(context, draw.method)
     pairs = source.method.pairs is not None
-    judged = _pairs(context, source) if pairs else _answers(context, source)
+    if pairs:
+        doubt_of = (pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt()
+        judged = judged_pairs(context, source).with_columns(doubt=doubt_of)
+    else:
+        judged = _answers(context, source)
     if draw.below is not None:
         judged = _below(judged, draw, source.name)
     if judged.is_empty():
@@ -289,11 +293,6 @@ def _source(context: Context, name: str | None) -> Source:
     if not (judging or scoring):
         raise UsageError("labels: no method of this run judges answers")
     return (judging or scoring)[0]
-
-
-def _pairs(context: Context, source: Source) -> pl.DataFrame:
-    pairs = judged_pairs(context, source)
-    return pairs.with_columns(doubt=(pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt())
 
 
 def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:

@@ -17,9 +17,9 @@ from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.interrupts import DeferredInterrupts
+from orchestrator.runner.planning.budget import money_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
-from orchestrator.runner.planning.spending import money_spent
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import completeness, export_items, notes_of
 from orchestrator.runner.results.readable import frames_of

@@ -18,10 +18,11 @@ from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreErro
 from orchestrator.frames import FrameFiles
 from orchestrator.report.progress import Progress
 from orchestrator.runner.models.identity import provenance_words
+from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
 from orchestrator.runner.planning.revisions import REVISION, parse, read_revision
-from orchestrator.runner.planning.spending import SPENT, add_spent
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
+from orchestrator.runner.probing.records import changes
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
 from orchestrator.store import (
@@ -148,12 +149,18 @@ def merge_into(
         if directory.store_path.exists():
             _settle(directory)
             paths = [directory.path, *paths]
-        folder = _work_folder(directory, stack)
+        # For what is known meanwhile; it goes with the stack.
+        folder = directory.path / _FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stores = [stack.enter_context(opened(path, folder)) for path in paths]
         _check_recipes(stores)
         if not accept_change:
             _check_servers(stores)
-        return _merge_opened(stores, folder, directory, advance)
+        plan = _plan_of(stores, directory)
+        found = merge_stores(stores, folder, plan, advance or (lambda _: None))
+        return _finish(stores, found, plan, folder / STORE_NAME, directory)
 
 
 def _settle(directory: RunDirectory) -> None:
@@ -162,28 +169,8 @@ def _settle(directory: RunDirectory) -> None:
         with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
             pass
         # Closing waits a moment for readers.
-        if not store.sizes().wal or time.monotonic() >= end:
+        if not store.wal_bytes or time.monotonic() >= end:
             return
-
-
-def _work_folder(directory: RunDirectory, stack: ExitStack) -> Path:
-    """Make a folder for what is known meanwhile, which goes with the stack."""
-    folder = directory.path / _FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _merge_opened(
-    stores: Sequence[EndedStore],
-    folder: Path,
-    directory: RunDirectory,
-    advance: Callable[[int], None] | None,
-) -> Merged:
-    plan = _plan_of(stores, directory)
-    found = merge_stores(stores, folder, plan, advance or (lambda _: None))
-    return _finish(stores, found, plan, folder / STORE_NAME, directory)
 
 
 def _source(path: Path) -> Path:
@@ -258,6 +245,11 @@ def _check_servers(stores: Sequence[EndedStore]) -> None:
     """See that one server answered for each model, or the same several everywhere."""
     known: dict[str, tuple[EndedStore, set[Any]]] = {}
     for store in stores:
+        if found_other := changes(store.meta):
+            raise ServerChangedError(
+                f"{store.run}: {'; '.join(found_other)}. Merge with --accept-server-change, or "
+                f"without {store.run}"
+            )
         of_model: dict[str, set[Any]] = {}
         for server in store.servers.values():
             of_model.setdefault(server.model, set()).add(server.provenance)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import answers_of, roles_in
+from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
@@ -268,6 +269,7 @@ class Result:
         """
         return brief(
             name=str(self.settings.get("name", self.path.name)),
+            run=paths.shown(self.path),
             rankings=self.rankings,
             tables=self.tables,
             exact_match=self.exact_match,

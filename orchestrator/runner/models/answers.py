@@ -20,7 +20,7 @@ from orchestrator.dataset.shapes import RowError
 from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
-from orchestrator.records import GIVEN, Failure, Generation, Item
+from orchestrator.records import GIVEN, Failure, Generation, Item, unsupported
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
@@ -139,9 +139,7 @@ class AnswerFile:
         return _no_answer(f"{where}: empty, no answer") if is_blank else _answer(text, where)
 
 
-_UNSUPPORTED: Final = Failure(
-    "unsupported", "its answers are given: it cannot generate, score or judge", permanent=True
-)
+_UNSUPPORTED: Final = unsupported("its answers are given: it cannot generate, score or judge")
 
 
 def _no_answer(message: str) -> Failure:

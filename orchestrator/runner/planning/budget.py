@@ -17,6 +17,8 @@ reasoning), and tokens billed for attempts without a reply, of which nothing is 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,9 +32,12 @@ from orchestrator.ask import (
     ScoreAsk,
     SimilarityAsk,
 )
+from orchestrator.errors import UsageError
 from orchestrator.recipe import schema
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
+from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.scheduler.ready import Admission
+from orchestrator.store import Store, damaged
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +178,9 @@ class Budget:
         self.run_for(elapsed_s)
         self._stopped_by = self._reached()
         if not self._stopped_by and self._is_reserving:
-            needed = self._most(request.ask)
+            prompt, completion = self._most_tokens(request.ask)
+            price = self._prices.get(request.ask.model, schema.Price())
+            needed = Most(tokens=prompt + completion, money=price.of(prompt, completion))
             self._stopped_by = self._exceeded_with(needed)
             if self._stopped_by and self._reserves:
                 self._stopped_by = ""
@@ -212,10 +219,9 @@ class Budget:
     def _is_pledged(self) -> bool:
         """Return True if what may be spent by now is on the disk, where it is bounded."""
         bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
-        return (
-            (bounds.requests is None or now.requests <= pledged.requests)
-            and (bounds.tokens is None or now.tokens <= pledged.tokens)
-            and (bounds.money is None or now.money <= pledged.money)
+        return all(
+            getattr(bounds, name) is None or getattr(now, name) <= getattr(pledged, name)
+            for name in Most.__struct_fields__
         )
 
     @property
@@ -345,11 +351,6 @@ class Budget:
             )
         return n_prompt, n_completion
 
-    def _most(self, ask: AnyAsk) -> Most:
-        prompt, completion = self._most_tokens(ask)
-        price = self._prices.get(ask.model, schema.Price())
-        return Most(tokens=prompt + completion, money=price.of(prompt, completion))
-
     def _most_tokens(self, ask: AnyAsk) -> tuple[int, int]:
         """Tokens read and written at most: no tokenizer makes more tokens of a text than bytes."""
         seen = self._seen.get(ask.model) or _Seen()
@@ -388,3 +389,107 @@ def _n_bytes(texts: Iterable[str]) -> int:
     return sum(
         len(text) if text.isascii() else len(text.encode(errors="surrogatepass")) for text in texts
     )
+
+
+SPENT = "spent"
+"""Key of what a run spent in its store."""
+
+
+def keep_spent(store: Store, budget: Budget, *, is_ending: bool = False) -> None:
+    """Write down what is spent, and what may be until the next time."""
+    budget.pledge(is_ending=is_ending)
+    store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
+
+
+def budget_of(prepared: Prepared, store: Store) -> Budget:
+    """Return the bounds of a recipe, with what earlier calls spent.
+
+    Raises:
+        UsageError: If a bound on money can't be kept, because a model has no price.
+        StoreError: If what was spent can't be read.
+    """
+    bounds = prepared.recipe.settings.budget
+    unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
+    if bounds.money is not None and unpriced:
+        raise UsageError(
+            f"budget.money needs prices: {', '.join(unpriced)} has none; set `price` for each "
+            "model (0 if free)"
+        )
+
+    def keep(spent: Spent) -> None:
+        store.set_meta(SPENT, msgspec.json.encode(spent).decode())
+        store.flush()
+
+    return Budget(bounds, _spent(store), _prices(prepared), keep)
+
+
+def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
+    """Return the settings that give each of N shards its part of a recipe's bounds.
+
+    Each has the Nth part of the `budget`, for all spend from it, and of requests per minute what
+    those that run at a time leave to one. Whole numbers are rounded down.
+
+    Raises:
+        UsageError: If less than one request or token is left for a shard.
+    """
+    found = []
+    for name, bound in recipe.settings.budget.model_dump(exclude_none=True).items():
+        part = bound // n if isinstance(bound, int) else bound / n
+        if not part and bound:
+            raise UsageError(f"budget.{name}: {bound} leaves nothing for each of {n} shards")
+        found.append(f"budget.{name}={part}")
+    for model in recipe.models.values():
+        rate = model.limits.requests_per_minute
+        if rate is not None and n_at_once > 1:
+            found.append(f"models.{model.name}.limits.requests_per_minute={rate / n_at_once}")
+    return found
+
+
+def money_spent(prepared: Prepared, store: Store) -> float | None:
+    """Return what all calls have spent; None where no model has a price."""
+    return Budget(schema.Budget(), _spent(store), _prices(prepared)).money
+
+
+def _prices(prepared: Prepared) -> dict[str, schema.Price]:
+    models = prepared.models
+    return {name: paid for name, spec in models.items() if (paid := spec.paid) is not None}
+
+
+def _spent(store: Store) -> Spent:
+    return (spent_by(store) or Spent()).after_its_call()
+
+
+def spent_by(store: Store) -> Spent | None:
+    """Return what all calls of a run spent; None where nothing was kept.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
+    return _decoded(store.get_meta(SPENT), store.path)
+
+
+def add_spent(texts: Mapping[Path, str | None]) -> str | None:
+    """Return what several runs spent together, as a store keeps it; None where none kept it.
+
+    Raises:
+        StoreError: If that can't be read.
+    """
+    found = [spent for path, text in texts.items() if (spent := _decoded(text, path))]
+    if not found:
+        return None
+    ended = [spent.after_its_call() for spent in found]
+    amounts = ("requests", "prompt_tokens", "completion_tokens", "money", "hours")
+    lost = (
+        sum(part)
+        for part in zip(*(msgspec.structs.astuple(one.lost) for one in ended), strict=True)
+    )
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in ended) for name in amounts}
+    total = Spent(**sums, lost=Most(*lost))
+    return msgspec.json.encode(total).decode()
+
+
+def _decoded(text: str | None, path: Path) -> Spent | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=Spent)
+    except msgspec.MsgspecError as error:
+        raise damaged(f"{path}: what was spent is", error) from error

@@ -332,28 +332,25 @@ _LEAST_REQUESTS: Final = 20
 _FACTOR: Final = 2.0
 
 
-class Pace(msgspec.Struct, frozen=True):
-    """Seconds of a call for each request to a model that ended, by model, in an earlier run."""
-
-    run: str
-    seconds: dict[str, float]
+Paces = Mapping[str, Mapping[str, float]]
+"""Seconds of a call for each request to a model that ended, by earlier run and model."""
 
 
-def earlier_paces(prepared: Prepared, where: Path) -> list[Pace]:
+def earlier_paces(prepared: Prepared, where: Path) -> Paces:
     """Return the paces of this run and of its neighbours, the newest first.
 
     The other runs in the folder of `where` are read too; models count as the same where identity,
     server and address are.
     """
-    found = []
+    found = {}
     for run in _newest(where.parent):
         try:
-            pace = _pace_of(prepared, run)
+            seconds = _pace_of(prepared, run)
         except (OrchestratorError, OSError, msgspec.MsgspecError, TypeError, ValueError):
             # A run that can't be read tells nothing.
             continue
-        if pace.seconds:
-            found.append(pace)
+        if seconds:
+            found[run.name] = seconds
     return found
 
 
@@ -368,12 +365,12 @@ def _newest(folder: Path) -> list[Path]:
     return [run for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]]
 
 
-def _pace_of(prepared: Prepared, run: Path) -> Pace:
+def _pace_of(prepared: Prepared, run: Path) -> dict[str, float]:
     directory = RunDirectory.open(run)
     status, revision = directory.read_status(), last_revision(directory)
     if status is None or revision is None or not status.values.get("requests_sent"):
         # The last call sent nothing, so its seconds are not those of its requests.
-        return Pace(run.name, {})
+        return {}
     models = msgspec.convert(status.values.get("models", ()), tuple[ModelProgress, ...])
     elapsed = msgspec.convert(status.values.get("elapsed_s"), float)
     by_name = {one.name: one for one in models}
@@ -382,7 +379,7 @@ def _pace_of(prepared: Prepared, run: Path) -> Pace:
         one = by_name.get(same)
         if one is not None and one.done >= _LEAST_REQUESTS and elapsed > 0:
             seconds[name] = elapsed / one.done
-    return Pace(run.name, seconds)
+    return seconds
 
 
 def _same(prepared: Prepared, revision: Mapping[str, Any]) -> dict[str, str]:
@@ -402,7 +399,7 @@ def _same(prepared: Prepared, revision: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def duration_of(stages: Sequence[StageCount], paces: Iterable[Pace]) -> Duration:
+def duration_of(stages: Sequence[StageCount], paces: Paces) -> Duration:
     """Return the time that the requests of a plan take."""
     left: dict[str, int] = {}
     for stage in stages:
@@ -412,11 +409,11 @@ def duration_of(stages: Sequence[StageCount], paces: Iterable[Pace]) -> Duration
         return Duration(0.0, 0.0)
     known: dict[str, list[float]] = {name: [] for name in left}
     runs = []
-    for pace in paces:
-        if known.keys() & pace.seconds.keys():
-            runs.append(pace.run)
-        for name in known.keys() & pace.seconds.keys():
-            known[name].append(pace.seconds[name])
+    for run, pace in paces.items():
+        if known.keys() & pace.keys():
+            runs.append(run)
+        for name in known.keys() & pace.keys():
+            known[name].append(pace[name])
     missing = tuple(name for name, seconds in known.items() if not seconds)
     if missing:
         return Duration(missing=missing)

@@ -9,7 +9,7 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
-from orchestrator.dataset import About, Dataset, is_here
+from orchestrator.dataset import Dataset, is_here
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
@@ -59,16 +59,10 @@ def listing() -> list[tuple[str, str]]:
         about = contracts.load(plugins.DATASETS, kind).about
         if about is not None:
             rows.append(("", f"licence: {about.licence}"))
-            rows.append(("", f"size: {about.size}; {_presence(kind, about)}"))
+            n_here, n = sum(is_here(kind, file) for file in about.files), len(about.files)
+            here = "here" if n_here == n else f"{n_here} of {n} files here"
+            rows.append(("", f"size: {about.size}; {here if n_here else 'fetched at first use'}"))
     return rows
-
-
-def _presence(kind: str, about: About) -> str:
-    """Describe whether the files of a benchmark are on this machine."""
-    n_here = sum(is_here(kind, file) for file in about.files)
-    if n_here == len(about.files):
-        return "here" if n_here else "fetched at first use"
-    return f"{n_here} of {len(about.files)} files here" if n_here else "fetched at first use"
 
 
 class Prepared(msgspec.Struct, frozen=True):

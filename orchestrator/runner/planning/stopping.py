@@ -59,6 +59,7 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     of_dataset = not isinstance(settings, AdaptivePairs) and settings.population == "dataset"
     rankings, slots = _rankings(plan, only_pairs=chosen is not None)
     _check(recipe, settings, rankings)
+    asked_for = {method.name for method in recipe.methods}
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
@@ -67,7 +68,11 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
         top=settings.top,
         rankings=tuple(rankings),
         slots=tuple(slots),
-        feeds=_feeds(recipe, plan),
+        feeds=tuple(
+            # What the recipe itself asks for is never left out.
+            () if part.name in asked_for else tuple(plan.fed_by(which))
+            for which, (part, _) in enumerate(plan.combinations)
+        ),
         sizes=() if of_dataset else _cluster_sizes(plan),
         adaptive=None
         if chosen is None
@@ -101,16 +106,6 @@ def _check(recipe: Recipe, settings: StopWhen | AdaptivePairs, rankings: Sequenc
                 f"statistics.{rule}.baseline: {baseline!r} is no candidate of "
                 f"{ranking.method}; expected one of {', '.join(ranking.models)}"
             )
-
-
-def _feeds(recipe: Recipe, plan: Plan) -> tuple[tuple[int, ...], ...]:
-    """By combination, the others that it is asked for alone."""
-    asked_for = {method.name for method in recipe.methods}
-    return tuple(
-        # What the recipe itself asks for is never left out.
-        () if part.name in asked_for else tuple(plan.fed_by(which))
-        for which, (part, _) in enumerate(plan.combinations)
-    )
 
 
 def _cluster_sizes(plan: Plan) -> tuple[int, ...]:

@@ -56,19 +56,9 @@ class Tally(msgspec.Struct):
     fault: str = ""
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.n_items + other.n_items,
-            self.n_turns + other.n_turns,
-            self.held + other.held,
-            self.held_open + other.held_open,
-            self.open_items + other.open_items,
-            self.open_turns + other.open_turns,
-            self.missing + other.missing,
-            self.skipped + other.skipped,
-            self.skipped_turns + other.skipped_turns,
-            self.beyond + other.beyond,
-            self.fault or other.fault,
-        )
+        counts = (name for name in self.__struct_fields__ if name != "fault")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
+        return Tally(**sums, fault=self.fault or other.fault)
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -147,29 +137,17 @@ def count(
     for index in group.driven:
         _drive_item(plan, stages, index, lookup, systems, blocks, group.units, tally)
         advance(1)
-    return _scaled(tally, group) if group.is_sample else tally
-
-
-def _scaled(tally: Tally, group: Group) -> Tally:
-    """Return what the driven items stand for."""
+    if not group.is_sample:
+        return tally
+    # What the driven items stand for.
     times = len(group.items) / len(group.driven)
-
-    def grown(counts: Counter[Any]) -> Counter[Any]:
-        return Counter({key: round(number * times) for key, number in counts.items()})
-
-    return Tally(
-        len(group.items),
-        round(tally.n_turns * times),
-        grown(tally.held),
-        grown(tally.held_open),
-        grown(tally.open_items),
-        grown(tally.open_turns),
-        grown(tally.missing),
-        grown(tally.skipped),
-        grown(tally.skipped_turns),
-        tally.beyond,
-        tally.fault,
-    )
+    grown: dict[str, Any] = {
+        name: Counter({key: round(number * times) for key, number in counts.items()})
+        for name, counts in msgspec.structs.asdict(tally).items()
+        if isinstance(counts, Counter) and name != "beyond"
+    }
+    n_turns = round(tally.n_turns * times)
+    return msgspec.structs.replace(tally, n_items=len(group.items), n_turns=n_turns, **grown)
 
 
 class _Stages:

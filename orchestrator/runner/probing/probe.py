@@ -49,26 +49,20 @@ def _joined(findings: list[list[Finding]]) -> list[Finding]:
 
 
 class Probe:
-    """One probe of a model."""
+    """One probe of a model.
+
+    Attributes:
+        asks: Its questions, which say if the server answered nothing for the moment.
+    """
 
     def __init__(self, target: Target) -> None:
         self._t = target
-        self._asks = Asking(target)
+        self.asks = Asking(target)
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
         self._text: Generation | Failure | None = None
         self._first: list[Finding] = []
-
-    @property
-    def unsure(self) -> str:
-        """See `Asking`."""
-        return self._asks.unsure
-
-    @property
-    def is_closed(self) -> bool:
-        """See `Asking`."""
-        return self._asks.is_closed
 
     async def first_contact(self) -> ProbeRecord:
         """Ask a server, by a few small requests, for what the run needs of it.
@@ -94,7 +88,7 @@ class Probe:
             if _is_refusal(finding):
                 finding = await question()
             found.append(finding)
-            if _is_refusal(finding) or self.unsure:
+            if _is_refusal(finding) or self.asks.unsure:
                 break
         return found
 
@@ -178,14 +172,14 @@ class Probe:
         body: dict[str, Any] | None = requests.chat(self._t.model, **more)
         reply = HttpReply(0, b"")
         while body is not None:
-            reply = await self._asks.post(_CHAT, body)
+            reply = await self.asks.post(_CHAT, body)
             body = requests.plainer(body, reply)
         return reply
 
     async def _generates(self) -> Finding:
         greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
         ask = Ask().generate(self._t.model, requests.PROMPT, greedy)
-        self._text = await self._asks.draw(ask, 0)
+        self._text = await self.asks.draw(ask, 0)
         return checks.generates(self._text)
 
     async def _scores(self) -> Finding:
@@ -193,7 +187,7 @@ class Probe:
         if not isinstance(text, Generation):
             return unknown("score", "no text came")
         ask = Ask().score(self._t.model, requests.PROMPT, text)
-        return checks.consistency([(text, await self._asks.score(ask))])
+        return checks.consistency([(text, await self.asks.score(ask))])
 
     async def chat(self) -> list[Finding]:
         """Check log-probabilities, and the number of alternatives."""
@@ -218,7 +212,7 @@ class Probe:
         first = [] if self._text is not None else [await self._generates()]
         warm_draws = await _at_once(
             *(
-                self._asks.draw(ask.generate(model, requests.PROMPT, warm), seed)
+                self.asks.draw(ask.generate(model, requests.PROMPT, warm), seed)
                 for seed in range(1, _WARM_DRAWS + 1)
             )
         )
@@ -234,7 +228,7 @@ class Probe:
     async def _scored(
         self, drawn: list[tuple[Generation, ScoreAsk]]
     ) -> list[tuple[Generation, Scored | Failure]]:
-        scored = await _at_once(*(self._asks.score(ask) for _, ask in drawn))
+        scored = await _at_once(*(self.asks.score(ask) for _, ask in drawn))
         return [(text, score) for (text, _), score in zip(drawn, scored, strict=True)]
 
     async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
@@ -283,7 +277,7 @@ class Probe:
     async def choosing(self) -> list[Finding]:
         """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
-            self._asks.choose(abilities.ONE_TOKEN), self._asks.choose(abilities.MANY_TOKENS)
+            self.asks.choose(abilities.ONE_TOKEN), self.asks.choose(abilities.MANY_TOKENS)
         )
         found = [
             abilities.choice("choose_letters", letters),
@@ -297,10 +291,10 @@ class Probe:
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
-            return abilities.tried_drawing(ask, await self._asks.draw(ask, 0))
+            return abilities.tried_drawing(ask, await self.asks.draw(ask, 0))
         if isinstance(ask, RewardAsk):
-            return abilities.tried_rating(ask, await self._asks.rated(ask))
-        return abilities.tried_choice(ask, await self._asks.chosen(ask))
+            return abilities.tried_rating(ask, await self.asks.rated(ask))
+        return abilities.tried_choice(ask, await self.asks.chosen(ask))
 
     async def tokens(self) -> list[Finding]:
         """Check the template, and that texts come back from ids."""
@@ -312,11 +306,11 @@ class Probe:
             "messages": requests.turns(requests.PROMPT),
             "add_generation_prompt": True,
         }
-        reply = await self._asks.post(routes.chat_path, asked)
+        reply = await self.asks.post(routes.chat_path, asked)
         rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
         if rendered is not None and self._ids is None and routes.text_path:
             with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
-            self._ids = requests.ids(await self._asks.post(routes.text_path, with_special))
+            self._ids = requests.ids(await self.asks.post(routes.text_path, with_special))
         if rendered is None and self._ids is not None:
             rendered = await self._back(routes, self._ids)
         found: list[Finding] = []
@@ -334,13 +328,13 @@ class Probe:
         if not routes.back_path:
             return None
         asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self._asks.post(routes.back_path, asked), routes.back_field)
+        return requests.text(await self.asks.post(routes.back_path, asked), routes.back_field)
 
     async def _round_trip(self, routes: requests.Tokenising) -> Finding:
         if not routes.text_path or not routes.back_path:
             return unknown("round_trip", "the server does not turn ids into text")
         asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
-        ids = requests.ids(await self._asks.post(routes.text_path, asked))
+        ids = requests.ids(await self.asks.post(routes.text_path, asked))
         back = None if ids is None else await self._back(routes, ids)
         if back is None:
             return unknown("round_trip", "the server does not turn ids into text")
@@ -383,14 +377,14 @@ class Probe:
             if (seen := record.of_chat(chat(reply))).listed:
                 return seen
         sampling = Sampling(max_tokens=record.TOKENS)
-        drawn = await self._asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
+        drawn = await self.asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else record.of_text(drawn)
 
     async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
         """Ordinary replies, asked at once, each beside another request where one is given."""
         ordinary: list[asyncio.Task[HttpReply]] = []
         # It shows only where they share a step of the server.
-        self._asks.room = asyncio.Semaphore(2 * n)
+        self.asks.room = asyncio.Semaphore(2 * n)
         async with asyncio.TaskGroup() as group:
             for seed in range(n):
                 ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))

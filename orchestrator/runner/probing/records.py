@@ -125,15 +125,15 @@ class Probes:
             )
             probe = Probe(target)
             met = await probe.first_contact()
-            if probe.is_closed and not target.was_met:
-                raise UsageError(f"model {found.spec.name!r}: {probe.unsure}")
-            if not probe.unsure:
+            if probe.asks.is_closed and not target.was_met:
+                raise UsageError(f"model {found.spec.name!r}: {probe.asks.unsure}")
+            if not probe.asks.unsure:
                 self._refuse(found, met)
             await self.others(found.spec.name)
             # Of a back-end from outside nobody knows what routes its server has.
             only_first = self._only_first or not getattr(found.backend, "speaks_chat", False)
-            if only_first or (probe.unsure and self._refuses):
-                self._postpone(found.spec.name, probe.unsure)
+            if only_first or (probe.asks.unsure and self._refuses):
+                self._postpone(found.spec.name, probe.asks.unsure)
                 return
             noise = not (known and held is not None and held.seen)
             record = await probe.rest(quick=known, noise=noise)
@@ -157,8 +157,8 @@ class Probes:
         # What is refused, and what was not answered for the moment, is asked again by the next
         # call: neither is kept.
         self._refuse(found, whole)
-        if probe.unsure:
-            self._postpone(found.spec.name, probe.unsure)
+        if probe.asks.unsure:
+            self._postpone(found.spec.name, probe.asks.unsure)
         else:
             self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
         model = found.spec.name
@@ -181,8 +181,8 @@ class Probes:
             raise UsageError("\n".join(dict.fromkeys(faults)))
 
     def _postpone(self, model: str, why: str) -> None:
-        if why:
-            said = f"{model}: what its server does is asked again by the next call: {why}"
+        said = f"{model}: what its server does is asked again by the next call: {why}"
+        if why and self.postponed.get(model) != said:
             self.postponed[model] = said
             _log.warning("%s", said, extra={"model": model})
 
@@ -202,7 +202,7 @@ class Probes:
         if not self._accept_change:
             # What it answered before this was found is in the store, and stays so.
             at = datetime.fromtimestamp(wall_ms() / 1000, UTC)
-            self._store.set_meta(_changed_key(label), at.strftime("%Y-%m-%d %H:%M UTC"))
+            self._store.set_meta(_CHANGED + label, at.strftime("%Y-%m-%d %H:%M UTC"))
             raise ServerChangedError(
                 f"{said}. Continue with --accept-server-change, or start a new run with --fresh"
             )
@@ -232,11 +232,8 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
-        if (at := store.get_meta(_changed_key(label))) is not None:
-            changed.append(
-                f"{model}: its server was found to be another one at {at}; answers that it gave "
-                "since the comparison before may be among those of this run"
-            )
+        if (at := store.get_meta(key := _CHANGED + label)) is not None:
+            changed += changes({key: at})
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
             continue
@@ -277,8 +274,17 @@ def _key(label: str) -> str:
     return f"probe {label}"
 
 
-def _changed_key(label: str) -> str:
-    return f"changed {label}"
+_CHANGED: Final = "changed "
+
+
+def changes(values: Mapping[str, str]) -> list[str]:
+    """Say of which models the server was found to be another one, from values of a run's store."""
+    return [
+        f"{key.removeprefix(_CHANGED).rpartition(' ')[0]}: its server was found to be another one "
+        f"at {at}; answers that it gave since the comparison before may be among those of this run"
+        for key, at in values.items()
+        if key.startswith(_CHANGED)
+    ]
 
 
 def _is_same(record: ProbeRecord, provenance: Provenance) -> bool:

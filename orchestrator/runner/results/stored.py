@@ -21,9 +21,8 @@ from orchestrator.errors import PluginError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.models.identity import identity_key, provenance_words, server_label
-from orchestrator.runner.planning.budget import Spent
+from orchestrator.runner.planning.budget import Spent, spent_by
 from orchestrator.runner.planning.revisions import stored_revision
-from orchestrator.runner.planning.spending import spent_by
 from orchestrator.runner.planning.stopping import NOT_NEEDED
 from orchestrator.runner.probing.records import probe_record
 from orchestrator.store import (

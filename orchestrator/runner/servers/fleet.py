@@ -134,7 +134,7 @@ class Fleet:
         for server in _each(self._servers.values()):
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
-            server.lost = self._lost
+            server.lost = lambda node: self.listener.lost(node)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self._held = Held(store, identities, copies, accept_change=accept_change)
         self._compared_at: dict[tuple[str, int], float] = {}
@@ -259,7 +259,7 @@ class Fleet:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
 
-    async def answers(self, server: Launched) -> bool:
+    async def _answers(self, server: Launched) -> bool:
         """Return whether a launched server answers anything; one that has ended does not hang."""
         if server.server is None or server.exit_code() is not None:
             return True
@@ -381,33 +381,31 @@ class Fleet:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compare_now_and_then())
-            for server in self.launched:
-                is_quiet = partial(self._is_quiet, server)
-                answers = partial(self.answers, server)
-                group.create_task(look_after(server.end_silent, is_quiet, answers))
+            self.look_after(group)
             while True:
                 errand = await self._errands.get()
                 group.create_task(_to_end(errand, fail))
 
-    def _lost(self, node: str) -> None:
-        self.listener.lost(node)
+    def look_after(self, group: asyncio.TaskGroup) -> None:
+        """End launched servers that hang, in tasks of a group."""
+        for server in self.launched:
+            is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
+            group.create_task(look_after(server.end_silent, is_quiet, answers))
 
-    def move(self, loss: Loss) -> None:
+    def move(self, loss: Loss, node: str) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""
         for name, copies in {copies[0].name: copies for copies in self._servers.values()}.items():
             why = loss.without_room.get(name, "")
             for server in copies:
                 if why:
-                    server.try_once(
-                        f"node {loss.node} is out of reach, and no other has room: {why}"
-                    )
+                    server.try_once(f"node {node} is out of reach, and no other has room: {why}")
                 elif server.launch.carrier is not None:
-                    server.launch.carrier.lost = (*server.launch.carrier.lost, loss.node)
+                    server.launch.carrier.lost = (*server.launch.carrier.lost, node)
                 if name in loss.waiting:
                     server.wait()
             for server, share in zip(copies, loss.moved.get(name, ()), strict=False):
                 if share.node != server.node:
-                    server.move(share, loss.node)
+                    server.move(share, node)
 
     def admit(self, models: Collection[str]) -> None:
         """Let the servers of these models start, which waited for others to end."""

@@ -126,14 +126,14 @@ async def look_after(
     while True:
         if not n_missed:
             await asyncio.sleep(_EVERY_S)
-        is_well = not is_quiet() or await in_time(answers)
+        is_well = not is_quiet() or await _in_time(answers)
         n_missed = 0 if is_well else n_missed + 1
         if n_missed >= _MISSES:
             n_missed = 0
             await end()
 
 
-async def in_time(answers: Callable[[], Awaitable[bool]]) -> bool:
+async def _in_time(answers: Callable[[], Awaitable[bool]]) -> bool:
     """Ask a server what it is; return whether it answers, and soon."""
     try:
         async with asyncio.timeout(_ANSWER_S):

@@ -77,7 +77,8 @@ class Launched:
         keeping: How it is found again and kept; None where it is not.
         has_answered: Whether a request to it was answered in this call.
         started: Called when it is ready.
-        node: Name of the machine of a cluster that it is planned on; empty for any.
+        node: Name of the machine of a cluster that it is planned on, or of several with commas
+            between them; empty for any.
         lost: Told of its machine when that is out of reach.
     """
 
@@ -304,7 +305,7 @@ class Launched:
         self.launch.carrier.avoid = node
         if is_lost:
             self.lost(node)
-            if self.node == node:
+            if node in self.node.split(","):
                 self.node = ""
 
     def _count_end(

@@ -54,14 +54,12 @@ class Loss(msgspec.Struct, frozen=True):
     """Changes of a plan whose node is lost.
 
     Attributes:
-        node: Its name.
         moved: New places of the processes of servers that were planned on it, by the name of the
             server. A process that has none any more has the share `Share()`.
         waiting: Names of those servers that wait for another wave.
         without_room: By name, why a server fits on no node that is left; it keeps its place.
     """
 
-    node: str
     moved: Mapping[str, tuple[Share, ...]]
     waiting: tuple[str, ...]
     without_room: Mapping[str, str]
@@ -180,14 +178,14 @@ class Waves:
         waiting = [server for server in before if server.name not in stays]
         self.absent |= {model for server in waiting for model in server.models}
         names = tuple(server.name for server in waiting)
-        return Loss(node, moves.shares, names, moves.without_room)
+        return Loss(moves.shares, names, moves.without_room)
 
     def _divided(self, wave: Sequence[PlacedServer], moves: "_Moves") -> list[list[PlacedServer]]:
         """Return the servers that can stay in the current wave, and waves of those that can't."""
         lost = [server for server in wave if moves.has_lost_all(server)]
         others = {one.name: one for one in (*wave, *self._present) if one not in lost}
         taken = [share for one in others.values() for share in one.shares if share.node]
-        taken = [share for share in taken if share.node != moves.node]
+        taken = [share for share in taken if moves.node not in share.nodes]
         room = beside(taken, self._inventory)
         fitting: Mapping[str, tuple[Share, ...]] = {}
         if room.max_servers != 0:
@@ -210,10 +208,11 @@ class _Moves:
         self.without_room: dict[str, str] = {}
 
     def is_planned_there(self, server: PlacedServer) -> bool:
-        return any(share.node == self.node for share in server.shares)
+        return any(self.node in share.nodes for share in server.shares)
 
     def has_lost_all(self, server: PlacedServer) -> bool:
-        return {share.node for share in server.shares if share.node} == {self.node}
+        shares = [share for share in server.shares if share.node]
+        return bool(shares) and all(self.node in share.nodes for share in shares)
 
     def placed(
         self, servers: Sequence[PlacedServer], inventory: Inventory
@@ -246,7 +245,7 @@ class _Moves:
         shares = []
         for share in server.shares:
             found = share
-            if share.node == self.node:
+            if self.node in share.nodes:
                 demand = Demand(server.name, size=share.size)
                 waves = place([demand], beside(taken, inventory)).waves
                 found = waves[0][server.name][0] if waves else Share()
@@ -267,7 +266,7 @@ def _demand(server: PlacedServer) -> Demand:
 _log = logging.getLogger(__name__)
 
 
-def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
+def plan_anew(waves: Waves, node: str, move: Callable[[Loss, str], None]) -> bool:
     """Plan anew what was to run on a node that is out of reach; return whether anything changed.
 
     `move` has servers start at their new places.
@@ -280,7 +279,7 @@ def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
         _log.info("%s", line)
     for name, why in loss.without_room.items():
         _log.warning("no node that is left has room for the server of %r: %s", name, why)
-    move(loss)
+    move(loss, node)
     return True
 
 

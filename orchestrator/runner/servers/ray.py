@@ -159,8 +159,7 @@ class RayActor(Carrier):
     """Brings one server to a node of a Ray cluster, in an actor of a placement group."""
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], address: str) -> None:
-        self._cluster = cluster
-        self._size = cluster.size(models)
+        self._cluster, self._size = cluster, cluster.size(models)
         self._address = address
         self.avoid = ""
         self.queues = True

@@ -126,8 +126,8 @@ class ServerRegistry:
         self._folder = folder or state_folder()
 
     def find(self, key: str, *, shared: bool = False) -> KeptServer | None:
-        """A server of this key that runs, of this machine or shared on a cluster."""
-        for kept in self.all():
+        """A server of this key that runs, here or shared on a cluster: that last heard of."""
+        for kept in sorted(self.all(), key=lambda kept: kept.started, reverse=True):
             if kept.key == key and bool(kept.job) == shared and kept.is_alive:
                 with contextlib.suppress(OSError):
                     return KeptServer(kept, self._key_path(kept).read_text(encoding="ascii"))

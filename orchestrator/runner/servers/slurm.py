@@ -29,7 +29,13 @@ from orchestrator.runner.servers.placement import (
     look_for_places,
     place_servers,
 )
-from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
+from orchestrator.runner.servers.ray import (
+    RayActor,
+    address_of,
+    nodes_of,
+    ray_actors,
+    set_up,
+)
 from orchestrator.serving import Carrier
 
 _log = logging.getLogger(__name__)
@@ -80,20 +86,25 @@ def nodes_of_job(job: str) -> tuple[Node, ...]:
 
 
 def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
-    """Return a node of each size in the partition of a recipe's jobs; empty if it is not known."""
+    """Return nodes of each size in the partition of a recipe's jobs; empty if it is not known.
+
+    Of a size there are as many as one server may take.
+    """
     if "clusters" in cluster.options:
         return ()
     where = [f"--partition={cluster.partition}"] if cluster.partition else []
     text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G|%P")
-    found: dict[Size, Node] = {}
+    n_most = max((size.nodes or 1 for size in cluster.models.values()), default=1)
+    found: dict[Size, list[Node]] = {}
     for line in "" if isinstance(text, NoAnswer) else text.splitlines():
         words = line.split("|")
         # A star marks the partition that jobs go to where they name none.
         is_theirs = cluster.partition or words[-1].endswith("*")
         if len(words) == 5 and is_theirs and words[1].isdecimal() and words[2].isdecimal():
             size = _size(int(words[1]), words[3], int(words[2]))
-            found.setdefault(size, Node(words[0], size))
-    return tuple(found.values())
+            alike = found.setdefault(size, [])
+            alike += [Node(words[0], size)] * (len(alike) < n_most)
+    return tuple(node for alike in found.values() for node in alike)
 
 
 def is_down(node: str) -> bool:
@@ -134,6 +145,8 @@ _NEEDED: Final = ("SLURM_CONF",)
 # seconds: a busy slurmctld takes a while, and a server of the wave before may just be ending. After
 # that Slurm might choose a node that is silent, of which it does not know yet.
 _CHOOSY_S: Final = 10
+# The end of one part of a server ends the others after so many seconds.
+_TOGETHER: Final = ("--ntasks-per-node=1", "--kill-on-bad-exit=1", "--wait=10")
 # Of srun, where slurmctld is down or too busy.
 _SILENT: Final = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Unable to establish control"
@@ -141,6 +154,8 @@ _SILENT: Final = re.compile(
 )
 # Of slurmstepd: by scancel, a preemption or a time limit, but not because a node has failed.
 _CANCELLED: Final = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT (?!.*NODE FAILURE)")
+# Of srun, which ends what is left of a step after one of its tasks.
+_FIRST_PART: Final = "Terminating StepId"
 # Of srun, where the node's slurmd can't be reached, or slurmctld has given the node up. A node that
 # slurmstepd names in a line about a node's failure is not the one that has failed.
 _LOST: Final = re.compile(
@@ -157,30 +172,36 @@ class SlurmServer(Carrier):
     """
 
     def __init__(self, cluster: Cluster, models: tuple[str, ...], n_nodes: int = 1) -> None:
-        self._cluster = cluster
-        self._size = cluster.size(models)
+        self._cluster, self._size = cluster, cluster.size(models)
+        self.avoid = ""
         self._models = models
         self._n_nodes = n_nodes
         self._name = ""
-        self.avoid = ""
         self.queues = n_nodes == 0
+        self.n_nodes = self._size.nodes or 1
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`; `avoid` and `prefer` hold for one command."""
         size, avoid, prefer = self._size, self.avoid, self.prefer
         self.avoid = self.prefer = ""
         choosy: list[str] = []
-        if avoid and avoid not in self.lost and self._n_nodes != 1:
+        has_others = self.queues or self._n_nodes > self.n_nodes
+        if avoid and avoid not in self.lost and has_others:
             choosy = [f"--exclude={','.join([*self.lost, avoid])}", f"--immediate={_CHOOSY_S}"]
         elif prefer and (not avoid or avoid in self.lost):
             choosy = [f"--nodelist={prefer}", f"--immediate={_CHOOSY_S}"]
         elif self.lost:
             choosy = [f"--exclude={','.join(self.lost)}"]
+        # What is asked for and no more, so that several steps share a node. A step that asks for no
+        # GPUs would take all that the job has there.
+        no_gpus = [] if size.gpus else ["--gres=none"]
+        of_a_step = ["--exact", f"--mem={size.memory or 0}", *no_gpus]
         return (
             "srun",
-            *(self._of_a_job() if self.queues else self._of_a_step()),
-            "--nodes=1",
-            "--ntasks=1",
+            *(self._of_a_job() if self.queues else of_a_step),
+            f"--nodes={self.n_nodes}",
+            f"--ntasks={self.n_nodes}",
+            *(_TOGETHER if self.n_nodes > 1 else ()),
             f"--cpus-per-task={size.cpus}",
             *([f"--gres=gpu:{size.gpus}"] if size.gpus else []),
             "--unbuffered",
@@ -189,12 +210,6 @@ class SlurmServer(Carrier):
             *choosy,
             *set_up(self._cluster, words),
         )
-
-    def _of_a_step(self) -> list[str]:
-        # What is asked for and no more, so that several steps share a node. A step that asks for no
-        # GPUs would take all that the job has there.
-        no_gpus = [] if self._size.gpus else ["--gres=none"]
-        return ["--exact", f"--mem={self._size.memory or 0}", *no_gpus]
 
     def _of_a_job(self) -> list[str]:
         cluster = self._cluster
@@ -213,7 +228,8 @@ class SlurmServer(Carrier):
     def environment(self) -> Mapping[str, str]:
         """See `Carrier`."""
         needed = _NEEDED if self.queues else (*_NEEDED, "SLURM_JOB_ID")
-        return {name: os.environ[name] for name in needed if name in os.environ}
+        found = {name: os.environ[name] for name in needed if name in os.environ}
+        return {**found, "ORCHESTRATOR_OWN_JOB": ""} if self.queues else found
 
     def waiting(self) -> str:
         """See `Carrier`."""
@@ -230,7 +246,8 @@ class SlurmServer(Carrier):
 
     def ended_it(self, said: str) -> bool:
         """See `Carrier`."""
-        return _CANCELLED.search(said) is not None
+        found = _CANCELLED.search(said)
+        return found is not None and _FIRST_PART not in said[: found.start()]
 
     def lost_machine(self, said: str) -> str:
         """See `Carrier`."""
@@ -313,6 +330,12 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
                 f"model {name!r}: servers of kind {spec.server.kind!r} can't be started "
                 f"with --on {on}"
             )
+        n_nodes = prepared.recipe.settings.cluster.size((name,)).nodes or 1
+        why = "on Ray a server has one node" if on == "ray" else kind.no_split(n_nodes)
+        if n_nodes > 1 and why:
+            raise UsageError(
+                f"cluster.models.{name}.nodes: {n_nodes} of kind {spec.server.kind!r}: {why}"
+            )
 
 
 def places_on(prepared: Prepared, on: On) -> Placed:
@@ -383,11 +406,11 @@ def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
             break
     else:
         placed = _placed(prepared, Inventory())
-    used: dict[object, list[ServerSize]] = {}
+    used: dict[str, list[ServerSize]] = {}
     for server in (server for wave in placed.waves for server in wave):
         for number, share in enumerate(server.shares):
-            where = share.node or (server.name, number)
-            used.setdefault(where, []).append(cluster.size(server.models))
+            for where in share.nodes or [f"{server.name} {number}"]:
+                used.setdefault(where, []).append(cluster.size(server.models))
     for each in used.values():
         taken |= Counter(
             cpus=sum(one.cpus for one in each),
@@ -427,7 +450,7 @@ def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
 
     def size(models: tuple[str, ...]) -> Size:
         found = cluster.size(models)
-        return Size(found.cpus, found.gpus, found.memory_bytes() or None)
+        return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes or 1)
 
     specs = [prepared.models[name] for name in prepared.identities]
     return place_servers(

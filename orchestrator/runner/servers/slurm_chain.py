@@ -24,34 +24,8 @@ OF_A_SHARD: Final = "shard"
 SHARD: Final = "$SLURM_ARRAY_TASK_ID"
 """The number of an array's element, which bash writes in place of this into its command."""
 
-_SCRIPT: Final = """\
-#!/bin/bash
-# Written by `orchestrator run`. To end the run: scancel --me --name={name}
-{head}
-say() {{ echo "$(date +%s.%N) job $SLURM_JOB_ID: $*"; }}
-hand_on() {{
-  say "near the time limit: {near}"
-  kill -USR1 "$client"
-{hand_on}
-}}
-early=
-trap early=USR1 USR1
-trap early=TERM TERM
-cd {folder} || exit 1
-export {hands_on}
-say begins
-{command} &
-client=$!
-trap hand_on USR1
-trap 'early=TERM; kill -TERM "$client"' TERM
-# A signal that came before there was a client.
-case "$early" in USR1) hand_on;; TERM) kill -TERM "$client";; esac
-# Each signal interrupts the wait.
-while wait "$client"; code=$?; kill -0 "$client" 2>/dev/null; do :; done
-wait "$client"; code=$?
-say "ends with exit code $code"
-{end}exit "$code"
-"""
+# Braces that stay are doubled.
+_SCRIPT: Final = Path(__file__).with_name("job.sh")
 _SUCCESSOR: Final = """\
   # Steps that Slurm ends with the job; then it starts the next one at once.
   srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --overlap \\
@@ -114,7 +88,7 @@ def script(  # noqa: PLR0913 (what a job is made of, most of it by keyword)
     words = [*command, *(f"--set={one}" for one in overrides_of(cluster))]
     file = shlex.quote(str(file_of(run)))
     successor = f"handing on to job $(sbatch --parsable {file})" if hands_on else "ends"
-    return _SCRIPT.format(
+    return _SCRIPT.read_text(encoding="utf-8").format(
         name=name,
         hands_on=f"{HANDS_ON}={OF_A_SHARD if array else 1}",
         head="\n".join(f"#SBATCH {shlex.quote(option)}" for option in options),

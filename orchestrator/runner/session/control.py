@@ -78,13 +78,13 @@ class CommandInbox:
 
     def open(self) -> None:
         """Drop what an earlier process was told."""
-        for file in self._files("*"):
+        for file in self._folder.glob("*"):
             with contextlib.suppress(IsADirectoryError):
                 file.unlink(missing_ok=True)
 
     def look(self) -> None:
         """Carry out the commands that are there, oldest first."""
-        for file in self._files("*.json"):
+        for file in sorted(self._folder.glob("*.json")):
             try:
                 command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
             except (OSError, msgspec.MsgspecError) as error:
@@ -95,10 +95,7 @@ class CommandInbox:
             # A disk that takes no file stops no run; who asked is told that nobody answered.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
-                _write(file.with_suffix(".answer"), msgspec.json.encode(answer))
-
-    def _files(self, pattern: str) -> list[Path]:
-        return sorted(self._folder.glob(pattern))
+                files.write(file.with_suffix(".answer"), msgspec.json.encode(answer))
 
 
 def tell(run_dir: RunDirectory, command: Command) -> str:
@@ -122,7 +119,7 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
         raise RunDirectoryError(f"{run_dir.control}: {error.strerror or error}") from error
     # Names sort by time; two terminals never share one.
     asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
-    _write(asked, msgspec.json.encode(command))
+    files.write(asked, msgspec.json.encode(command))
     answered = asked.with_suffix(".answer")
     deadline = time.monotonic() + _ANSWER_S
     while time.monotonic() < deadline:
@@ -141,10 +138,6 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
         f"{run_dir.path}: {holder} did not answer within {_ANSWER_S:.0f} s; it is starting or "
         "ending; the command was withdrawn"
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    files.write(path, content)
 
 
 class Interrupts:

@@ -146,43 +146,35 @@ def _has_loop() -> bool:
 
 
 def _run(work: Work[T], stop: Stop) -> T:
-    _rarely.begin()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with _rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work(stop))
     except (asyncio.CancelledError, RuntimeError) as error:
         # Who waits for a call asks it to stop and cancels nothing in this loop.
         if isinstance(error, RuntimeError) and not str(error).startswith("Event loop stopped"):
             raise
         raise OrchestratorError(CANCELLED) from error
+
+
+_lock = threading.Lock()
+# The thresholds before the first run that goes on, once for each.
+_before: list[tuple[int, int, int]] = []
+
+
+@contextmanager
+def _rare_collection() -> Iterator[None]:
+    """Keep the thresholds of the cyclic collector up while any run goes on.
+
+    What is made for a request is gone after it without the cyclic collector, whose default is to
+    look for cycles every 700 objects.
+    """
+    with _lock:
+        _before.append(_before[0] if _before else gc.get_threshold())
+        gc.set_threshold(20_000, 20, 20)
+    try:
+        yield
     finally:
-        _rarely.end()
-
-
-class _Rarely:
-    """Thresholds of the cyclic collector, kept up while any run goes on."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_runs = 0
-        self._before: tuple[int, int, int] = gc.get_threshold()
-
-    def begin(self) -> None:
-        """Count a run; the first one sets the thresholds."""
-        with self._lock:
-            self._n_runs += 1
-            if self._n_runs == 1:
-                self._before = gc.get_threshold()
-                # What is made for a request is gone after it without the cyclic collector, whose
-                # default is to look for cycles every 700 objects.
-                gc.set_threshold(20_000, 20, 20)
-
-    def end(self) -> None:
-        """Count a run that ended; the last one restores the thresholds."""
-        with self._lock:
-            self._n_runs -= 1
-            if self._n_runs == 0:
-                gc.set_threshold(*self._before)
-
-
-_rarely = _Rarely()
+        with _lock:
+            before = _before.pop()
+            if not _before:
+                gc.set_threshold(*before)

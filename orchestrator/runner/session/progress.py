@@ -7,7 +7,6 @@ A row is only kept when it comes; many are counted at once.
 import importlib
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,7 +28,7 @@ from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
 from orchestrator.units import Part, Plan
 
 if TYPE_CHECKING:
-    from orchestrator.runner.session.live_trust import LiveTrust
+    from orchestrator.ranking.trust import Tally
 
 Ints = NDArray[np.int64]
 
@@ -162,8 +161,10 @@ class _Judges:
 
     def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
         self._judge = pairs.judge
-        self._rule = pairs, n_clusters, thresholds
+        self._columns = {"status": "status", **pairs.columns()}
+        self._rule = n_clusters, thresholds
         self._waiting: dict[str, list[tuple[int, Row]]] = {}
+        self._tallies: dict[str, Tally] = {}
 
     def add(self, row: Row, cluster: int) -> None:
         judge = row.get(self._judge) if self._judge else ""
@@ -180,20 +181,16 @@ class _Judges:
             self._count(judge)
         return {
             judge: " and ".join(SHORT[ground] for ground in grounds)
-            for judge, grounds in self._trust.grounds(confidence_level).items()
-            if grounds
+            for judge, tally in self._tallies.items()
+            if (grounds := tally.grounds(confidence_level))
         }
 
     def _count(self, judge: str) -> None:
-        self._trust.add(judge, self._waiting.pop(judge))
-
-    @cached_property
-    def _trust(self) -> "LiveTrust":
-        # It imports polars, which no request waits for.
-        found: LiveTrust = importlib.import_module(
-            "orchestrator.runner.session.live_trust"
-        ).LiveTrust(*self._rule)
-        return found
+        if judge not in self._tallies:
+            # It imports polars, which no request waits for.
+            trust = importlib.import_module("orchestrator.ranking.trust")
+            self._tallies[judge] = trust.Tally(*self._rule)
+        self._tallies[judge].add_rows(judge, self._waiting.pop(judge), self._columns)
 
 
 class LiveRankings:
@@ -267,7 +264,6 @@ class LiveRankings:
 def models_progress(
     core: Core,
     states: Mapping[str, str],
-    *,
     tokens: Mapping[str, list[int]],
     limits: Adaptive,
     loads: Loads,

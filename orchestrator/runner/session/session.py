@@ -7,7 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import Request
-from orchestrator.backend import Backend
 from orchestrator.columns import pack_row
 from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError
@@ -77,6 +76,9 @@ class Session(Listener):
     """Runs the units that are not done yet.
 
     Without `waves`, all servers run at the same time.
+
+    Attributes:
+        n_sent: Requests of this call.
     """
 
     def __init__(  # noqa: PLR0913 (the parts of a run)
@@ -110,7 +112,11 @@ class Session(Listener):
         )
         self._n_stored = opened.done.count(1) - opened.n_not_needed
         self._stages = Stages(plan, opened.done, self._not_needed)
-        ended, left = _left(opened, plan.n_per_item)
+        if opened.blocks is not None:
+            ended, left = opened.blocks.ended, opened.blocks.positions()
+        else:
+            ended = bytearray(opened.done)
+            left = positions_left(opened.done, opened.first, plan.n_per_item)
         window = prepared.recipe.settings.window
         self._window = Window(
             plan,
@@ -127,9 +133,11 @@ class Session(Listener):
             for name, spec in specs.items()
             if spec.limits.requests_per_minute is not None and spec.entry.batch is None
         }
-        self.scheduler = Scheduler(core, fleet.connect, self, per_minute, self._leave)
+        self.scheduler = Scheduler(
+            core, fleet.connect, self, per_minute, lambda *left: self.texts.leave(*left)
+        )
         self.texts = TokenTexts(store, fleet.server_ids, self.scheduler.backend)
-        self._n_done = self._n_failed = self._n_sent = 0
+        self._n_done = self._n_failed = self.n_sent = 0
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
         self.loads = Loads(core.models, self.scheduler.backend)
@@ -195,7 +203,7 @@ class Session(Listener):
         """Count a request, unless it might exceed a bound."""
         admission = self._budget.admit(request, self._loop.time() - self._started)
         if admission is Admission.SEND:
-            self._n_sent += 1
+            self.n_sent += 1
         elif admission is Admission.STOP:
             if self.scheduler.n_deferred and self._budget.left_s != 0:
                 # Who stops leaves batches where they are; within the budget they are waited for.
@@ -229,12 +237,12 @@ class Session(Listener):
 
     def asked_again(self) -> None:
         """Count a request that was sent to another server because one lost or failed it."""
-        self._n_sent += 1
+        self.n_sent += 1
         self._budget.spent.requests += 1
 
     def left(self, request: Request) -> None:  # noqa: ARG002 (all are counted alike)
         """Count a request as not sent: the call that reads its reply counts it."""
-        self._n_sent -= 1
+        self.n_sent -= 1
         self._budget.spent.requests -= 1
 
     def attempted(self, request: Request) -> None:
@@ -312,7 +320,7 @@ class Session(Listener):
             elif is_idle:
                 # Units of the next wave open as soon as the servers that leave have ended.
                 self._turning = True
-                self.scheduler.change(leaving, lambda: self._rest(leaving), self._turned)
+                self.scheduler.change(leaving, lambda: self._fleet.rest(leaving), self._turned)
 
     def _is_idle(self) -> bool:
         """Return True if nothing is asked of the servers of this wave, and nothing left to ask."""
@@ -336,13 +344,6 @@ class Session(Listener):
         if leaving is not None:
             _log.info("wave %d of %d: %s", waves.number, len(waves), ", ".join(waves.present))
         return leaving
-
-    async def _leave(self, model: str, backend: Backend) -> None:
-        await self.texts.leave(model, backend)
-
-    async def _rest(self, models: Collection[str]) -> None:
-        if models:
-            await self._fleet.rest(models)
 
     def lost(self, node: str) -> None:
         """Plan anew what was to run on a node of a cluster that is out of reach."""
@@ -434,14 +435,8 @@ class Session(Listener):
 
     def progress(self, states: Mapping[str, str]) -> Progress:
         """The run at this moment; `states` gives each model's connection state."""
-        models = models_progress(
-            self._core,
-            states,
-            tokens=self._tokens,
-            limits=self.adaptive,
-            loads=self.loads,
-            units=self._stages.of_models(self._not_needed),
-        )
+        units = self._stages.of_models(self._not_needed)
+        models = models_progress(self._core, states, self._tokens, self.adaptive, self.loads, units)
         return Progress(
             run_dir=self._run_dir,
             elapsed_s=self._loop.time() - self._started,
@@ -452,7 +447,7 @@ class Session(Listener):
             units_not_needed=self._opened.n_not_needed,
             units_open=self._driver.n_open,
             units_aside=self._window.n_aside,
-            requests_sent=self._n_sent,
+            requests_sent=self.n_sent,
             # What a wave copies may not have been found yet.
             asks_found=max(0, self._driver.n_found - sum(self._n_copied.values())),
             asks_copied=dict(self._n_copied),
@@ -467,20 +462,8 @@ class Session(Listener):
         )
 
     @property
-    def n_sent(self) -> int:
-        """Requests of this call."""
-        return self._n_sent
-
-    @property
     def _not_needed(self) -> Ints:
         """By unit of an item, how many are not asked because they would decide nothing."""
         if self._opened.blocks is None:
             return np.zeros(self._plan.n_per_item, dtype=np.int64)
         return self._opened.blocks.not_needed
-
-
-def _left(opened: Opened, n_per_item: int) -> tuple[bytearray, Iterator[int | None]]:
-    """Units that have ended, by place; the places of the others, in the order to ask them."""
-    if opened.blocks is not None:
-        return opened.blocks.ended, opened.blocks.positions()
-    return bytearray(opened.done), positions_left(opened.done, opened.first, n_per_item)

@@ -1,8 +1,8 @@
 // A run in brief, as the report shows it first: answers, how far to trust them, and the cost.
-import { h, name, s, sentence } from "./dom.js";
+import { explained, h, meaning, name, s, sentence, spoken, term } from "./dom.js";
 
 /** A sentence of texts, and of names as lists of one. */
-const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : sentence(part)));
+const said = (parts) => parts.map((part) => (Array.isArray(part) ? name(part[0]) : spoken(part)));
 
 const MANY = 12;
 
@@ -22,14 +22,14 @@ const axis = (ticks) => ticks.length > 0 && [s("svg", { class: "axis", "aria-hid
 
 const forest = (one) => one.models.length > 0 && h("table", { class: `forest${one.models.length > MANY ? " many" : ""}${one.models[0].rank ? "" : " unranked"}` },
   h("caption", { class: "away" }, sentence(one.measure), " by model"),
-  h("thead", {}, h("tr", {}, one.models[0].rank && h("th", { scope: "col", class: "n" }, "rank"), h("th", { scope: "col" }, "model"),
-    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n", colspan: 2 }, sentence(one.measure)))),
+  h("thead", {}, h("tr", {}, one.models[0].rank && h("th", { scope: "col", class: "n" }, term("rank")), h("th", { scope: "col" }, "model"),
+    h("th", { scope: "col", class: "where" }, axis(one.ticks)), h("th", { scope: "col", class: "n", colspan: 2 }, term(one.measure, meaning(one.measure.split(" (")[0]))))),
   h("tbody", {}, one.models.map((model) => h("tr", {}, model.rank && h("td", { class: "n rank" }, model.rank),
     h("th", { scope: "row" }, h("bdi", { title: model.whole }, model.name)), h("td", { class: "where" }, plot(model.mark, one.ticks)),
     h("td", { class: "n" }, model.shown), h("td", { class: "b" }, model.bounds)))));
 
 const checks = (found) => h("dl", { class: "checks" }, found.map((one) => h("div", { class: one.doubtful && "doubtful" },
-  h("dt", {}, one.doubtful && h("span", { "aria-hidden": "true" }, "! "), one.about), h("dd", {}, said(one.says)))));
+  h("dt", {}, one.doubtful && h("span", { "aria-hidden": "true" }, "! "), term(one.about, meaning(one.about, "beside a result"))), h("dd", {}, said(one.says)))));
 
 const limits = (found) => h("div", { class: "limits" },
   found.next_steps.length > 0 && [h("h3", {}, "What to do next"), h("ul", { class: "cautions" }, found.next_steps.map((line) => h("li", {}, said(line))))],
@@ -44,7 +44,7 @@ const question = (found) => (one, index) => [
     one.detail && h("p", { class: "detail" }, sentence(one.detail)),
     h("div", { class: one.checks.length > 0 ? "sides both" : "sides" },
       h("div", { class: "shown" }, forest(one), one.apart.length > 0 && h("p", { class: "apart" }, said(one.apart)),
-        h("p", { class: "basis" }, said(one.subject), one.basis && [" · ", sentence(one.basis)])),
+        h("p", { class: "basis" }, said(one.subject), one.basis && [" · ", explained(one.basis)])),
       one.checks.length > 0 && h("div", { class: "panel trust" }, h("h3", {}, "How far to trust it"), checks(one.checks)),
       found.questions.length === 1 && limits(found))),
 ];

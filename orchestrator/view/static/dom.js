@@ -39,7 +39,7 @@ const RIGHT_TO_LEFT = new RegExp(`([${LETTER}]+(?:[ _.-][${LETTER}]+)*)`);
 export const sentence = (text) => text.split(RIGHT_TO_LEFT).map((part, index) => (index % 2 ? name(part) : part));
 
 /** A sentence whose commands stand between backticks. */
-export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : sentence(part)));
 
 /** A drawing of the report, given as [tag, attributes, children]. */
 export const drawing = (tree) => {
@@ -49,6 +49,22 @@ export const drawing = (tree) => {
   const kept = Object.entries(attributes).filter(([key]) => !/^(on|style|href|xlink)/i.test(key));
   return s(tag, Object.fromEntries(kept), children.map(drawing));
 };
+
+// What terms mean, by where they stand: the glossary's own texts.
+let known = {};
+export const setTerms = (found) => { known = found; };
+export const meaning = (text, where = "column") => known[where]?.[text];
+
+/** A term that says what it means: under the pointer, at the focus, at a touch. */
+export const term = (text, says = meaning(text)) => (says ? h("button", { type: "button", class: "term", data: { tip: says } }, sentence(text)) : sentence(text));
+
+/** A sentence on intervals with each kind that it names as a term. */
+export const explained = (text) => Object.entries(known.interval ?? {}).reduce((parts, [kind, says]) => {
+  const at = parts.findIndex((part) => typeof part === "string" && part.includes(kind));
+  if (at < 0) return parts;
+  const from = parts[at].indexOf(kind);
+  return [...parts.slice(0, at), parts[at].slice(0, from), term(kind, says), parts[at].slice(from + kind.length), ...parts.slice(at + 1)];
+}, sentence(text));
 
 const tip = () => document.getElementById("tip");
 

@@ -1,5 +1,5 @@
 // One item: what was asked, all answers side by side, and what was made of them.
-import { h, name, s, segmented } from "./dom.js";
+import { h, name, s, segmented, term } from "./dom.js";
 import { count, fixed, get, runPath, share, signed } from "./data.js";
 import { compared, markdown } from "./text.js";
 import { selection } from "./items.js";
@@ -233,7 +233,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
         h("div", {}, h("p", { class: "kind" }, around.place === null ? "Item" : `Item ${count(around.place + 1)} of ${count(around.total)}${[...wanted].length ? " found" : ""}`,
           about.category && [" · ", name(about.category)]), h("h1", {}, name(found.key))),
         h("p", { class: "steps" }, step(around.before, "← Before", "k"), step(around.after, "Next →", "j"))),
-      h("dl", { class: "facts small" }, found.measures.map((one) => h("div", { title: one.says }, h("dt", {}, one.title), h("dd", {}, fixed(found.values[one.key], one.digits))))),
+      h("dl", { class: "facts small" }, found.measures.map((one) => h("div", {}, h("dt", {}, term(one.title, one.says)), h("dd", {}, fixed(found.values[one.key], one.digits))))),
       part("Prompt", h("div", { class: "texts" }, about.prompts.map((one, at) => block(about.prompts.length > 1 ? `Turn ${at + 1}` : "Prompt", one)),
         about.references.filter((one) => one !== null).map((one, at, all) => block(all.length > 1 ? `Reference ${at + 1}` : "Reference", one))),
       about.fields.length > 0 && h("details", { class: "behind" }, h("summary", {}, "Other columns of the dataset"),

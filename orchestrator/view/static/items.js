@@ -32,7 +32,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
 
   const path = `/run/${encodeURIComponent(run)}`;
   const open = (index) => go(`${path}/item/${index}`, wanted);
-  const columns = () => isAnswers() ? [["index", "#", "n"], ["item", "item", "asked"], ...found.models.map((one, place) => [place, one, "", `Answers of ${one}`])] : [["index", "#", "n"], ["item", "item", ""], ["category", "category", "category"], [null, "prompt", ""],
+  const columns = () => isAnswers() ? [["index", "#", "n"], ["item", "item", "asked"], ...found.models.map((one, place) => [place, one, "", `The answers of ${one}; sorted by what they are worth`])] : [["index", "#", "n"], ["item", "item", ""], ["category", "category", "category"], ["prompt", "prompt", ""],
     ...found.measures.map((one) => [one.key, one.title, "n", one.says])];
 
   // -- the rows that are seen ---------------------------------------------------------------------
@@ -79,7 +79,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     if (key === "index") return h("span", { role: "gridcell", class: "n faint" }, count(row.index + 1));
     if (key === "item") return h("span", { role: "gridcell" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)));
     if (key === "category") return h("span", { role: "gridcell", class: "category" }, name(row.category ?? "–"));
-    if (key === null) return h("span", { role: "gridcell", class: "preview" }, name(row.preview));
+    if (key === "prompt") return h("span", { role: "gridcell", class: "preview" }, name(row.preview));
     const measure = found.measures.find((one) => one.key === key);
     const value = row[key];
     return h("span", { role: "gridcell", class: `${kind}${key === "failed" && value > 0 ? " bad" : ""}${value === null ? " faint" : ""}` }, fixed(value, measure.digits));
@@ -130,9 +130,11 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const heads = () => {
     const sort = wanted.get("sort") ?? "index";
     head.replaceChildren(...columns().map(([key, title, kind, says]) => {
-      const is = sort.replace(/^-/, "") === key;
-      const label = { role: "columnheader", class: kind, "aria-sort": is ? (sort.startsWith("-") ? "descending" : "ascending") : null, title: says };
-      return h("span", label, key === null || typeof key === "number" ? name(title) : h("button", { type: "button", click: () => order(key) }, title));
+      const by = typeof key === "number" ? `worth of ${title}` : key;
+      const is = sort.replace(/^-/, "") === by;
+      const label = { role: "columnheader", class: kind, "aria-sort": is ? (sort.startsWith("-") ? "descending" : "ascending") : null };
+      const isSorted = typeof key !== "number" || found.by.length > 0;
+      return h("span", label, isSorted ? h("button", { type: "button", class: says && "term", data: says ? { tip: says } : {}, click: () => order(by) }, name(title)) : name(title));
     }));
     scroller.setAttribute("aria-rowcount", String(total() + 1));
     scroller.style.setProperty("--row", `${ROW_()}px`);
@@ -184,7 +186,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   };
   const order = (key) => {
     const now = wanted.get("sort") ?? "index";
-    const numeric = found.measures.some((one) => one.key === key);
+    const numeric = numbers().some(([one]) => one === key);
     const next = now.replace(/^-/, "") !== key ? (numeric ? `-${key}` : key) : now.startsWith("-") ? key : `-${key}`;
     return want("sort", next === "index" ? "" : next);
   };
@@ -207,13 +209,24 @@ export const items = async ({ parts: [run], query, go, remember }) => {
       for (const other of rest) wanted.append("where", other);
       drawConditions(); change();
     } }, one, " ✕")));
-  const measure = h("select", { "aria-label": "Measure of the condition" }, found.measures.map((one) => h("option", { value: one.key }, one.title)));
-  const sign = h("select", { "aria-label": "Comparison" }, [">", ">=", "<", "<=", "="].map((one) => h("option", {}, one)));
-  const number = h("input", { type: "text", inputmode: "decimal", size: 5, value: "0", "aria-label": "Value of the condition" });
+  const numbers = () => [...found.measures.map((one) => [one.key, one.title]), ...(found.by.length ? found.models.map((one) => [`worth of ${one}`, `worth of ${one}`]) : [])];
+  const isNumber = () => numbers().some(([key]) => key === measure.value);
+  const measure = h("select", { "aria-label": "Measure of the condition", change: () => drawSigns() },
+    [...numbers(), ...["item", "category", "prompt", ...found.models.map((one) => `answer of ${one}`)].map((one) => [one, one])].map(([key, title]) => h("option", { value: key }, title)));
+  const sign = h("select", { "aria-label": "Comparison", change: () => { number.hidden = !sign.value; } });
+  const number = h("input", { type: "text", size: 5, value: "0", "aria-label": "Value of the condition" });
+  const drawSigns = () => {
+    const signs = isNumber() ? [...[">", ">=", "<", "<=", "="].map((one) => [one, one]), ["", "is undefined"]] : [["~", "contains"], ["=", "equals"], ["", "is empty"]];
+    sign.replaceChildren(...signs.map(([value, text]) => h("option", { value }, text)));
+    number.value = isNumber() ? "0" : "";
+    number.hidden = false;
+  };
+  drawSigns();
   const add = () => {
-    if (!number.value.trim() || !Number.isFinite(Number(number.value))) { number.setAttribute("aria-invalid", "true"); return; }
+    const value = isNumber() ? Number(number.value) : number.value;
+    if (sign.value && (!number.value.trim() || (isNumber() && !Number.isFinite(value)))) { number.setAttribute("aria-invalid", "true"); return; }
     number.removeAttribute("aria-invalid");
-    wanted.append("where", `${measure.value}${sign.value}${Number(number.value)}`);
+    wanted.append("where", sign.value ? `${measure.value}${sign.value}${value}` : `${measure.value}=`);
     drawConditions(); change();
   };
   const where = h("form", { class: "where", submit: (event) => { event.preventDefault(); add(); } }, "where ", measure, sign, number, h("button", {}, "Add"));

@@ -1,6 +1,6 @@
 // A run as the report shows it, brought up to date while it goes on.
 import { brief } from "./brief.js";
-import { drawing, h, name, sentence } from "./dom.js";
+import { drawing, explained, h, name, sentence } from "./dom.js";
 import { get, runPath } from "./data.js";
 import { linkNumbers } from "./behind.js";
 import { grid } from "./table.js";
@@ -8,15 +8,15 @@ import { grid } from "./table.js";
 const figure = (one) => h("figure", { id: one.key },
   h("figcaption", {}, h("h3", {}, sentence(one.title)), h("p", {}, sentence(one.says))),
   one.is_drawn && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart`, data: { figure: one.key } }, h("p", { class: "faint" }, "Drawing …")),
-  h("p", { class: "basis" }, sentence(one.basis)),
+  h("p", { class: "basis" }, explained(one.basis)),
   h("details", { class: "behind", open: !one.is_drawn || one.key.startsWith("ratings") }, h("summary", {}, "The numbers: ", sentence(one.title)), grid(one.table)),
   one.beside.map((table) => [h("h4", {}, sentence(table.title)), grid(table)]));
 
-const table = (one) => [h("h3", {}, sentence(one.title)), one.basis && h("p", { class: "basis" }, sentence(one.basis)), grid(one)];
+const table = (one) => [h("h3", {}, sentence(one.title)), one.basis && h("p", { class: "basis" }, explained(one.basis)), grid(one)];
 
 const folded = (one, index, all) => h("details", { class: "folded", open: index === 0 || one.source !== all[index - 1].source },
   h("summary", {}, sentence(one.title), one.source && [" ", h("span", { class: "aside" }, sentence(one.source))]),
-  one.basis && h("p", { class: "basis" }, sentence(one.basis)), grid(one));
+  one.basis && h("p", { class: "basis" }, explained(one.basis)), grid(one));
 
 const section = (one) => h("section", { id: `part-${one.key}`, "aria-labelledby": `h-${one.key}` },
   h("h2", { id: `h-${one.key}` }, sentence(one.title)), one.figures.map(figure), one.tables.map(table), one.folded.map(folded));

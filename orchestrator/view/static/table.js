@@ -1,5 +1,5 @@
 // Tables as the report draws them: sorted by a click on a heading, intervals on their column's axis.
-import { h, s, name, sentence } from "./dom.js";
+import { h, meaning, name, s, sentence, term } from "./dom.js";
 
 const TALL = 20;
 const SHORT = 12;
@@ -32,8 +32,9 @@ export const grid = (table) => {
   const lines = table.rows.map((row, index) => [row, body.rows[index]]);
   const heads = table.columns.map(([title, number], column) => {
     const head = h("th", { scope: "col", class: number ? "n" : null, colspan: table.bounded[column] ? 2 : null });
-    if (table.rows.length < 2 || !title) { head.append(...sentence(title)); return head; }
-    head.append(h("button", { type: "button", click: () => {
+    if (table.rows.length < 2 || !title) { head.append(...[term(title)].flat()); return head; }
+    const says = meaning(title);
+    head.append(h("button", { type: "button", class: says && "term", data: says ? { tip: says } : {}, click: () => {
       const way = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");

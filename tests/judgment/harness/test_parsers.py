@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
 
 RATINGS: dict[str, Callable[[str], float | None]] = {
-    "mt_bench": mt_bench.parse_rating,
-    "auto_j": auto_j.parse_rating,
-    "critique_llm": critique_llm.parse_score,
-    "align_bench": lambda text: align_bench.parse_judgment(text).score,
+    "mt_bench": lambda text: mt_bench.read_rating(text).value,
+    "auto_j": lambda text: auto_j.read_rating(text).value,
+    "critique_llm": lambda text: critique_llm.read_score(text).value,
+    "align_bench": lambda text: align_bench.parse_judgment(text)[0],
 }
 VERDICTS: dict[str, Callable[[str], object]] = {
-    "mt_bench": mt_bench.parse_winner,
-    "auto_j": auto_j.parse_decision,
-    "critique_llm": critique_llm.parse_label,
+    "mt_bench": lambda text: mt_bench.read_winner(text).value,
+    "auto_j": lambda text: auto_j.read_decision(text).value,
+    "critique_llm": lambda text: critique_llm.read_label(text).value,
 }
 LONG = 400_000
 HOSTILE = {
@@ -51,9 +51,9 @@ def test_hostile_texts_are_read_in_linear_time(name):
     for parse in (*RATINGS.values(), *VERDICTS.values()):
         parse(text)
     for convention in ("auto_j", "selfeval"):
-        auto_j.parse_rating(text, convention=convention)
-    mt_bench.parse_rating(text, convention="fastchat")
-    critique_llm.parse_score(text, convention="critique_llm")
+        auto_j.published_rating(text, convention)
+    mt_bench.published_rating(text)
+    critique_llm.published_score(text)
     align_bench.parse_judgment(text, convention="align_bench")
 
 
@@ -62,16 +62,14 @@ def test_a_rating_is_missing_or_on_the_scale(text):
     for name, parse in RATINGS.items():
         value = parse(text)
         assert value is None or 0.0 <= value <= 10.0, name
-    assert all(
-        1.0 <= value <= 10.0 for value in align_bench.parse_judgment(text).dimensions.values()
-    )
+    assert all(1.0 <= value <= 10.0 for value in align_bench.parse_judgment(text)[1].values())
 
 
 @given(texts)
 def test_a_verdict_is_missing_or_one_of_the_three(text):
-    assert mt_bench.parse_winner(text) in {None, "A", "B", "tie"}
-    assert auto_j.parse_decision(text) in {None, 0, 1, 2}
-    assert critique_llm.parse_label(text) in {None, 0, 1, 2}
+    assert mt_bench.read_winner(text).value in {None, "A", "B", "tie"}
+    assert auto_j.read_decision(text).value in {None, 0, 1, 2}
+    assert critique_llm.read_label(text).value in {None, 0, 1, 2}
 
 
 @pytest.mark.parametrize("name", RATINGS)
@@ -169,89 +167,90 @@ def test_a_rating_off_the_scale_says_so():
 def test_where_the_strict_reading_says_something_the_published_one_says_the_same(text):
     """Only what is refused differs; AlignBench, which cuts decimals, is left out."""
     pairs = [
-        (mt_bench.parse_rating(text), mt_bench.parse_rating(text, convention="fastchat")),
-        (mt_bench.parse_winner(text), mt_bench.parse_winner(text, convention="fastchat")),
-        (auto_j.parse_rating(text), auto_j.parse_rating(text, convention="auto_j")),
-        (auto_j.parse_decision(text), auto_j.parse_decision(text, convention="auto_j")),
-        (critique_llm.parse_label(text), critique_llm.parse_label(text, convention="critique_llm")),
+        (mt_bench.read_rating(text).value, mt_bench.published_rating(text)),
+        (mt_bench.read_winner(text).value, mt_bench.published_winner(text)),
+        (auto_j.read_rating(text).value, auto_j.published_rating(text, "auto_j")),
+        (auto_j.read_decision(text).value, auto_j.published_decision(text)),
+        (critique_llm.read_label(text).value, critique_llm.published_label(text)),
     ]
     for strict, published in pairs:
         assert strict is None or strict == published
 
 
 def test_conventions_of_missing_verdicts_have_names():
-    assert mt_bench.parse_rating("none", convention="fastchat") == -1
-    assert mt_bench.parse_winner("none", convention="fastchat") == "error"
-    assert auto_j.parse_rating("none", convention="auto_j") == 0.0
-    assert auto_j.parse_rating("none", convention="selfeval") == 5.0
-    assert auto_j.parse_decision("none", convention="auto_j") == -1
-    assert critique_llm.parse_score("none", convention="critique_llm") == 5.0
-    assert critique_llm.parse_label("none", convention="critique_llm") == -1
-    assert align_bench.parse_judgment("none", convention="align_bench").score == -1
+    assert mt_bench.published_rating("none") == -1
+    assert mt_bench.published_winner("none") == "error"
+    assert auto_j.published_rating("none", "auto_j") == 0.0
+    assert auto_j.published_rating("none", "selfeval") == 5.0
+    assert auto_j.published_decision("none") == -1
+    assert critique_llm.published_score("none") == 5.0
+    assert critique_llm.published_label("none") == -1
+    assert align_bench.parse_judgment("none", convention="align_bench")[0] == -1
 
 
 def test_fastchat_checks_no_range_and_we_do():
-    assert mt_bench.parse_rating("[[100]]", convention="fastchat") == 100
-    assert mt_bench.parse_rating("[[100]]") is None
-    assert mt_bench.parse_rating("[[0]]") is None
+    assert mt_bench.published_rating("[[100]]") == 100
+    assert mt_bench.read_rating("[[100]]").value is None
+    assert mt_bench.read_rating("[[0]]").value is None
 
 
 def test_a_number_too_long_for_a_float_is_missing():
-    assert mt_bench.parse_rating("[[" + "9" * 400 + "]]") is None
+    assert mt_bench.read_rating("[[" + "9" * 400 + "]]").value is None
 
 
 def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
     text = 'for example "Rating: [[5]]". Here: Rating: [[ 8 ]]'
-    assert auto_j.parse_rating(text, convention="auto_j") == 8.0
-    assert mt_bench.parse_rating(text, convention="fastchat") == 5.0
+    assert auto_j.published_rating(text, "auto_j") == 8.0
+    assert mt_bench.published_rating(text) == 5.0
 
 
 def test_auto_j_reads_a_decision_whatever_its_case_and_by_convention_the_last():
     text = "So, the final decision is Response 1 ... no, the final decision is  TIE."
-    assert auto_j.parse_decision(text, convention="auto_j") == 2
-    assert auto_j.parse_decision(text) is None
-    assert auto_j.parse_decision("the final decision is  TIE.") == 2
-    assert auto_j.parse_decision("the final decision is response 2") == 1
+    assert auto_j.published_decision(text) == 2
+    assert auto_j.read_decision(text).value is None
+    assert auto_j.read_decision("the final decision is  TIE.").value == 2
+    assert auto_j.read_decision("the final decision is response 2").value == 1
 
 
 def test_align_bench_reads_the_dimensions_of_the_last_dictionary():
     example = "{'事实正确性': 9, '综合得分': 7.5}"
     text = f"例如 {example} 最后 {{'事实正确性': 6, '清晰度': 7.5, '综合得分': 7.5}}"
     found = align_bench.parse_judgment(text)
-    assert (found.score, found.dimensions) == (7.5, {"事实正确性": 6.0, "清晰度": 7.5})
+    assert found == (7.5, {"事实正确性": 6.0, "清晰度": 7.5})
     two = align_bench.parse_judgment(text.replace("7.5}", "2}", 1))
-    assert (two.score, two.dimensions) == (None, {})
+    assert two == (None, {})
     published = align_bench.parse_judgment(text.replace("7.5}", "2}", 1), convention="align_bench")
-    assert published.score == 7.0
+    assert published[0] == 7.0
 
 
 def test_align_bench_itself_cuts_decimals_in_the_dictionary_and_not_outside():
     inside = align_bench.parse_judgment("{'综合得分': 7.5}", convention="align_bench")
     over_lines = align_bench.parse_judgment("{\n'综合得分': 7.5\n}", convention="align_bench")
-    assert (inside.score, over_lines.score) == (7.0, 7.5)
+    assert (inside[0], over_lines[0]) == (7.0, 7.5)
 
 
 @pytest.mark.parametrize(
     "text", ['{"综合得分": 8}', "{\n '综合得分' \uff1a 8\n}", "综合得分\uff1a8"]
 )
 def test_align_bench_scores_in_other_clothes(text):
-    assert align_bench.parse_judgment(text).score == 8.0
+    assert align_bench.parse_judgment(text)[0] == 8.0
 
 
 def test_align_bench_braces_that_do_not_close_hold_nothing():
     found = align_bench.parse_judgment("{'清晰度': 7, '综合得分': 9")
-    assert (found.score, found.dimensions) == (9.0, {})
+    assert found == (9.0, {})
 
 
 def test_critique_llm_reads_hundred_as_ten_only_by_its_own_convention():
-    assert critique_llm.parse_score("综合得分: 100", convention="critique_llm") == 10.0
-    assert critique_llm.parse_score("综合得分: 100") is None
-    assert critique_llm.parse_score("'综合得分': 0.5") == 0.5
+    assert critique_llm.published_score("综合得分: 100") == 10.0
+    assert critique_llm.read_score("综合得分: 100").value is None
+    assert critique_llm.read_score("'综合得分': 0.5").value == 0.5
 
 
 def test_critique_llm_labels():
     read = [
-        critique_llm.parse_label(f"{{'综合比较结果': '{name}'}}") for name in critique_llm.LABELS
+        critique_llm.read_label(f"{{'综合比较结果': '{name}'}}").value
+        for name in critique_llm.LABELS
     ]
     assert read == [0, 1, 2]
     assert [critique_llm.swapped(label) for label in (0, 1, 2, None)] == [1, 0, 2, None]
@@ -270,7 +269,7 @@ def test_the_linear_reading_of_align_bench_equals_its_expressions(text):
     expected = {key: float(value) for key, value in regex_entries(text).items()}
     expected.pop(align_bench.OVERALL, None)
     found = align_bench.parse_judgment(text, convention="align_bench")
-    assert found.dimensions == expected
+    assert found[1] == expected
 
 
 def regex_rating(text):
@@ -281,6 +280,6 @@ def regex_rating(text):
 
 @given(st.text("[].0715 x", max_size=30))
 def test_the_linear_reading_of_mt_bench_equals_its_expressions(text):
-    found = mt_bench.parse_rating(text, convention="fastchat")
+    found = mt_bench.published_rating(text)
     assert found is not None
     assert math.isclose(found, regex_rating(text))

@@ -9,9 +9,8 @@ import torch
 
 from launch.embedded.drawing import unresolved
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Answer, Forced, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, row_key
 from launch.embedded.protocol import ApiError, ClientGoneError
-from launch.embedded.sampling import Draw, row_key
 from launch.embedded.served import Served
 from tests.launch.embedded.client import run
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.features import Entropy, Wanted, Watcher
+from launch.embedded.features import OBSERVERS, Wanted, Watcher
 from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError
 from launch.embedded.runner import Runner
 from launch.embedded.scoring import Scoring
@@ -165,7 +165,9 @@ def test_no_tokens_have_no_features(served: Served) -> None:
 
 def test_a_token_that_can_not_come_adds_nothing_to_the_entropy() -> None:
     logits = torch.tensor([[0.0, 0.0, float("-inf")]])
-    assert Entropy().observe(logits, logits.log_softmax(-1)) == pytest.approx([0.6931472], abs=1e-6)
+    assert OBSERVERS["entropy"](logits, logits.log_softmax(-1)).tolist() == pytest.approx(
+        [0.6931472], abs=1e-6
+    )
 
 
 def test_numbers_that_are_not_finite_become_null() -> None:

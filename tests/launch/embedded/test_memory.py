@@ -17,12 +17,11 @@ from launch.embedded import layout
 from launch.embedded.chat import chat_job
 from launch.embedded.drawing import unresolved
 from launch.embedded.engine import Engine, Limits, capacities
-from launch.embedded.jobs import Answer, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
 from launch.embedded.model import is_packed
 from launch.embedded.protocol import ApiError, ChatRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
-from launch.embedded.sampling import Draw
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError
 from tests.crossed import LONG

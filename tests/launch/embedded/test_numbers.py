@@ -9,10 +9,9 @@ import torch
 
 from launch.embedded.drawing import prompt_reader, unresolved
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Answer, Forced, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
 from launch.embedded.runner import Chunk
-from launch.embedded.sampling import Draw
 from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Served
 from tests.launch.embedded.client import USER, forced, run, taken

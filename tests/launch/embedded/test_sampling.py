@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.embedded.sampling import Draw, Sampler, row_key, uniforms
+from launch.embedded.jobs import Draw, Sampler, row_key, uniforms
 
 CPU = torch.device("cpu")
 draws = st.builds(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch.embedded.protocol import ApiError
-from launch.embedded.scoring import Path, Trie, close_paths, log_sum_exp
+from launch.embedded.scoring import Trie, close_paths
+from orchestrator.wire.by_ids import Path, log_sum_exp
 
 END = 9
 paths = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)

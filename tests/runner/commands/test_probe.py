@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.probing.abilities import EXACT, IMPOSSIBLE
 from orchestrator.runner import api
-from orchestrator.runner.commands.servers import Wanted, probe_all, probe_url
+from orchestrator.runner.commands.servers import probe_recipe, probe_url
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, stats, write_recipe
 from tests.inside import fake_server, run
@@ -27,7 +27,7 @@ def verdicts(found):
 
 def test_a_server_is_recognised_and_all_its_models_are_probed():
     with fake_server() as url:
-        found = probe_url(f"{url}/v1/", Wanted())
+        found = probe_url(f"{url}/v1/")
     assert [one.name for one in found] == list(MODELS)
     assert {one.kind for one in found} == {"fake"}
     assert words(found[0])["score"] == "consistent"
@@ -37,7 +37,7 @@ def test_a_server_is_recognised_and_all_its_models_are_probed():
 
 def test_a_compatible_endpoint_has_what_it_can_not_do_named_with_a_remedy():
     with fake_server() as url:
-        (found,) = probe_url(url, Wanted(models=(MODELS[0],), backend="openai"))
+        (found,) = probe_url(url, [MODELS[0]], backend="openai")
     judged = {one.method: one for one in found.verdicts}
     assert judged["probdiff"].verdict == IMPOSSIBLE
     assert "vLLM" in judged["probdiff"].remedy
@@ -47,9 +47,9 @@ def test_a_compatible_endpoint_has_what_it_can_not_do_named_with_a_remedy():
 
 def test_an_address_where_nobody_answers_and_a_missing_key_are_errors_of_the_command():
     with pytest.raises(UsageError, match="does not answer"):
-        probe_url("http://127.0.0.1:9", Wanted())
+        probe_url("http://127.0.0.1:9")
     with pytest.raises(UsageError, match="NO_SUCH_KEY is not set"):
-        probe_url("http://127.0.0.1:9", Wanted(api_key_env="NO_SUCH_KEY"))
+        probe_url("http://127.0.0.1:9", api_key_env="NO_SUCH_KEY")
 
 
 def test_the_servers_of_a_recipe_are_launched_probed_and_ended(tmp_path):
@@ -57,7 +57,7 @@ def test_the_servers_of_a_recipe_are_launched_probed_and_ended(tmp_path):
     recipe = write_recipe(
         tmp_path / "r.json", "", models=models, methods=[{"kind": "probdiff"}], n=2
     )
-    (found,) = probe_all(str(recipe), Wanted())
+    (found,) = probe_recipe(str(recipe))
     assert found.base_url == "launched"
     assert set(verdicts(found).values()) == {EXACT}
     assert json.loads(msgspec.json.encode([found]))[0]["name"] == "a"
@@ -74,7 +74,7 @@ def test_servers_without_room_for_all_are_probed_in_waves_and_one_replica_of_eac
         resources={"max_servers": 2},
     )  # fmt: skip
     with caplog.at_level("INFO", "orchestrator.runner.servers.launched"):
-        found = probe_all(str(recipe), Wanted())
+        found = probe_recipe(str(recipe))
     assert [one.name for one in found] == ["a", "b", "c"]
     said = [line.split() for line in caplog.messages if "ing server" in line]
     assert [(what, name) for what, _, name in [*said[:2], *sorted(said[2:4]), *said[4:]]] == [

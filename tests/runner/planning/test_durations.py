@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.planned import StageCount
-from orchestrator.runner.planning.counts import Pace, duration_of
+from orchestrator.runner.planning.counts import duration_of
 
 PACES = st.lists(
     st.dictionaries(st.sampled_from("abc"), st.floats(1e-4, 1e3), min_size=1), max_size=5
@@ -19,7 +19,7 @@ def stages(**left):
 
 
 def paces(*seconds):
-    return [Pace(f"run{number}", one) for number, one in enumerate(seconds)]
+    return {f"run{number}": one for number, one in enumerate(seconds)}
 
 
 def test_the_slowest_model_decides():
@@ -42,7 +42,7 @@ def test_a_model_without_a_pace_makes_it_unknown():
 
 
 def test_what_is_complete_takes_no_time_and_needs_no_pace():
-    assert duration_of(stages(a=0), []).high_s == 0
+    assert duration_of(stages(a=0), {}).high_s == 0
 
 
 @given(PACES, st.dictionaries(st.sampled_from("abc"), st.integers(1, 10**6), min_size=1))

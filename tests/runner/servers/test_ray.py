@@ -12,10 +12,8 @@ from launch.fake import FakeLaunch
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_INTERRUPTED, UsageError
 from orchestrator.placement import GIB, Node, Size
-from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
-from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.ray import (
     RayActor,
     _run,
@@ -40,18 +38,6 @@ RECIPE = {
     "dataset": {"kind": "demo", "n": 4},
     "methods": [{"kind": "pointwise", "judges": ["judge"]}],
 }
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    """Loads a recipe with changes."""
-
-    def make(**changes):
-        path = tmp_path / "r.json"
-        path.write_text(json.dumps(RECIPE | changes))
-        return prepare(load(path), tmp_path)
-
-    return make
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -134,3 +135,26 @@ def test_the_users_own_folder_is_taken_from_the_environment(monkeypatch, tmp_pat
     assert (tmp_path / "mine" / "servers" / f"{kept.name}.json").exists()
     assert psutil.pid_exists(kept.watchdog)
     assert os.getuid() == (tmp_path / "mine" / "servers").stat().st_uid
+
+
+def test_of_two_that_are_shared_the_one_that_was_heard_of_last_is_found(shelf, kept):
+    """Who kept the other may have been killed without a word."""
+    now = datetime.now(UTC).timestamp()
+    for job, ago_s in ("7", 20.0), ("8", 1.0), ("9", 90.0):
+        one = changed(kept, name=f"m-{job}", job=job, started=now - ago_s, host="n1")
+        shelf.put(one, f"k{job}")
+    assert shelf.find("key") is None, "a run that starts servers of its own takes none of these"
+    assert shelf.find("key", shared=True).api_key == "k8"
+
+
+def test_a_shared_server_of_which_nothing_is_heard_any_more_is_forgotten(shelf, kept):
+    shelf.put(changed(kept, job="7", started=datetime.now(UTC).timestamp() - 600, host="n1"), "k")
+    assert list(shelf.all()) == []
+
+
+def test_a_shared_server_is_not_ended_beside_who_keeps_it(shelf, kept):
+    shared = changed(kept, job="ray", started=datetime.now(UTC).timestamp(), host="n1", watchdog=12)
+    shelf.put(shared, "k")
+    with pytest.raises(UsageError, match="runs until process 12 on n1 ends"):
+        shelf.stop(shared)
+    assert list(shelf.all()) == [shared]

@@ -35,12 +35,6 @@ def found(spec, url, store, *, enabled=True):
     return asyncio.run(kinds.kind(spec, label, Endpoint(base_url=url, model=spec.model)))
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.sqlite") as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_server_is_asked_which_kind_it_is(dialect, tmp_path, store):
     with fake_server({"dialect": dialect}, models=MODELS[:1]) as url:

@@ -6,12 +6,11 @@ import subprocess
 
 import pytest
 
+from launch import _watchdog
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
-from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
-from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.slurm import (
     SlurmServer,
     carriers,
@@ -36,18 +35,6 @@ RECIPE = {
     "dataset": {"kind": "demo", "n": 4},
     "methods": [{"kind": "pointwise", "judges": ["judge"]}],
 }
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    """Loads a recipe with changes."""
-
-    def make(**changes):
-        path = tmp_path / "r.json"
-        path.write_text(json.dumps(RECIPE | changes))
-        return prepare(load(path), tmp_path)
-
-    return make
 
 
 def test_a_step_asks_for_what_the_recipe_says():
@@ -82,6 +69,34 @@ def test_nodes_that_are_lost_are_never_chosen_again():
     step.avoid = "n4"
     assert {"--exclude=n2,n3,n4", "--immediate=10"} <= set(step.command(()))
     assert "--exclude=n2,n3" in step.command(())
+
+
+def test_a_server_of_several_nodes_is_one_step_with_a_task_on_each():
+    cluster = Cluster(models={"big": {"nodes": 2, "gpus": 8}})
+    step = SlurmServer(cluster, ("big",), n_nodes=2)
+    step.avoid = "n2"
+    command = step.command(())
+    asked = {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--gres=gpu:8"}
+    assert asked | {"--kill-on-bad-exit=1"} <= set(command)
+    assert "--exclude=n2" not in command, "there are no others"
+    assert "--ntasks=1" in SlurmServer(cluster, ("small",)).command(())
+
+
+def test_the_end_of_a_part_that_ends_the_others_is_no_order_of_the_cluster():
+    cancelled = "slurmstepd-n1: error: *** STEP 1.1 ON n1 CANCELLED AT 2026-11-28T06:11:49 ***"
+    killed = "srun: launch/slurm: _step_signal: Terminating StepId=1.1\n"
+    server = SlurmServer(Cluster(), ("m",))
+    assert server.ended_it(cancelled)
+    assert not server.ended_it(killed + cancelled)
+    assert server.ended_it(cancelled + killed)
+
+
+def test_what_can_not_be_split_over_nodes_is_refused_with_the_reason(prepared):
+    judge = {"cluster": {"models": {"judge": {"nodes": 2}}}}
+    with pytest.raises(UsageError, match=r"judge\.nodes: 2 of kind 'fake': its server runs on one"):
+        check(prepared(**judge))
+    with pytest.raises(UsageError, match="on Ray a server has one node"):
+        check(prepared(**judge), "ray")
 
 
 def test_srun_gets_no_options_from_the_variables_of_the_job(monkeypatch):
@@ -137,6 +152,7 @@ def test_outside_an_allocation_a_server_is_a_job_of_its_own(prepared, slurm):
     assert {"--partition=gpu", "--time=240", "--account=x", "--exclusive"} <= set(command)
     assert "--exact" not in command
     assert "SLURM_JOB_ID" not in carrier.environment()
+    assert _watchdog.OWN_JOB in carrier.environment()
     # Two of them are told apart by name.
     assert named(command) != named(carrier.command(("python", "x")))
 

@@ -43,7 +43,7 @@ class Machine(Fleet):
         self.backends[model].is_lost = True
         self.running.discard(model)
 
-    def move(self, loss):
+    def move(self, loss, _):
         self.waiting |= {name: asyncio.Event() for name in loss.waiting}
 
     def admit(self, models):
@@ -366,6 +366,18 @@ def test_where_all_nodes_are_lost_the_last_one_is_kept():
     assert waves.lose("n1") is None
 
 
+def test_a_server_that_loses_one_of_its_nodes_is_placed_anew_as_a_whole():
+    size = Size(1, 2, nodes=2)
+    big = PlacedServer("big", ("big",), (Share(node="n1,n2", size=size),))
+    waves = begun([big, on("a", "n3", gpus=1)], there=nodes("n1", "n2", "n4", "n3"))
+    assert waves.words() == ("wave 1 of 1: big (n1,n2); a (n3)",)
+    assert {name: shares[0].node for name, shares in waves.lose("n2").moved.items()} == {
+        "big": "n1,n4"
+    }
+    assert waves.lose("n4").waiting == ("big",), "n3 has no room beside the other"
+    assert "nodes with so much: 1" in waves.lose("n3").without_room["big"]
+
+
 def test_a_replica_is_lost_alone():
     waves = begun([on("a", "n1", "n2"), on("b", "n3")], there=nodes("n1", "n2", "n3"))
     loss = waves.lose("n2")
@@ -374,7 +386,7 @@ def test_a_replica_is_lost_alone():
 
 
 @given(
-    st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1), min_size=1),
+    st.lists(st.lists(st.tuples(*[st.integers(1, 3)] * 3), min_size=1), min_size=1),
     st.lists(st.integers(1, 4), min_size=2, max_size=4),
     st.data(),
 )
@@ -382,9 +394,9 @@ def test_after_each_loss_all_servers_have_a_wave_and_each_wave_fits(asked, sizes
     there = tuple(Node(f"n{n}", Size(9, gpus)) for n, gpus in enumerate(sizes))
     inventory = Inventory(nodes=there)
     demands = [
-        Demand(f"{n}.{m}", replicas=copies, size=Size(1, gpus))
+        Demand(f"{n}.{m}", replicas=copies, size=Size(1, gpus, nodes=n_nodes))
         for n, wave in enumerate(asked)
-        for m, (gpus, copies) in enumerate(wave)
+        for m, (gpus, copies, n_nodes) in enumerate(wave)
     ]
     placed = place(demands, inventory)
     assume(placed.waves)

@@ -10,12 +10,6 @@ from orchestrator.runner.session.control import Answer, Command, CommandInbox, t
 from orchestrator.store import RunDirectory
 
 
-@pytest.fixture
-def held(tmp_path):
-    with RunDirectory.lock(tmp_path / "run") as directory:
-        yield directory
-
-
 class Noting:
     """Carries out nothing, and keeps what it was told."""
 
@@ -40,33 +34,35 @@ def answered_by(desk):
     return ended
 
 
-def test_a_command_is_carried_out_once_and_answered(held):
+def test_a_command_is_carried_out_once_and_answered(directory):
     noting = Noting()
-    desk = CommandInbox(held.control, noting)
+    desk = CommandInbox(directory.control, noting)
     ended = answered_by(desk)
     try:
-        assert tell(held, Command("limit", "m", 3)) == "yes"
+        assert tell(directory, Command("limit", "m", 3)) == "yes"
     finally:
         ended.set()
     desk.look()
     assert noting.told == [Command("limit", "m", 3)]
-    assert list(held.control.iterdir()) == []
+    assert list(directory.control.iterdir()) == []
 
 
-def test_what_is_refused_is_an_error_with_the_runs_words(held):
-    ended = answered_by(CommandInbox(held.control, lambda _: Answer("no such model", refused=True)))
+def test_what_is_refused_is_an_error_with_the_runs_words(directory):
+    ended = answered_by(
+        CommandInbox(directory.control, lambda _: Answer("no such model", refused=True))
+    )
     try:
         with pytest.raises(UsageError, match="no such model"):
-            tell(held, Command("limit", "x", 3))
+            tell(directory, Command("limit", "x", 3))
     finally:
         ended.set()
 
 
-def test_a_command_that_nobody_takes_is_withdrawn(held, monkeypatch):
+def test_a_command_that_nobody_takes_is_withdrawn(directory, monkeypatch):
     monkeypatch.setattr(control, "_ANSWER_S", 0.2)
     with pytest.raises(RunDirectoryError, match="did not answer"):
-        tell(held, Command("stop"))
-    assert list(held.control.iterdir()) == []
+        tell(directory, Command("stop"))
+    assert list(directory.control.iterdir()) == []
 
 
 def test_a_run_that_does_not_run_takes_no_commands(tmp_path):
@@ -76,19 +72,19 @@ def test_a_run_that_does_not_run_takes_no_commands(tmp_path):
         tell(RunDirectory.open(directory.path), Command("pause"))
 
 
-def test_what_an_earlier_process_was_told_is_not_obeyed(held):
-    (held.control / "1.json").write_text('{"action": "stop"}')
+def test_what_an_earlier_process_was_told_is_not_obeyed(directory):
+    (directory.control / "1.json").write_text('{"action": "stop"}')
     noting = Noting()
-    desk = CommandInbox(held.control, noting)
+    desk = CommandInbox(directory.control, noting)
     desk.open()
     desk.look()
     assert noting.told == []
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"\xff", b"[]", b'{"action": "rm -rf"}', b"{" * 10_000])
-def test_rubbish_is_answered_and_does_nothing(held, rubbish):
-    (held.control / "1.json").write_bytes(rubbish)
+def test_rubbish_is_answered_and_does_nothing(directory, rubbish):
+    (directory.control / "1.json").write_bytes(rubbish)
     noting = Noting()
-    CommandInbox(held.control, noting).look()
+    CommandInbox(directory.control, noting).look()
     assert noting.told == []
-    assert b"invalid command" in (held.control / "1.answer").read_bytes()
+    assert b"invalid command" in (directory.control / "1.answer").read_bytes()

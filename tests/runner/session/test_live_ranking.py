@@ -15,14 +15,10 @@ from orchestrator.ranking.trust import of_rows
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.statistics.trust import DEFAULTS, Thresholds
 from orchestrator.units import Plan
-from tests.core.fakes import Items, digest, make_part, method
+from tests.core.fakes import Items, digest, make_part, method, nothing
 
 MODELS = ("a", "b", "c")
 PAIRS = [Combination(pair) for pair in (("a", "b"), ("a", "c"), ("b", "c"))]
-
-
-async def nothing(unit, ask, config):
-    return []
 
 
 def board(n_items=8, **options):

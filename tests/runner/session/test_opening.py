@@ -1,22 +1,14 @@
 """Order of the units that a resumed run begins with."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.records import DONE, FAILED_FOR_NOW
 from orchestrator.runner.session import opening as resuming
 from orchestrator.runner.session.opening import positions_left, unfinished_before
-from orchestrator.store import Store
 from tests.store.helpers import key
 
 N = 3
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.sqlite") as opened:
-        yield opened
 
 
 def end(store, plan, statuses):

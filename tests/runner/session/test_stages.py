@@ -4,11 +4,7 @@ import numpy as np
 from orchestrator.contracts.method import Combination
 from orchestrator.runner.session.progress import Stages
 from orchestrator.units import Plan
-from tests.core.fakes import plan
-
-
-async def nothing(unit, ask, config):
-    return []
+from tests.core.fakes import nothing, plan
 
 
 def two_methods(n_items=4):

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import shutil
-import sys
 from pathlib import Path
 
 import yaml
@@ -22,13 +21,13 @@ from orchestrator.errors import (
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
-from orchestrator.report.text import agreed, confirm, safe_line, write_to
+from orchestrator.report.text import agreed, confirm, say
 from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
+from orchestrator.runner.planning.budget import SPENT
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.revisions import REVISION, last_revision, stored_revision
-from orchestrator.runner.planning.spending import SPENT
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.runs import describe, list_runs
 from orchestrator.runner.results.stored import missing_notes
@@ -45,7 +44,7 @@ def merge(options: argparse.Namespace) -> int:
             advance=advance,
         )
     for line in merged.lines():
-        write_to(sys.stdout, safe_line(line) + "\n")
+        say(line)
     return EXIT_COMPLETE
 
 
@@ -64,7 +63,7 @@ def gc(options: argparse.Namespace) -> int:
             room, lines = _unneeded(path, options)
         except OrchestratorError as error:
             # One that can't be counted must not hide the others.
-            write_to(sys.stdout, safe_line(str(error)) + "\n")
+            say(str(error))
             continue
         say_of(path, lines[-1:])
         total += room
