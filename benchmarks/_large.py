@@ -20,7 +20,8 @@ import polars as pl
 from orchestrator.disk import files
 from orchestrator.runner.results.frames import read_mark, write_mark
 
-METHODS: Final = ("probdiff", "pointwise", "glass_box")
+METHODS: Final = ("probdiff", "pointwise", "glass_box", "pairwise_scoring")
+_JUDGING: Final = ("pointwise", "pairwise_scoring", "pairwise_ranking")
 _N_ITEMS: Final = 1_000
 _ROWS_OF_A_GROUP: Final = 10_000
 _ITEM: Final = "item"
@@ -57,7 +58,7 @@ def _recipe(folder: Path, method: str) -> Path:
         "models": dict.fromkeys(_runs.CANDIDATES, asked),
         "methods": [{"kind": method}],
     }
-    if method == "pointwise":
+    if method in _JUDGING:
         recipe["models"] = {name: {"answers": {"field": name}} for name in _runs.CANDIDATES}
         recipe["models"]["judge"] = asked
         recipe["methods"][0]["judges"] = ["judge"]

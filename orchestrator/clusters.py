@@ -26,6 +26,8 @@ OVER: Final = (CLUSTER, PROMPT)
 _ITEM: Final = "item"
 _SAME: Final = "same_as"
 _COLUMNS: Final = (_ITEM, CLUSTER, _SAME)
+# Numbers per row up to which a table of all of them is kept.
+_MOST_SPARSE: Final = 16
 
 
 class Clusters:
@@ -100,13 +102,38 @@ def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
 
 def codes(column: pl.Series) -> NDArray[np.int64]:
     """Names as whole numbers in their sorted order, from 0 on: shape (n,)."""
+    there = _there(column)
+    if there is not None:
+        of_number: NDArray[np.int64] = np.cumsum(there) - 1
+        found: NDArray[np.int64] = of_number[column.to_numpy()]
+        return found
     ranks: NDArray[np.int64] = column.rank("dense").cast(pl.Int64).to_numpy()
     return ranks - 1
 
 
+def n_distinct(column: pl.Series) -> int:
+    """Return the number of different values."""
+    there = _there(column)
+    return column.n_unique() if there is None else int(np.count_nonzero(there))
+
+
+def _there(column: pl.Series) -> NDArray[np.bool_] | None:
+    """Which numbers from 0 on occur, in a tenth of the time of a sort; None for other columns."""
+    if not column.dtype.is_integer() or column.is_empty() or column.has_nulls():
+        return None
+    least, most = column.min(), column.max()
+    if not isinstance(least, int) or not isinstance(most, int):
+        return None
+    if least < 0 or most > _MOST_SPARSE * len(column):
+        return None
+    there = np.zeros(most + 1, np.bool_)
+    there[column.to_numpy()] = True
+    return there
+
+
 def counted(rows: pl.DataFrame) -> tuple[int, int | None]:
     """Prompts among the rows, and their clusters; None where each prompt stands alone."""
-    n_prompts, n_clusters = rows[PROMPT].n_unique(), rows[CLUSTER].n_unique()
+    n_prompts, n_clusters = n_distinct(rows[PROMPT]), n_distinct(rows[CLUSTER])
     return n_prompts, None if n_clusters == n_prompts else n_clusters
 
 

@@ -1,6 +1,6 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, Protocol, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import contracts, plugins
-from orchestrator.clusters import CLUSTER, Clusters
+from orchestrator.clusters import CLUSTER, OVER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
 from orchestrator.frames import FrameFiles, columns_of, names_of, slices_of
@@ -103,6 +103,12 @@ def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
     return answers.filter(~pl.col("method").str.contains(r" \(.*\)$"))
 
 
+def as_categories(rows: pl.DataFrame, but: Collection[str] = ()) -> pl.DataFrame:
+    """Return rows with texts as categories, save in the columns `but`."""
+    texts = [name for name, kind in rows.schema.items() if kind == pl.String and name not in but]
+    return rows.with_columns(pl.col(texts).cast(pl.Categorical))
+
+
 T = TypeVar("T")
 
 ROWS_AT_ONCE: Final = 10_000
@@ -185,8 +191,7 @@ class Context(msgspec.Struct, frozen=True):
             columns: Those that are read, besides what the method derives columns of; all where none
                 are named, and where the method may derive columns of any.
         """
-        derives = type(source.method).derive is not Method.derive
-        needed = source.method.derives_from if derives else ()
+        derives, needed = self._derived(source, columns)
         if columns is None or needed is None:
             frame = self.frames.get(source.frame, pl.DataFrame())
         else:
@@ -199,6 +204,39 @@ class Context(msgspec.Struct, frozen=True):
         rows = frame if mine.all() else frame.filter(mine)
         del frame
         return self.clusters.of(source.method.derive(rows) if derives else rows)
+
+    def _derived(
+        self, source: Source, columns: Sequence[str] | None
+    ) -> tuple[bool, Collection[str] | None]:
+        """Whether a method derives any of the columns, and of which: of all of them where None."""
+        if type(source.method).derive is Method.derive:
+            return False, ()
+        # What needs all rows takes long where several columns are asked for, one after the other.
+        if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
+            return False, ()
+        return True, source.method.derives_from
+
+    def categories_of(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
+        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
+
+        Of files only some thousand rows are held as they are.
+
+        Args:
+            source: The method.
+            columns: Those that are read, besides what the method derives columns of.
+        """
+        derives, needed = self._derived(source, columns)
+        if needed is None:
+            rows = self.rows_of(source, columns)
+            return as_categories(rows.drop(OVER, strict=False))
+        wanted = tuple(dict.fromkeys(("method", *columns, *needed)))
+        parts = [
+            as_categories(part.filter(pl.col("method") == source.name), but=needed)
+            for part in slices_of(self.frames, source.frame, wanted, ROWS_AT_ONCE)
+        ]
+        rows = pl.concat(parts) if parts else pl.DataFrame()
+        del parts
+        return as_categories(source.method.derive(rows)) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

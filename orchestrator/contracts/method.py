@@ -275,7 +275,7 @@ class Method(Plugin[ConfigT], ABC):
         return None
 
     def derive(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows with columns that need all of them."""
+        """Return the rows with further columns, which need all of them."""
         return rows
 
     @abstractmethod

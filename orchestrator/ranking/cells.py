@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, OVER, codes, counted, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
+from orchestrator.contracts.context import Context
 from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -22,28 +23,41 @@ from orchestrator.statistics.means import (
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured, with_interval
 
-_NAMED = ("category", "model", "judge", "status", "cause")
 METHODS = (
     "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
     "jackknife with Student's t, an approximation"
 )
 
 
-def numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with items and clusters as whole numbers, in the order of their names.
+def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
+    """Return rows of the context's first method with numbers for items, clusters and prompts.
 
-    Numbers are sorted, joined and counted in a fraction of the time and memory of texts.
+    Numbers follow the order of names, and other texts are categories: rows are read in slices, and
+    sorted, joined and counted in a fraction of the time and memory of texts.
     """
-    items = rows["item"]
-    numbers = items.rank("dense").cast(pl.Int32)
+    rows = context.categories_of(context.sources[0], columns)
+    if "item" not in rows.columns:
+        return rows
+    return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
 
-    def ranked(column: str) -> pl.Series:
-        """Most often each item is its own prompt and its own cluster."""
-        alone = rows[column].equals(items, check_names=False)
-        return (numbers if alone else rows[column].rank("dense").cast(pl.Int32)).alias(column)
 
-    named = [name for name in _NAMED if rows.schema.get(name) == pl.String()]
-    return rows.with_columns(numbers, *map(ranked, OVER), pl.col(named).cast(pl.Categorical))
+def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER) -> pl.DataFrame:
+    """Return what `names` says of items, which are categories, as numbers in the order of names."""
+    places, keys = items.to_physical(), items.unique().drop_nulls()
+    at = keys.to_physical().to_numpy()
+    found = clusters.of(keys.cast(pl.String).to_frame("item"))
+    numbers = []
+    for name in names:
+        of_place = np.zeros(int(at.max(initial=0)) + 1, np.int32)
+        of_place[at] = codes(found[name]) + 1
+        numbers.append(pl.Series(name, of_place).gather(places))
+    return pl.DataFrame(numbers)
+
+
+def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that did not fail; a filter that keeps all would copy all."""
+    good = (rows["status"] == "ok").fill_null(value=False)
+    return rows if good.all() else rows.filter(good)
 
 
 def without_n(cell: Measured) -> Measured:

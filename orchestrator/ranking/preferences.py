@@ -9,7 +9,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
+from orchestrator.ranking.cells import numbers_of
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
@@ -151,11 +152,18 @@ def decided(values: Floats) -> Floats:
     return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
-def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:
+def judged_rows(
+    context: Context,
+    source: Source,
+    wanted: Sequence[str] = COLUMNS,
+    *,
+    as_categories: bool = False,
+) -> pl.DataFrame:
     """Return the rows of a judging method with the columns that `preferences` reads.
 
     Of these only the wanted ones have values; that saves memory. With `TIED` among them, pairs get
-    it: null where the method has no distribution over verdicts.
+    it: null where the method has no distribution over verdicts. With `as_categories` texts are
+    categories and clusters numbers, in a fraction of the memory.
     """
     pairs, scores = source.method.pairs, source.method.distribution
     role = scores if pairs is None else pairs
@@ -163,9 +171,15 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     ties = TIED in wanted and pairs is not None
     read = (*wanted, *_VERDICTS) if ties else wanted
     columns = {name: column for name, column in named.items() if name in read}
-    rows = context.rows_of(source, [*_OF_ANY, *columns.values()])
+    read_columns = [*_OF_ANY, *columns.values()]
+    if as_categories:
+        rows = context.categories_of(source, read_columns)
+    else:
+        rows = context.rows_of(source, read_columns)
     if rows.is_empty():
         return rows
+    if as_categories:
+        rows = rows.with_columns(numbers_of(rows["item"], context.clusters))
     rows = renamed(rows, columns)
     columns = {name: column for name, column in columns.items() if name in rows.columns}
     rows = rows.select(*_OF_ANY, *OVER, *columns)
@@ -185,10 +199,13 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     return rows.with_columns(tied.alias(TIED)).drop(_VERDICTS, strict=False)
 
 
-def preferences(rows: pl.DataFrame) -> Preferences:
-    """Preferences of the rows of a pointwise or of a pairwise method."""
+def preferences(rows: pl.DataFrame, *, as_decisions: bool = False) -> Preferences:
+    """Preferences of the rows of a pointwise or of a pairwise method.
+
+    With `as_decisions` the estimators of pointwise rows are their signs, a byte each.
+    """
     if "model" in rows.columns:
-        return _from_scores(rows)
+        return _from_scores(rows, as_decisions=as_decisions)
     if "traces" in rows.columns:
         rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
@@ -232,61 +249,65 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def _from_scores(rows: pl.DataFrame) -> Preferences:
+def _from_scores(rows: pl.DataFrame, *, as_decisions: bool) -> Preferences:
     """Every two models that one judge rated on the same turn of an item."""
     models = rows["model"].unique(maintain_order=True).to_list()
     keys = ["item", "turn", "judge"]
     ok = (rows["status"] == "ok").fill_null(value=False)
     told = rows.select(*keys, *OVER, "category", "model", "coverage").filter(ok)
     told = told.with_row_index("at")
-    parts = [
-        told.filter(pl.col("model") == a)
-        .rename({"at": "at_a", "model": "model_a", "coverage": "coverage_a"})
-        .join(
-            told.filter(pl.col("model") == b).select(
-                *keys, at_b="at", model_b="model", coverage_b="coverage"
-            ),
-            on=keys,
-            maintain_order="left",
+    scores, parts = _matrix(rows["p"].filter(ok)), []
+    for a, b in combinations(models, 2):
+        other = told.filter(pl.col("model") == b)
+        paired = (
+            told.filter(pl.col("model") == a)
+            .rename({"model": "model_a"})
+            .join(
+                other.select(*keys, at_b="at", model_b="model", coverage_b="coverage"),
+                on=keys,
+                maintain_order="left",
+            )
         )
-        for a, b in combinations(models, 2)
-    ]
-    empty = pl.DataFrame(
-        schema=dict.fromkeys((*UNIT, "category", SOFT, TIED, *POINTWISE), pl.String())
-    )
-    paired = pl.concat(parts) if parts else empty
-    # Of a million rows these are some hundred megabytes each.
-    del parts, told
-    if paired.is_empty():
+        # Of a million rows all pairs at once would be some hundred megabytes.
+        if len(paired):
+            parts.append(_compared(paired, scores, as_decisions=as_decisions))
+    if not parts:
+        names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
+        empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
-    scores = _matrix(rows["p"].filter(ok))
-    at_a, at_b = (paired[side].to_numpy() for side in ("at_a", "at_b"))
+    found = pl.concat(parts)
+    n_judged = _n_items(found, "model_a", "model_b")
+    return Preferences(found, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
+
+
+def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl.DataFrame:
+    """The preferences of pairs whose distributions are rows of `scores`."""
+    at_a, at_b = (paired[side].to_numpy() for side in ("at", "at_b"))
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
     step = max(1, _CELLS // scores.shape[1] ** 2)
-    found = {name: np.empty(len(paired)) for name in (SOFT, TIED, *POINTWISE)}
+    kind = np.int8 if as_decisions else np.float64
+    found: dict[str, NDArray[Any]] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
+    found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
     same = np.empty(len(paired), np.bool_)
     for begin in range(0, len(paired), step):
         part = slice(begin, begin + step)
         one_of, other = scores[at_a[part]], scores[at_b[part]]
         for name, values in compare_scores(one_of, other).items():
-            found[name][part] = values
+            found[name][part] = decided(values) if as_decisions else values
+            if name == "superiority":
+                # A sum of products may exceed 1 by rounding.
+                found[SOFT][part] = np.clip(0.5 + 0.5 * values, 0.0, 1.0)
         found[TIED][part] = np.einsum("ns,ns->n", one_of, other)
         # Equal answers make equal prompts, which are asked once: their readings are the same.
         same[part] = ((one_of == other) | (np.isnan(one_of) & np.isnan(other))).all(axis=1)
-    # A sum of products may exceed 1 by rounding.
-    found[SOFT] = np.clip(0.5 + 0.5 * found["superiority"], 0.0, 1.0)
-    one = paired.select(
+    return paired.select(
         *UNIT,
         "category",
-        coverage=pl.min_horizontal("coverage_a", "coverage_b"),
+        coverage=pl.min_horizontal("coverage", "coverage_b"),
         orders=_UNKNOWN,
     ).with_columns(
-        pl.Series("same_text", same),
-        # Each array goes when it has become a column.
-        *(pl.Series(name, found.pop(name)) for name in tuple(found)),
+        pl.Series("same_text", same), *(pl.Series(name, values) for name, values in found.items())
     )
-    n_judged = _n_items(paired, "model_a", "model_b")
-    return Preferences(one, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
 
 
 def _matrix(lists: pl.Series) -> Floats:

@@ -15,6 +15,7 @@ from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
+from orchestrator.frames import names_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
 from orchestrator.records import Floats, Ints
@@ -95,21 +96,30 @@ class Score(msgspec.Struct, frozen=True):
         """One value an item, turn and model: the mean over judges and opponents."""
         known = self.points.drop_nulls("value")
         # Texts as keys would take three times the memory; cluster and category follow the item.
-        # A whole number for each item, turn and model, another one where any of them differs.
-        code = pl.repeat(0, len(known), dtype=pl.UInt64, eager=True)
-        for key in KEYS:
-            column = known[key]
-            if column.dtype == pl.String:
-                column = column.cast(pl.Categorical).to_physical()
-            # From 1 on; 0 where the row has none.
-            own = column.rank("dense").fill_null(0).cast(pl.UInt64)
-            code = code * (column.n_unique() + 1) + own
+        code = packed(known, KEYS)
         values = known.select(code=code, value="value").with_row_index("place")
         groups = values.group_by("code", maintain_order=True).agg(
             pl.col("place").first(), pl.col("value").mean()
         )
         named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
         return named.with_columns(groups["value"])
+
+
+def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """Return a whole number for each row, another one where any of the keys differs."""
+    code = np.zeros(len(rows), np.uint64)
+    for key in keys:
+        column = rows[key]
+        if column.dtype == pl.String:
+            column = column.cast(pl.Categorical)
+        if isinstance(column.dtype, pl.Categorical | pl.Enum):
+            column = column.to_physical()
+        if column.has_nulls():
+            # From 1 on; 0 where the row has none.
+            column = column.rank("dense").fill_null(0)
+        own = codes(column).astype(np.uint64)
+        code = code * (own.max(initial=0) + np.uint64(1)) + own
+    return pl.Series(code)
 
 
 def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
@@ -143,14 +153,19 @@ def source_of(context: Context, name: str) -> Source:
     raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
 
 
-def score(context: Context, source: Source, column: str) -> Score:
+def score(context: Context, source: Source, column: str, *, as_categories: bool = False) -> Score:
     """One column of a method's rows.
+
+    With `as_categories` the points hold texts as categories, and no clusters: a fifth of the
+    memory.
 
     Raises:
         UsageError: If there is no such column of numbers.
     """
-    wanted = dict.fromkeys((*_SHAPE, "model_a", "model_b", column))
-    rows = context.rows_of(source, list(wanted))
+    there = names_of(context.frames, source.frame)
+    wanted = [one for one in (*_SHAPE, "model_a", "model_b") if one in there and one != column]
+    wanted.append(column)
+    rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):
         rows = context.rows_of(source)
@@ -159,27 +174,28 @@ def score(context: Context, source: Source, column: str) -> Score:
             f"{context.name}: {source.name!r} has no numeric column {column!r}; available: "
             f"{', '.join(numbers)}"
         )
+    shape = {key: kind for key, kind in _SHAPE.items() if not as_categories or key not in OVER}
+    ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
+    text = pl.Categorical() if as_categories else pl.String()
     rows = rows.with_columns(
         value=pl.col(column).cast(pl.Float64).fill_nan(None),
         **{
-            key: pl.lit(None, kind)
-            for key, kind in _SHAPE.items()
+            key: pl.lit(None, text if kind == pl.String() else kind)
+            for key, kind in shape.items()
             if key not in (*rows.columns, "value")
         },
     ).with_columns(turn=pl.col("turn").fill_null(1))
+    orientation = source.scores.get(column, 1)
     if "model_a" not in rows.columns:
-        points = rows.select(*_SHAPE)
-        ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
-        return Score(name, source.scores.get(column, 1), points, is_pairwise=False, ends=ends)
+        points = rows.select(*shape)
+        return Score(name, orientation, points, is_pairwise=False, ends=ends)
     sides = [
-        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*_SHAPE),
+        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*shape),
         rows.with_columns(
             model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
-        ).select(*_SHAPE),
+        ).select(*shape),
     ]
-    return Score(
-        name, source.scores.get(column, 1), pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0)
-    )
+    return Score(name, orientation, pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0))
 
 
 def ends_of(source: Source, column: str) -> tuple[float, float] | None:

@@ -17,6 +17,7 @@ from orchestrator.contracts.context import (
     Source,
     answer_slices,
     answers_behind,
+    as_categories,
 )
 from orchestrator.errors import UsageError
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
@@ -111,7 +112,7 @@ class Styled:
 def _judged(context: Context, wanted: EqualStyle) -> Styled:
     source = wanted.source
     styles = styles_of(context, source)
-    judged = judged_rows(context, source, _READ)
+    judged = judged_rows(context, source, _READ, as_categories=True)
     if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
     found = wanted.prepared(found)
@@ -135,7 +136,12 @@ def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
     for side in ("a", "b"):
         named = {name: f"{name}_{side}" for name in (*FEATURES, "model")}
         on = ["item", "turn", f"model_{side}"]
-        rows = rows.join(styles.rename(named), on=on, how="inner", maintain_order="left")
+        rows = rows.join(
+            styles.rename(named).with_columns(pl.col(name).cast(rows.schema[name]) for name in on),
+            on=on,
+            how="inner",
+            maintain_order="left",
+        )
     return replace(found, rows=rows)
 
 
@@ -182,7 +188,9 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
     counts = [prose.str.count_matches(_PATTERNS[name]).alias(name) for name in FEATURES[1:]]
     length = pl.col("text").str.len_chars().alias("length")
     parts = [
-        part.drop_nulls("text").select("method", *_KEYS, length, *counts)
+        as_categories(
+            part.drop_nulls("text").select("method", *_KEYS, length, *counts), ("method",)
+        )
         for part in answer_slices(context.frames, ("method", *_KEYS, "text"), ROWS_AT_ONCE)
     ]
     if not parts:

@@ -191,7 +191,12 @@ _COCHRAN: Final = 25.0
 
 
 def with_doubt(interval: Interval, totals: Floats, sizes: Floats) -> Interval:
-    """Student's interval of a mean, saying so if the values are too skewed for it.
+    """Student's interval of a mean, saying so if the values are too skewed for it."""
+    return replace(interval, doubt=SKEWED) if _are_skewed(totals, sizes) else interval
+
+
+def _are_skewed(totals: Floats, sizes: Floats) -> bool:
+    """True if Student's interval of a mean may not hold for values as skewed as these.
 
     That is Cochran's rule (1977, Sampling Techniques, section 2.15): the normal approximation needs
     more than 25 G² prompts, where G is their skewness. `totals` and `sizes`, shape (P,), are the
@@ -200,9 +205,8 @@ def with_doubt(interval: Interval, totals: Floats, sizes: Floats) -> Interval:
     apart = totals - totals.sum() / sizes.sum() * sizes
     # Cubes of the greatest numbers there are would be infinite, of the least ones 0.
     apart = scaled(apart)[0]
-    squares, cubes = float(np.square(apart).mean()), float((apart**3).mean())
-    is_skewed = _COCHRAN * cubes**2 > len(apart) * squares**3
-    return replace(interval, doubt=SKEWED) if is_skewed else interval
+    squares, cubes = float(np.square(apart).mean()), float((apart * np.square(apart)).mean())
+    return _COCHRAN * cubes**2 > len(apart) * squares**3
 
 
 def clustered_mean(
@@ -267,11 +271,13 @@ class PairedDifference:
         first: Mean of the first.
         second: Mean of the second.
         standard_error: Of the difference, over prompts.
-        totals: Shape (P,), summed differences of each prompt (or cluster of prompts).
+        totals: Shape (P,), summed differences of each prompt (or cluster of prompts); empty without
+            known ends, where nothing needs them.
         sizes: Shape (P,), its points.
         n_points: Points with both values.
         n_missing: Points left out.
         ends: Least and greatest difference there can be; None where that is not known.
+        doubt: Of the interval of differences without known ends (`with_doubt`); else empty.
     """
 
     value: float
@@ -283,6 +289,7 @@ class PairedDifference:
     n_points: int
     n_missing: int
     ends: tuple[float, float] | None = None
+    doubt: str = ""
 
     @property
     def n(self) -> int:
@@ -314,7 +321,7 @@ class PairedDifference:
             return Interval(*bounds, confidence_level)
         error = 0.0 if self._has_no_spread else self.standard_error
         found = student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
-        return found if isinstance(found, str) else with_doubt(found, self.totals, self.sizes)
+        return found if isinstance(found, str) else replace(found, doubt=self.doubt)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference.
@@ -323,10 +330,10 @@ class PairedDifference:
         where there is no interval at any level: for too few prompts, and for values without known
         ends that differ by the same on every prompt.
         """
-        if isinstance(self.interval(0.5), str):
-            return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
-        if self.ends is not None:
+        if self.ends is not None and self.n > 1:
             return p_value_of_zero(self.totals, self.sizes, self.ends)
+        if self.ends is not None or not self.n or isinstance(self.interval(0.5), str):
+            return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
         dof = float(degrees_of_freedom(self.sizes[:, None])[0])
         return student.p_value(self.value, self.standard_error, dof)
 
@@ -358,10 +365,17 @@ def paired_difference(
     means = float(one.mean()), float(two.mean())
     is_finite = np.isfinite(one).all() and np.isfinite(two).all()
     parts = sums_by_prompt(codes, (np.ones(codes.size), two - one))
-    sizes, totals = parts.T
+    # Copies: a view would hold both.
+    sizes, totals = parts[:, 0].copy(), parts[:, 1].copy()
     if not is_finite:
         value = means[1] - means[0]
         return PairedDifference(value, *means, math.nan, totals, sizes, codes.size, n_missing)
     found = jackknife_sums(parts, mean_of_sums)
     error = found.standard_error if len(parts) > 1 else math.nan
-    return PairedDifference(found.value, *means, error, totals, sizes, codes.size, n_missing, ends)
+    doubt = ""
+    if ends is None:
+        doubt = SKEWED if _are_skewed(totals, sizes) else ""
+        totals = np.empty(0)
+    return PairedDifference(
+        found.value, *means, error, totals, sizes, codes.size, n_missing, ends, doubt
+    )

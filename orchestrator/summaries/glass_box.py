@@ -19,7 +19,7 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, mean_of, numbered
+from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
@@ -39,6 +39,7 @@ class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
     reads_alone = True
+    by_numbers = True
     reads = _READS
     figures_read = ()
     section = "Glass-box features"
@@ -55,12 +56,12 @@ class GlassBoxSummary(Summary[Config]):
             bounds = bounds[:1]
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
-        rows = numbered(context.rows_of(context.sources[0], (*_READS, *wanted)))
+        rows = numbered(context, (*_READS, *wanted))
         names = [name for name in wanted if name in rows.columns]
         features: list[list[Cell]] = []
         read: list[list[Cell]] = []
         for (model,), group in rows.group_by("model", maintain_order=True):
-            good = group.filter(pl.col("status") == "ok")
+            good = good_rows(group)
             for name in names:
                 mean = mean_of(good, pl.col(name), context.confidence_level)
                 better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")

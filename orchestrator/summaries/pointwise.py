@@ -19,26 +19,27 @@ _READINGS: Final = table_columns(
     "model | judge | entropy, nats: number 2 | coverage | low coverage: percent",
     "only bounded: count | traces without a score: count",
 )
+_READS: Final = (
+    "item", "category", "model", "judge", "turn", "p", "mean", "mode", "median",
+    "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
+)  # fmt: skip
+_COMPARED: Final = ("item", "category", "model", "judge", "turn", "p", "coverage", "status")
 
 
 class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "judge", "turn", "p", "mean", "mode", "rounded_mean",
-        "median", "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
-        "cause",
-    )  # fmt: skip
+    by_numbers = True
+    reads = _READS
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context.rows)
+        told = numbered(context, [name for name in _READS if name not in ("p", "category")])
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
-        told = rows.drop("p")
         for judge, model in told.select("judge", "model").unique(maintain_order=True).iter_rows():
             # One at a time: all groups together would be all rows once more.
             group = told.filter(pl.col("judge") == judge, pl.col("model") == model)
@@ -60,7 +61,7 @@ class PointwiseRatingSummary(Summary[Config]):
                 ]
             )
         lowest, highest = self.config.scale
-        title, basis = f"Scores from {lowest} to {highest}", prompt_words(rows)
+        title, basis = f"Scores from {lowest} to {highest}", prompt_words(told)
         notes = [
             "mean score: mean of the whole distribution; interval over prompts (Gaffke's test of a "
             "bounded mean)",
@@ -87,7 +88,10 @@ class PointwiseRatingSummary(Summary[Config]):
                 "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
             ),
         ]
-        for judge_name, found in preferences(rows).by_judge():
+        # Distributions are read when nothing else is held any more.
+        del told
+        rows = numbered(context, _COMPARED)
+        for judge_name, found in preferences(rows, as_decisions=True).by_judge():
             tables.append(rates_table(found, context, "pointwise", judge_name))
             tables.append(estimator_table(found, "pointwise", judge_name))
         return tables

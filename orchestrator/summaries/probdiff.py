@@ -30,6 +30,7 @@ from orchestrator.ranking.cells import (
     METHODS,
     basis_of,
     comparisons,
+    good_rows,
     mean_of,
     n_prompts,
     numbered,
@@ -167,17 +168,19 @@ _TEXTS = table_columns(
     "model | text | empty: count | cut off: count | marker leaks: count",
     "tokens: number 1 | longer by: percent",
 )
+_READS: Final = (
+    "item", "category", "model", "turn", "d", "unchanged", "n_tokens_first", "n_tokens_last",
+    "marker_leak", "empty_answer", "empty_rewriting", "truncated_answer",
+    "truncated_rewriting", "status", "cause",
+)  # fmt: skip
 
 
 class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "turn", "d", "unchanged", "n_tokens_first", "n_tokens_last",
-        "marker_leak", "empty_answer", "empty_rewriting", "truncated_answer",
-        "truncated_rewriting", "status", "cause",
-    )  # fmt: skip
+    by_numbers = True
+    reads = _READS
     figures_read = ("item", "model", "status", "d", "unchanged")
     section = "ProbDiff"
     section_order = 1
@@ -186,8 +189,8 @@ class ProbDiffSummary(Summary[Config]):
         """The models, thresholds, categories, pairs of models, and the rewritings."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context.rows)
-        good = rows.filter(pl.col("status") == "ok")
+        rows = numbered(context, _READS)
+        good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [
             [model, one.delta, _published(one), _over_changed(one)]
@@ -200,7 +203,7 @@ class ProbDiffSummary(Summary[Config]):
             "changed: share of the changed texts with a d"
         ]
         tables = [
-            _models(context, rows, found, self.config),
+            _models(context, rows, good, found, self.config),
             make_table("probdiff.confidence", title, _DELTAS, thresholds, notes=notes),
         ]
         if good["category"].n_unique() > 1:
@@ -239,21 +242,25 @@ def found_by_model(
 
 
 def _models(
-    context: Context, rows: pl.DataFrame, found: dict[str, tuple[Confidence, ...]], config: Config
+    context: Context,
+    rows: pl.DataFrame,
+    good: pl.DataFrame,
+    found: dict[str, tuple[Confidence, ...]],
+    config: Config,
 ) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = []
     for model, group in _by_model(rows):
-        good = group.filter(pl.col("status") == "ok")
+        known = good_rows(group)
         main = found[model][0] if model in found else None
         lines.append(
             [
                 model,
-                without_n(mean_of(good, pl.col("d"), level)),
+                without_n(mean_of(known, pl.col("d"), level)),
                 Measured(None, why="all failed") if main is None else _published(main),
                 None if main is None else without_n(_over_changed(main)),
-                good["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
-                good["d"].null_count(),
+                known["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
+                known["d"].null_count(),
             ]
         )
     notes = [
@@ -264,12 +271,11 @@ def _models(
         "no d: empty texts; they count as fails in the confidence, as published",
         METHODS,
     ]
-    drawn = drawn_at(config, rows["category"])
+    drawn = drawn_at(config, rows["category"].unique())
     if any(answer != rewriting for _, answer, rewriting in drawn):
         notes.append(_temperature_note(drawn))
     if rows["model"].n_unique() > 1:
         notes.append(_vocabulary_note(context))
-    good = rows.filter(pl.col("status") == "ok")
     return make_table(
         "probdiff",
         "ProbDiff",
@@ -330,12 +336,14 @@ def _vocabulary_note(context: Context) -> str:
     ends = (("answer", "n_tokens_first"), ("rewriting", "n_tokens_last"))
     columns = ("model", *(name for pair in ends for name in pair))
     texts = pl.concat(
-        rows.select("model", text=pl.col(text).hash(), n=n_tokens).filter(pl.col("n") > 0)
+        rows.select(pl.col("model").cast(pl.Categorical).to_physical(), text=pl.col(text).hash(),
+                    n=n_tokens).filter(pl.col("n") > 0)
         for rows in context.slices_of(context.sources[0], columns)
         for text, n_tokens in ends
-    ).unique()
-    split = texts.group_by("text").agg(pl.col("n").n_unique(), pl.col("model").n_unique())
-    if len(split.filter((pl.col("n") > 1) & (pl.col("model") > 1))):
+    )  # fmt: skip
+    several = (pl.col(name).min() < pl.col(name).max() for name in ("n", "model"))
+    split = texts.group_by("text").agg(several)
+    if len(split.filter(pl.col("n") & pl.col("model"))):
         return (
             "these models split the same text into different numbers of tokens: d is a mean over "
             "tokens, so neither d nor one delta is comparable between them"

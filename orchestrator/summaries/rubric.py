@@ -44,23 +44,25 @@ _WEIGHTS: Final = table_columns(
     "judge | weights | largest change of a mean: number 1 | other winner: percent",
     "order of the models",
 )
+_READS: Final = (
+    "item", "category", "model", "judge", "turn", "mean", "std", "std_high", "p", "coverage",
+    "criteria", "weights", "criteria_mean", "criteria_std", "criteria_coverage", "status",
+    "cause",
+)  # fmt: skip
 
 
 class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "judge", "turn", "mean", "std", "std_high", "p", "coverage",
-        "criteria", "weights", "criteria_mean", "criteria_std", "criteria_coverage", "status",
-        "cause",
-    )  # fmt: skip
+    by_numbers = True
+    reads = _READS
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context.rows)
+        rows = numbered(context, _READS)
         criteria = _criteria(rows, [one.name for one in self.config.criteria])
         tables = [_scores(rows, context), _by_criterion(rows, criteria, context)]
         if len(criteria) > 1:

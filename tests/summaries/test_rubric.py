@@ -6,7 +6,6 @@ from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods import rubric
 from orchestrator.methods.rubric import Config, Rubric
-from orchestrator.ranking.cells import numbered
 from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Measured
 from tests.summaries import judged
@@ -145,6 +144,6 @@ def test_one_criterion_has_no_correlations(tables):
 def test_analyses_of_judges_take_its_score_and_count_what_is_missing():
     rows = judged.frame(rubric, [*ROWS, missing("i12", "a", 100.0), row("i12", "b", 1.0, 1.0)])
     assert is_judging(Rubric(CONFIG))
-    found = preferences(numbered(Clusters().of(rows)))
+    found = preferences(Clusters().of(rows))
     assert (len(found.rows), found.n_missing) == (12, 1)
     assert found.rows["mean"].to_list() == [1.0] * 12

@@ -29,7 +29,6 @@ from orchestrator.runner.comparing.differences import (
     contrasts,
     differences,
     most_changed,
-    previews,
     settings_table,
 )
 from orchestrator.runner.comparing.ratings import agreement_tables, joint_rankings, rating_tables
@@ -85,7 +84,6 @@ def _figure(table: Table, name: str) -> Figure:
 
 
 FORMAT: Final = 2
-_MOST_CHANGES: Final = 50
 _SHOWN_CHANGES: Final = 10
 _MOST_ALONE: Final = 1000
 _MOST_SAID: Final = 6
@@ -257,7 +255,7 @@ def compare(
     _check_scores(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     rankings = joint_rankings(sides, common, confidence_level)
-    changes = most_changed(found, previews(sides[0]), _MOST_CHANGES)
+    changes = most_changed(found, sides[0])
     tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     tables += [

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, Literal
 
@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
 from orchestrator.columns import ITEMS
+from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.numbers import UNDEFINED, counted, finite
-from orchestrator.ranking.scores import Score
+from orchestrator.ranking.scores import Score, packed
 from orchestrator.report.text import safe_line
-from orchestrator.runner.comparing.sides import Common, Side, points_of
+from orchestrator.runner.comparing.sides import Common, Side, points_of, scores_of
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import PairedDifference, paired_difference
 from orchestrator.statistics.multiple import Adjusted, adjusted
@@ -78,7 +79,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Two columns of values on the same items, to be compared.
+    """Two columns of values on the same items, compared.
 
     Attributes:
         score: As in `Difference`.
@@ -87,8 +88,10 @@ class Contrast:
         first: Likewise.
         second: Likewise.
         orientation: Likewise.
-        points: Columns item, cluster, turn, a and b: one row an item and turn that has both.
-        ends: Least and greatest difference there can be; None where that is not known.
+        found: The difference on the points that have both values, one an item and turn.
+        sizes: Items, and clusters of these or None where each stands alone.
+        largest: Columns item, turn, a and b of the items that differ most, the largest difference
+            first; None but for contrasts of the first score.
     """
 
     score: str
@@ -97,8 +100,21 @@ class Contrast:
     first: str
     second: str
     orientation: int
+    found: PairedDifference
+    sizes: tuple[int, int | None]
+    largest: pl.DataFrame | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A score of two sides: whose, and columns item, cluster, turn, a and b."""
+
+    score: Score
+    run: str
+    model: str
+    first: str
+    second: str
     points: pl.DataFrame
-    ends: tuple[float, float] | None
 
 
 def contrasts(
@@ -107,36 +123,60 @@ def contrasts(
     """Return what is compared, in the order of scores, runs, models and pairs.
 
     Scores are "method.column", "method" or "column", all where empty; a `baseline` leaves only
-    pairs with it, as the first.
+    pairs with it, as the first. One score is read at a time, and of its points only sums are kept.
     """
-    found = list(_all(sides, common, by, baseline))
-    wanted = set(scores)
-    # A score is named by its method, its column, or both.
-    return [
-        one for one in found if not wanted or wanted & {one.score, *one.score.rpartition(".")[::2]}
-    ]
+    found: list[Contrast] = []
+    for one in _all(sides, common, by, scores, baseline):
+        name, points = one.score.name, one.points
+        difference = paired_difference(
+            points["a"].to_numpy(),
+            points["b"].to_numpy(),
+            codes(points[CLUSTER]),
+            one.score.ends_of_differences,
+        )
+        if found and np.array_equal(found[-1].found.sizes, difference.sizes):
+            # Mostly each item counts once: one array does for all.
+            difference = replace(difference, sizes=found[-1].found.sizes)
+        largest = _largest(points) if not found or name == found[0].score else None
+        found.append(
+            Contrast(
+                name, one.run, one.model, one.first, one.second, one.score.orientation,
+                difference, counted_in(points), largest,
+            )
+        )  # fmt: skip
+    return found
 
 
-def _all(sides: Sequence[Side], common: Common, by: By, baseline: str) -> Iterator[Contrast]:
-    of_run = [(side.label, points_of(side, common)) for side in sides]
+def _named(name: str, wanted: Sequence[str]) -> bool:
+    """Return True if a score is among the wanted ones: by its method, its column, or both."""
+    return not wanted or not {*wanted}.isdisjoint({name, *name.rpartition(".")[::2]})
+
+
+def _all(
+    sides: Sequence[Side], common: Common, by: By, wanted: Sequence[str], baseline: str
+) -> Iterator[_Pair]:
+    names = [(side, name) for side in sides for name in scores_of(side)]
     if by == "run":
-        by_name = {one.name: one for _, scores in of_run for one in reversed(scores)}
-        order = dict.fromkeys(one.name for _, scores in of_run for one in scores)
-        for name in order:
+        for name in dict.fromkeys(name for _, name in names if _named(name, wanted)):
+            there = [side for side, one in names if one == name]
+            runs = pl.Enum([side.label for side in there])
+            of_run = {side.label: points_of(side, common, name) for side in there}
+            score = of_run[there[-1].label]
             parts = [
-                one.points.with_columns(run=pl.lit(label))
-                for label, scores in of_run
-                for one in scores
-                if one.name == name
+                one.points.with_columns(run=pl.lit(label, runs)) for label, one in of_run.items()
             ]
-            yield from _of_models(by_name[name], pl.concat(parts), by, "", baseline)
+            del of_run
+            yield from _of_models(score, pl.concat(parts), by, "", baseline)
         return
-    for label, scores in of_run:
-        shown = label if len(sides) > 1 else ""
+    for side in sides:
+        shown = side.label if len(sides) > 1 else ""
         if by == "method":
-            yield from _of_methods(scores, shown, baseline)
+            yield from _of_methods(side, common, shown, wanted, baseline)
             continue
-        for score in scores:
+        for name in scores_of(side):
+            if not _named(name, wanted):
+                continue
+            score = points_of(side, common, name)
             if by == "judge":
                 yield from _of_models(score, score.points, by, shown, baseline)
             else:
@@ -145,26 +185,36 @@ def _all(sides: Sequence[Side], common: Common, by: By, baseline: str) -> Iterat
 
 def _of_models(
     score: Score, points: pl.DataFrame, by: str, run: str, baseline: str
-) -> Iterator[Contrast]:
-    for (model,), rows in points.group_by("model", maintain_order=True):
+) -> Iterator[_Pair]:
+    for model in points["model"].unique(maintain_order=True):
+        rows = points.filter(pl.col("model").eq_missing(pl.lit(model, pl.String)))
         yield from _pairs(score, rows, by, (str(model or ""), run), baseline)
 
 
-def _of_methods(scores: Sequence[Score], run: str, baseline: str) -> Iterator[Contrast]:
+def _of_methods(
+    side: Side, common: Common, run: str, wanted: Sequence[str], baseline: str
+) -> Iterator[_Pair]:
     """Methods that have a column of the same name, of the same kind of points."""
-    by_column: dict[tuple[str, bool], list[Score]] = {}
-    for score in scores:
-        column = score.name.partition(".")[2]
-        by_column.setdefault((column, score.is_pairwise), []).append(score)
-    for (column, _), same in by_column.items():
-        parts = [one.points.with_columns(method=pl.lit(one.name.partition(".")[0])) for one in same]
+    by_column: dict[tuple[str, bool], list[str]] = {}
+    for name, (source, _) in scores_of(side).items():
+        is_pairwise = "model_a" in side.result.frames.names(source.frame)
+        by_column.setdefault((name.partition(".")[2], is_pairwise), []).append(name)
+    for (column, _), names in by_column.items():
+        if not _named(column, wanted):
+            continue
+        methods = pl.Enum([name.partition(".")[0] for name in names])
+        same = [points_of(side, common, name) for name in names]
+        parts = [
+            one.points.with_columns(method=pl.lit(one.name.partition(".")[0], methods))
+            for one in same
+        ]
         score = msgspec.structs.replace(same[0], name=column)
         yield from _of_models(score, pl.concat(parts), "method", run, baseline)
 
 
 def _pairs(
     score: Score, points: pl.DataFrame, by: str, about: tuple[str, str], baseline: str
-) -> Iterator[Contrast]:
+) -> Iterator[_Pair]:
     """The contrasts of one table: each pair of values of the column `by`."""
     known = points.drop_nulls("value")
     names = [str(name) for name in known[by].drop_nulls().unique(maintain_order=True)]
@@ -176,59 +226,55 @@ def _pairs(
     if by == "method" and known["judge"].n_unique() > 1:
         of_method = known.group_by("method").agg(pl.col("judge").unique().sort())
         keys = keys if of_method["judge"].n_unique() == 1 else [k for k in keys if k != "judge"]
-    columns = dict.fromkeys((*keys, *OVER))
-    values = {
-        name: known.filter(pl.col(by) == name)
-        .group_by(*columns, maintain_order=True)
-        .agg(pl.col("value").mean())
-        for name in names
-    }
     if baseline in names:
         chosen = [(baseline, name) for name in names if name != baseline]
     else:
         chosen = [] if baseline else list(combinations(names, 2))
+    known = known.select(
+        "item", *OVER, "turn", "value", by, packed(known, keys).alias("point"),
+        packed(known, ("item", "turn")).alias("place"),
+    )  # fmt: skip
+    kept = ("item", *OVER, "turn", "place")
+    values = {
+        name: _means(known.filter(pl.col(by) == name), "point", kept, ("value",)) for name in names
+    }
+    model, run = about
     for first, second in chosen:
-        both = values[first].join(
-            values[second].select(*keys, b="value"),
-            on=keys,
-            nulls_equal=True,
-            maintain_order="left",
-        )
+        both = values[first].rename({"value": "a"})
+        other = values[second].select("point", b="value")
+        both = both.join(other, on="point", maintain_order="left").drop("point")
         # Each item counts once, over its opponents and judges.
-        means = both.group_by("item", *OVER, "turn", maintain_order=True).agg(
-            a=pl.col("value").mean(), b=pl.col("b").mean()
-        )
-        model, run = about
-        ends = score.ends_of_differences
-        yield Contrast(score.name, run, model, first, second, score.orientation, means, ends)
+        means = _means(both, "place", kept[:-1], ("a", "b"))
+        yield _Pair(score, run, model, first, second, means)
+
+
+def _means(
+    rows: pl.DataFrame, key: str, kept: Sequence[str], values: Sequence[str]
+) -> pl.DataFrame:
+    """Return the means of values over the rows of each key, in the order of first appearance.
+
+    What is kept is the same in all rows of a key.
+    """
+    if n_distinct(rows[key]) == len(rows):
+        return rows.select(key, *kept, *values)
+    return rows.group_by(key, maintain_order=True).agg(
+        *(pl.col(name).first() for name in kept), *(pl.col(name).mean() for name in values)
+    )
 
 
 def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
     """Return the differences, with Holm's adjustment over all of them."""
-    estimates = [
-        paired_difference(
-            one.points["a"].to_numpy().astype(np.float64),
-            one.points["b"].to_numpy().astype(np.float64),
-            codes(one.points[CLUSTER]),
-            one.ends,
-        )
-        for one in found
-    ]
-    p_values = np.array([one.p_value() for one in estimates], dtype=np.float64)
+    p_values = np.array([one.found.p_value() for one in found], dtype=np.float64)
     together = adjusted(p_values, 1.0 - confidence_level)
-    return [
-        _difference(contrast, estimate, together, at)
-        for at, (contrast, estimate) in enumerate(zip(found, estimates, strict=True))
-    ]
+    return [_difference(contrast, together, at) for at, contrast in enumerate(found)]
 
 
-def _difference(
-    contrast: Contrast, found: PairedDifference, together: Adjusted, at: int
-) -> Difference:
+def _difference(contrast: Contrast, together: Adjusted, at: int) -> Difference:
+    found = contrast.found
     level = 1.0 - float(together.errors[at])
     # Without a test, any level gives the reason.
     interval = found.interval(level if level == level else 0.5)
-    n_items, n_clusters = counted_in(contrast.points)
+    n_items, n_clusters = contrast.sizes
     low, high = (None, None) if isinstance(interval, str) else (interval.low, interval.high)
     return Difference(
         score=contrast.score,
@@ -253,6 +299,8 @@ def _difference(
     )
 
 
+MOST_CHANGES: Final = 50
+"""Items that differ most, of which a comparison says the values."""
 _ABSENT: Final = object()
 _MOST_PREVIEW: Final = 60
 _MOST_NAMED: Final = 5
@@ -293,40 +341,52 @@ class Change(msgspec.Struct, frozen=True):
         return self.b - self.a
 
 
-def most_changed(
-    found: Sequence[Contrast], prompts: Mapping[str, str], n_most: int
-) -> list[Change]:
-    """Return the items that differ most by the first score that is compared, the largest first."""
-    score = found[0].score if found else ""
+def _largest(points: pl.DataFrame) -> pl.DataFrame:
+    """The items of one contrast that differ most, the largest first, each once."""
+    apart = (pl.col("b") - pl.col("a")).abs()
+    rows = points.select("item", "turn", "a", "b").filter(apart.is_finite() & (apart > TIE))
+    rows = rows.sort(apart, "item", descending=[True, False])
+    return rows.unique("item", keep="first", maintain_order=True).head(MOST_CHANGES)
+
+
+def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
+    """Return the items that differ most by the first score that is compared, the largest first.
+
+    `side` says the beginning of each prompt.
+    """
     parts = [
-        one.points.select("item", "turn", "a", "b").with_columns(contrast=pl.lit(place))
+        one.largest.with_columns(contrast=pl.lit(place))
         for place, one in enumerate(found)
-        if one.score == score and len(one.points)
+        if one.largest is not None
     ]
     if not parts:
         return []
     apart = (pl.col("b") - pl.col("a")).abs()
     rows = (
         pl.concat(parts)
-        .filter(apart.is_finite() & (apart > TIE))
         .sort(apart, "item", "contrast", descending=[True, False, False])
         # Of two models in one comparison, what one wins the other loses.
         .unique("item", keep="first", maintain_order=True)
-        .head(n_most)
+        .head(MOST_CHANGES)
     )
+    prompts = _previews(side, rows["item"].cast(pl.String))
     return [
         Change(
-            score, found[at].run, found[at].model, found[at].first, found[at].second,
+            found[at].score, found[at].run, found[at].model, found[at].first, found[at].second,
             item, turn, prompts.get(item, ""), a, b,
         )
         for item, turn, a, b, at in rows.iter_rows()
     ]  # fmt: skip
 
 
-def previews(side: Side) -> dict[str, str]:
-    """Return the beginning of each prompt of a run by key of its item."""
-    rows = side.result.frames.columns(ITEMS, ("item", "prompt"))
-    return {key: safe_line(prompt or "")[:_MOST_PREVIEW] for key, prompt in rows.iter_rows()}
+def _previews(side: Side, items: pl.Series) -> dict[str, str]:
+    """The beginning of the prompt of some items of a run, by the item's key."""
+    found = {}
+    for rows in side.result.frames.slices(ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
+        own = rows.filter(pl.col("item").is_in(items.implode()))
+        for key, *prompt in own.iter_rows():
+            found[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
+    return found
 
 
 def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:

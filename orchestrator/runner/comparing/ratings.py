@@ -298,7 +298,8 @@ def agreement_tables(sides: Sequence[Side], common: Common, confidence_level: fl
         )
     tables = []
     for source in sides[0].context.sources:
-        if not is_judging(source.method):
+        # One judge has nobody to agree with.
+        if not is_judging(source.method) or len(sides) * len(source.method.judges) < 2:
             continue
         rows = verdicts(sides, common, source.name)
         table = agreement_table("compare.agreement", rows, confidence_level, notes)

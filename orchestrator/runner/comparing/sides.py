@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,9 +11,9 @@ import polars as pl
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts.context import Context
+from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
-from orchestrator.ranking.scores import Score, collect
+from orchestrator.ranking.scores import Score, score
 from orchestrator.recipe.faults import nearest
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
@@ -74,6 +74,17 @@ class Common:
     clusters: Clusters
     n_changed: int
     alone: Mapping[str, tuple[str, ...]]
+
+    @cached_property
+    def keys(self) -> pl.Enum:
+        """The items in the order of their names, as categories of four bytes each."""
+        return pl.Enum(self.items.unique().sort())
+
+    @cached_property
+    def over(self) -> list[pl.Series]:
+        """The columns of `OVER` for each of `keys`, as numbers in the order of their names."""
+        found = self.clusters.of(self.keys.categories.to_frame("item"))
+        return [found[name].rank("dense") for name in OVER]
 
     @property
     def n(self) -> int:
@@ -155,27 +166,36 @@ def common_items(sides: Sequence[Side]) -> Common:
     return Common(shared, named, len(by_key) - len(shared), alone)
 
 
-def points_of(side: Side, common: Common) -> list[Score]:
-    """Return the scores of a run on the common items, under the names of the first run.
+def scores_of(side: Side) -> dict[str, tuple[Source, str]]:
+    """Return the method and column of each score of a run, by its name in the first run."""
+    renamed = side.renamed["method"]
+    return {
+        f"{renamed[source.name]}.{column}": (source, column)
+        for source in side.context.sources
+        if source.name in renamed
+        for column in source.scores
+    }
 
-    Points about models, opponents and judges without a counterpart there are left out.
+
+def points_of(side: Side, common: Common, name: str) -> Score:
+    """Return a score of a run on the common items, under the names of the first run.
+
+    Points about models, opponents and judges without a counterpart there are left out. Texts are
+    categories; items are `common.keys`, clusters and prompts numbers in the order of their names.
     """
-    kept = common.items.implode()
-    found = []
-    for score in collect(side.context, ()):
-        method, _, column = score.name.partition(".")
-        points = score.points.filter(pl.col("item").is_in(kept)).drop(OVER)
-        points = common.clusters.of(renamed_points(side, points))
-        if method in side.renamed["method"]:
-            name = f"{side.renamed['method'][method]}.{column}"
-            found.append(msgspec.structs.replace(score, name=name, points=points))
-    return found
+    found = score(side.context, *scores_of(side)[name], as_categories=True)
+    points = found.points.with_columns(pl.col("item").cast(common.keys, strict=False))
+    points = renamed_points(side, points.drop_nulls("item").drop("category"))
+    places = points["item"].to_physical()
+    points = points.with_columns(one.gather(places) for one in common.over)
+    return msgspec.structs.replace(found, name=name, points=points)
 
 
 def renamed_points(side: Side, points: pl.DataFrame) -> pl.DataFrame:
     """Return points of a run under the names of the first run.
 
-    Those about models, opponents and judges without a counterpart there are left out.
+    Those about models, opponents and judges without a counterpart there are left out. Names are
+    texts or categories.
     """
     for column, kind in _COLUMNS.items():
         if column not in points.columns:
@@ -183,10 +203,12 @@ def renamed_points(side: Side, points: pl.DataFrame) -> pl.DataFrame:
         names, renamed = side.names[kind], side.renamed[kind]
         lost = [name for name in names if name not in renamed]
         if lost:
-            points = points.filter(pl.col(column).is_in(lost).not_().fill_null(value=True))
+            is_lost = pl.col(column).cast(pl.String).is_in(lost)
+            points = points.filter(is_lost.not_().fill_null(value=True))
         changed = {own: first for own, first in renamed.items() if own != first}
         if changed:
-            points = points.with_columns(pl.col(column).replace(changed))
+            named = pl.col(column).cast(pl.String).replace(changed)
+            points = points.with_columns(named.cast(points.schema[column]))
     return points
 
 

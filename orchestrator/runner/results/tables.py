@@ -111,7 +111,7 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, summary.reads)
+        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 
