@@ -9,7 +9,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -286,7 +286,7 @@ def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
     step = max(1, _CELLS // scores.shape[1] ** 2)
     kind = np.int8 if as_decisions else np.float64
-    found: dict[str, NDArray[Any]] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
+    found: dict[str, np.ndarray] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
     found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
     same = np.empty(len(paired), np.bool_)
     for begin in range(0, len(paired), step):
