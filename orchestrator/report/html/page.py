@@ -209,7 +209,7 @@ def _behind(material: Material) -> dict[str, object]:
     """What `ways.js` needs to know of a run, with its folder as it is typed."""
     run = shown(Path(material.where))
     items = material.frames.get(ITEMS)
-    found = [] if items is None else items["category"].drop_nulls().unique().to_list()
+    found = [] if items is None else items["category"].drop_nulls().unique().sort().to_list()
     return {
         "run": run if run == safe_line(run) else "RUN",
         "models": [safe_line(one) for one in material.models],
