@@ -38,7 +38,7 @@ STRENGTHS: Final = np.array([-0.75, -0.25, 0.25, 0.75])
 PAIRS: Final = np.array(list(combinations(range(len(STRENGTHS)), 2)))
 PROMPTS: Final = (30, 300)
 KINDS: Final[tuple[Kind, ...]] = ("temperature", "platt", "isotonic")
-MEASURES: Final = ("brier", "log_loss", "expected_error")
+MEASURES: Final = ("Brier score", "log loss", "ECE")
 NEW_PROMPTS: Final = 5000
 
 
@@ -156,7 +156,7 @@ def simulate(judge: Judge, kind: Kind, n_prompts: int, n_simulations: int) -> It
         seen = fitted(cases.p)
         gain = expected(new, fitted(new.p)) - before
         found = [changes(cases.p, p, cases.truth, cases.prompts, LEVEL) for p in (after, seen)]
-        values = [[getattr(one, name).difference for one in found] for name in MEASURES]
+        values = [[one[name].difference for one in found] for name in MEASURES]
         yield Outcome(
             np.array([[g, *(v.value for v in two)] for g, two in zip(gain, values, strict=True)]),
             np.array(

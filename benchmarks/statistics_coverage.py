@@ -103,7 +103,7 @@ def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[st
             world.prompts,
             [str(i % CATEGORIES) for i in world.prompts],
             kind=kind,
-        ).mean,
+        )[1],
         f"{kind}, difference": compare_correlations(
             world.one, world.two, world.gold, world.prompts, kind, few
         ),

@@ -20,6 +20,7 @@ def in_the_code():
     files = [
         p for name in ("orchestrator", "launch", "backends") for p in (ROOT / name).rglob("*.py")
     ]
+    files.append(ROOT / "launch" / "causes.txt")
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     return re.sub(r'"\s*\n\s*f?"', "", text)
 
