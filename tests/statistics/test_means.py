@@ -1,4 +1,5 @@
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -6,7 +7,12 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.statistics.means import clustered_mean, levelled, paired_difference
+from orchestrator.statistics.means import (
+    clustered_mean,
+    levelled,
+    paired_difference,
+    unseen_variance,
+)
 from orchestrator.statistics.results import SKEWED, Interval
 
 
@@ -107,3 +113,30 @@ def test_an_interval_between_known_ends_is_never_in_doubt():
         found = clustered_mean(rare, np.arange(31), ends=ends).interval
         assert found is not None
         assert found.doubt == doubt
+
+
+def with_a_prompt_not_seen(means):
+    """The variance of `unseen_variance` for prompts of one size, number by number."""
+    n = len(means)
+    centre, middle = statistics.fmean(means), statistics.median(means)
+    variance = statistics.pvariance(means)
+    # Geary's ratio of an ordinary sample is sqrt(2/pi); a thousandth counts as agreement.
+    apart = statistics.fmean(max(abs(one - middle) - 1e-3, 0.0) for one in means)
+    ratio = math.sqrt(2 / math.pi) * math.sqrt(variance) / apart if apart else math.inf
+    whole = (centre**2 + (1 - centre) ** 2) / 2
+    share = 1.0 if math.isinf(ratio) else min(1.0, variance * min(ratio, 1e9) ** 8 / whole)
+    mean = (sum(means) + 0.5 * share) / (n + share)
+    squares = sum((one - mean) ** 2 for one in means)
+    squares += share * (mean**2 + (1 - mean) ** 2) / 2
+    n_added = n + share
+    return squares / n_added**2 * n_added / max(n_added - 1, 0.5)
+
+
+@given(
+    st.lists(st.sampled_from((0.0, 0.25, 0.5, 1.0)) | st.floats(0, 1), min_size=2, max_size=40),
+    st.sampled_from((1.0, 3.0)),
+)
+def test_a_prompt_not_seen_adds_to_the_variance_what_its_formula_says(means, size):
+    x = np.array(means)
+    found = unseen_variance(x * size, np.full(x.size, size))
+    assert found == pytest.approx(with_a_prompt_not_seen(means), rel=1e-6, abs=1e-12)
