@@ -101,6 +101,15 @@ def test_judges_are_compared_apart_and_names_may_be_anything():
     assert named == set(map(frozenset, combinations(values, 2)))
 
 
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_a_judge_without_values_leaves_out_no_other(silent):
+    values = dependent()
+    rows = [frame(values, judge=pl.lit(f"j{k}")) for k in range(3)]
+    alone = [comparisons(one, VALUE, 0.95) for k, one in enumerate(rows) if k != silent]
+    rows[silent] = rows[silent].with_columns(value=pl.lit(None, pl.Float64))
+    assert comparisons(pl.concat(rows), VALUE, 0.95) == tuple(one for (one,) in alone)
+
+
 @pytest.mark.parametrize(
     "rows", [frame({"a": [None, None]}), frame({"a": []}), frame({"a": [1.0]})]
 )
