@@ -312,8 +312,8 @@ def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl
 
 def _matrix(lists: pl.Series) -> Floats:
     """Lists of one length as an array of shape (n, length)."""
-    (length,) = lists.list.len().unique().to_list()
-    return lists.explode().to_numpy().reshape(-1, length).astype(np.float64, copy=False)
+    (length,) = lists.list.len().unique().to_list() or [0]
+    return lists.explode().to_numpy().reshape(len(lists), length).astype(np.float64, copy=False)
 
 
 def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""A method whose units all wait or were left out has no rows: its summary has nothing to show."""
+"""Summaries of a method without rows, and of one whose units have all failed."""
 
 import importlib
 import pkgutil
@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator import methods, summaries
 from orchestrator.contracts.method import frame_of, schema_of
+from orchestrator.tables import Measured
 from tests.core.fakes import method_in
 from tests.summaries.told import context_of, frame, summarise
 
@@ -14,16 +15,34 @@ VALUES = {"judges": ["j"], "prompts": "compact", "baseline": "b"}
 """Of settings that have no default."""
 SOME = {"rubric": {"criteria": ({"name": "clear"},)}}
 """Of settings of which one has to be given."""
-KINDS = sorted({one.name for one in pkgutil.iter_modules(summaries.__path__)})
+KINDS = sorted(
+    one.name for one in pkgutil.iter_modules(summaries.__path__) if not one.name.startswith("_")
+)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("_")])
-def test_no_rows_give_no_rows_of_tables(kind):
+def found_of(kind, *rows):
+    """The tables of a summary over rows, of which only what names a unit is given."""
     module = importlib.import_module(f"{methods.__name__}.{kind}")
     method, wanted = method_in(module), module.Config.model_fields.items()
     settings = {name: VALUES[name] for name, one in wanted if one.is_required()}
     config = module.Config(**settings, **SOME.get(kind, {}))
-    rows = frame(schema_of(method), [])
-    frames = {frame_of(method, kind): rows}
-    found = summarise(context_of(kind, module, rows, config=config, frames=frames))
+    made = frame(schema_of(method), rows)
+    frames = {frame_of(method, kind): made}
+    return summarise(context_of(kind, module, made, config=config, frames=frames))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rows_give_no_rows_of_tables(kind):
+    found = found_of(kind)
     assert [table.rows for table in found] == [[] for _ in found]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_that_have_all_failed_are_told_without_a_number(kind, n):
+    named = {"method": kind, "judge": "j", "turn": 1, "status": "failed", "cause": "bad_request"}
+    models = {"model": "a", "model_a": "a", "model_b": "b"}
+    rows = [{**named, **models, "item": str(k), "cluster": str(k)} for k in range(n)]
+    for table in found_of(kind, *rows):
+        cells = [cell for row in table.rows for cell in row if isinstance(cell, Measured)]
+        assert [cell.value for cell in cells] == [None] * len(cells)
