@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from launch._spec import ServerSpec
 from orchestrator import network
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import aiohttp
 
     from launch._supervisor import Server
-
-_PROBE_TIMEOUT_S: Final = 5.0
 
 
 async def waited(server: "Server", spec: ServerSpec) -> str | None:
@@ -29,7 +27,7 @@ async def waited(server: "Server", spec: ServerSpec) -> str | None:
             asyncio.timeout(spec.start_timeout_s),
             aiohttp.ClientSession(
                 headers={"Authorization": f"Bearer {server.api_key}"},
-                timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
+                timeout=aiohttp.ClientTimeout(total=5.0),
                 auto_decompress=False,
             ) as client,
         ):

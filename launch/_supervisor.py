@@ -157,7 +157,8 @@ class Server:
             rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
             if rank.isdigit():
                 self._heard[int(rank)] = time.monotonic()
-                self._ends |= {int(rank)} if word.startswith(_watchdog.ENDS) else set()
+                if word.startswith(_watchdog.ENDS):
+                    self._ends.add(int(rank))
             self._n_told += line.endswith(_watchdog.TOLD)
 
     async def _placed(self) -> tuple[list[str], int]:
@@ -239,8 +240,7 @@ class Server:
         # A thread, so that a busy event loop ends no server.
         threading.Thread(target=self._beat, name="server-lease", daemon=True).start()
         self.base_url = f"http://{host}:{port}"
-        where = " and ".join(self._nodes)
-        logger.info("server for %s is placed on %s (%s)", names, where, host)
+        logger.info("server for %s is placed on %s (%s)", names, " and ".join(self._nodes), host)
         return None
 
     def _beat(self) -> None:

@@ -208,7 +208,7 @@ class Context(msgspec.Struct, frozen=True):
     def _derived(
         self, source: Source, columns: Sequence[str] | None
     ) -> tuple[bool, Collection[str] | None]:
-        """Whether a method derives any of the columns, and of which: of all of them where None."""
+        """Return whether a method derives any of the columns, and of which; of all where None."""
         if type(source.method).derive is Method.derive:
             return False, ()
         # What needs all rows takes long where several columns are asked for, one after the other.

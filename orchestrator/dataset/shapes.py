@@ -129,7 +129,7 @@ def from_text(value: object, column: str) -> object:
 
 
 def from_json(text: str, column: str) -> object:
-    """What JSON text says.
+    """Decode JSON text of a column.
 
     Raises:
         RowError: If it is not JSON.

@@ -259,9 +259,10 @@ class _Reader:
         found = self._next()
         if found.kind != "number":
             self._expected("a number", found)
-        value = _value(found.text)
+        text = found.text
+        value = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
         if not math.isfinite(value):
-            self._fail(f"{found.text} is too large", found)
+            self._fail(f"{text} is too large", found)
         return value
 
     def _term(self) -> Term:
@@ -365,10 +366,6 @@ def _names(term: Term) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
 def _operator(text: str) -> Operator:
     operators: tuple[Operator, ...] = (">", ">=", "<", "<=")
     return next(one for one in operators if one == _SIGNS[text])
-
-
-def _value(text: str) -> float:
-    return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
 
 
 def _tokens(text: str) -> list[_Token]:

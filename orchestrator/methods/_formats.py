@@ -49,7 +49,7 @@ class Format(NamedTuple):
         return found
 
     def slot(self, text: str, convention: str | None) -> Slot | None:
-        """Where the verdict stands that a convention, or None, reads; None where there is none."""
+        """Find the place of the verdict that a convention, or None, reads; None for no verdict."""
         if convention is not None and self.by_convention is not None:
             return self.by_convention[1](text)
         found = self.read(text).match

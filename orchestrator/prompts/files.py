@@ -54,7 +54,9 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     try:
         content = _content(folder / expanded(path))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path!r} cannot be read: {_why(error)}") from error
+        raise ValueError(
+            f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{path!r} is larger than {_MOST_BYTES:,} bytes; is it a template?")
     try:
@@ -83,10 +85,6 @@ def _path(value: object) -> str | None:
     if not isinstance(value, str) or "{{" in value or "\n" in value:
         return None
     return value if value.lower().endswith(SUFFIXES) else None
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 TemplateText = Annotated[str, BeforeValidator(_read, json_schema_input_type=str | _PromptFile)]

@@ -109,7 +109,7 @@ class Preferences:
             yield str(judge), replace(self, rows=rows)
 
     def settings(self, method: str) -> Iterator[tuple[str, str, "Preferences"]]:
-        """What tables call a method with each judge, the judge, and the preferences of both."""
+        """Yield the name of a method with each judge, the judge, and the preferences of both."""
         parts = list(self.by_judge())
         for judge, part in parts:
             yield method if len(parts) == 1 else f"{method} · {judge}", judge, part

@@ -14,7 +14,7 @@ from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import in_command
 from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
 from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -138,7 +138,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         failures: Requests that failed, by model and cause.
     """
     settings = settings or {}
-    run = run if run == safe_line(run) and "`" not in run else "RUN"
+    run = in_command(run)
     level = (settings.get("statistics") or {}).get("confidence_level")
     # A table of a method that ranks models has another measure of what its ranking says.
     ranked = {one.source for one in rankings}

@@ -310,7 +310,10 @@ class _Shown:
             cells: list[RenderableType] = [page.cell(one.rank)] if ranks else []
             cells += [page.cell(names[one.model], HEADING), page.cell(one.shown)]
             cells += [page.data(one.bounds)] if bounds else []
-            return [*cells, picture_of(page, axis, _bounds(one))] if axis is not None else cells
+            if axis is None:
+                return cells
+            drawn = Bounds(one.value, one.low, one.high, one.low_open, one.high_open)
+            return [*cells, picture_of(page, axis, drawn)]
 
         if len(standings) <= most:
             return page.table(columns, map(row, standings))
@@ -342,7 +345,3 @@ def _counted(question: Question) -> Phrase:
         return question.apart
     counts = f"{numbers.count(question.n_apart)} of {numbers.count(question.n_pairs)}"
     return phrase(f"{counts} pairs of models can be told apart.")
-
-
-def _bounds(one: Standing) -> Bounds:
-    return Bounds(one.value, one.low, one.high, one.low_open, one.high_open)

@@ -257,6 +257,11 @@ def is_quiet() -> bool:
     return _QUIET.get()
 
 
+def in_command(run: str) -> str:
+    """Return a quoted folder as a command in a sentence shows it; "RUN" if it can't be shown."""
+    return run if run == safe_line(run) and "`" not in run else "RUN"
+
+
 def say(text: str) -> None:
     """Print on stdout, on a line."""
     write_to(sys.stdout, f"{safe_line(text)}\n")

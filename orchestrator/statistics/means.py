@@ -332,7 +332,7 @@ class PairedDifference:
         """
         if self.ends is not None and self.n > 1:
             return p_value_of_zero(self.totals, self.sizes, self.ends)
-        if self.ends is not None or not self.n or isinstance(self.interval(0.5), str):
+        if isinstance(self.interval(0.5), str):
             return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
         dof = float(degrees_of_freedom(self.sizes[:, None])[0])
         return student.p_value(self.value, self.standard_error, dof)

@@ -8,7 +8,7 @@ import contextlib
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -101,7 +101,10 @@ def _read(run: Path, path: Path, uri: str) -> EndedStore:
     # Only what is done here is a fault of this file.
     with explained(path), contextlib.closing(schema.connect_uri(uri)) as connection:
         schema.check_store(connection, path)
-        query = _querying(connection)
+
+        def query(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+            return connection.execute(sql, values).fetchall()
+
         ((n, n_counted),) = query(_COUNTS, ())
         if n != n_counted:
             raise schema.damaged_file(path, f"it has {n:,} of {n_counted:,} outcomes")
@@ -119,12 +122,6 @@ def explained(path: Path) -> Iterator[None]:
         if str(path) in str(error):
             raise
         raise StoreError(f"{path}: {error}") from error
-
-
-def _querying(
-    connection: sqlite3.Connection,
-) -> Callable[[str, Sequence[object]], list[tuple[Any, ...]]]:
-    return lambda sql, values: connection.execute(sql, values).fetchall()
 
 
 class Lent(NamedTuple):

@@ -63,7 +63,7 @@ def kill_node(cluster, node, process):
 
 @contextlib.contextmanager
 def kill_command(cluster, _, process):
-    """What it began goes on, and the same command waits for that."""
+    """Its tasks go on, and the same command waits for them."""
     process.kill()
     process.communicate()
     yield cluster.start(f"--shards={N}")

@@ -3,6 +3,7 @@
 Each answer of the page is held against the same question asked of plain rows in Python.
 """
 
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -89,6 +90,13 @@ cases = st.integers(1, 4).flatmap(
 )  # fmt: skip
 
 
+def items_of(viewer, **asked):
+    """The items of the list of run a, in its order."""
+    reply = viewer.client.get("/api/runs/a/items", params=asked)
+    assert reply.status_code == 200, reply.text
+    return [row["item"] for row in reply.json()["rows"]]
+
+
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases, data=st.data())
 def test_the_list_finds_what_the_rows_say(tmp_path_factory, case, data):
@@ -101,11 +109,7 @@ def test_the_list_finds_what_the_rows_say(tmp_path_factory, case, data):
     viewer = Viewer([folder], folder / "side").enter()
     items = sorted({item for item, _ in texts})
 
-    def found(**asked):
-        reply = viewer.client.get("/api/runs/a/items", params=asked)
-        assert reply.status_code == 200, reply.text
-        return [row["item"] for row in reply.json()["rows"]]
-
+    found = partial(items_of, viewer)
     whole = viewer.json("/api/runs/a/items?answers=")
     assert whole["models"] == list(MODELS)
     for row in whole["rows"]:
@@ -165,11 +169,7 @@ def test_conditions_and_the_order_are_those_of_the_rows(tmp_path_factory, case, 
     viewer = Viewer([folder], folder / "side").enter()
     items = sorted({item for item, _ in texts})
 
-    def found(**asked):
-        reply = viewer.client.get("/api/runs/a/items", params=asked)
-        assert reply.status_code == 200, reply.text
-        return [row["item"] for row in reply.json()["rows"]]
-
+    found = partial(items_of, viewer)
     for model in MODELS:
         others = [one for one in MODELS if one != model]
         worth = {k: mean([beats(preferences, k, model, to) for to in others]) for k in items}

@@ -17,7 +17,7 @@ from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, te
 from orchestrator.report.picture import forest
 from orchestrator.report.questions import Question
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.report.text import in_command, safe_line, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
@@ -206,12 +206,11 @@ def is_empty(material: Material) -> bool:
 
 
 def _behind(material: Material) -> dict[str, object]:
-    """What `ways.js` needs to know of a run, with its folder as it is typed."""
-    run = shown(Path(material.where))
+    """Return what `ways.js` needs of a run, with its folder as it is typed."""
     items = material.frames.get(ITEMS)
     found = [] if items is None else items["category"].drop_nulls().unique().sort().to_list()
     return {
-        "run": run if run == safe_line(run) else "RUN",
+        "run": in_command(shown(Path(material.where))),
         "models": [safe_line(one) for one in material.models],
         "by": [one.source for one in material.rankings],
         "categories": [safe_line(one) for one in found],

@@ -398,7 +398,11 @@ SPENT = "spent"
 def keep_spent(store: Store, budget: Budget, *, is_ending: bool = False) -> None:
     """Write down what is spent, and what may be until the next time."""
     budget.pledge(is_ending=is_ending)
-    store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
+    _keep(store, budget.spent)
+
+
+def _keep(store: Store, spent: Spent) -> None:
+    store.set_meta(SPENT, msgspec.json.encode(spent).decode())
 
 
 def budget_of(prepared: Prepared, store: Store) -> Budget:
@@ -417,7 +421,7 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
         )
 
     def keep(spent: Spent) -> None:
-        store.set_meta(SPENT, msgspec.json.encode(spent).decode())
+        _keep(store, spent)
         store.flush()
 
     return Budget(bounds, _spent(store), _prices(prepared), keep)

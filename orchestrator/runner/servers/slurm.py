@@ -148,8 +148,6 @@ _SILENT: Final = re.compile(
 )
 # Of slurmstepd: by scancel, a preemption or a time limit, but not because a node has failed.
 _CANCELLED: Final = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT (?!.*NODE FAILURE)")
-# Of srun, which ends what is left of a step after one of its tasks.
-_FIRST_PART: Final = "Terminating StepId"
 # Of srun, where the node's slurmd can't be reached, or slurmctld has given the node up. A node that
 # slurmstepd names in a line about a node's failure is not the one that has failed.
 _LOST: Final = re.compile(
@@ -241,7 +239,8 @@ class SlurmServer(Carrier):
     def ended_it(self, said: str) -> bool:
         """See `Carrier`."""
         found = _CANCELLED.search(said)
-        return found is not None and _FIRST_PART not in said[: found.start()]
+        # That is what srun says first where it ends what is left of a step after one of its tasks.
+        return found is not None and "Terminating StepId" not in said[: found.start()]
 
     def lost_machine(self, said: str) -> str:
         """See `Carrier`."""

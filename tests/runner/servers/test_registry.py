@@ -138,7 +138,7 @@ def test_the_users_own_folder_is_taken_from_the_environment(monkeypatch, tmp_pat
 
 
 def test_of_two_that_are_shared_the_one_that_was_heard_of_last_is_found(shelf, kept):
-    """Who kept the other may have been killed without a word."""
+    """The keeper of the other may have been killed without a word."""
     now = datetime.now(UTC).timestamp()
     for job, ago_s in ("7", 20.0), ("8", 1.0), ("9", 90.0):
         one = changed(kept, name=f"m-{job}", job=job, started=now - ago_s, host="n1")
