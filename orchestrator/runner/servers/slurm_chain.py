@@ -21,6 +21,7 @@ HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
 """Variable that tells a client that, if it is interrupted, a successor shows the results."""
 OF_A_SHARD: Final = "shard"
 """Its value for the client of a shard, whose results are shown with those of the others."""
+
 SHARD: Final = "$SLURM_ARRAY_TASK_ID"
 """The number of an array's element, which bash writes in place of this into its command."""
 
@@ -105,6 +106,12 @@ def overrides_of(cluster: Cluster) -> tuple[str, ...]:
     if cluster.jobs == SHARED:
         return ()
     return (f"cluster.jobs={str(cluster.nodes is None).lower()}",)
+
+
+def is_handed_on(interrupted: object) -> bool:
+    """Return True if another job waits for the end of this call, and will show the results."""
+    said = os.environ.get(HANDS_ON)
+    return said == OF_A_SHARD or bool(said and interrupted)
 
 
 def file_of(run: Path, *, is_array: bool = False) -> Path:
