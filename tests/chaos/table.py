@@ -108,8 +108,8 @@ def sums(rows: Iterable[Row]) -> str:
         times = sum(row.times for row in harmless)
         lines.append(f"| {section}: {len(harmless)} kinds | {times:,} | {recorded:,} | 0 | 0 |")
         lines += [
-            f"| {section}: {row.fault} | {row.times:,} | {row.recorded or 0:,} | {row.lost or 0:,} | "
-            f"{row.asked_again or 0:,} |"
+            f"| {section}: {row.fault} | {row.times:,} | {row.recorded or 0:,} | "
+            f"{row.lost or 0:,} | {row.asked_again or 0:,} |"
             for row in of_section
             if row.lost or row.asked_again
         ]
