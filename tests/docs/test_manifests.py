@@ -1,4 +1,4 @@
-"""Files for other schedulers, in examples and docs, have what those ask, as far as it is used there.
+"""Files for other schedulers have what those ask, as far as they are used in examples and docs.
 
 The schemas are written here from the references of Kubernetes, KubeRay, Argo and SkyPilot.
 """
