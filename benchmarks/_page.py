@@ -38,7 +38,7 @@ def write_section(
     """
     if figures:
         rounded = {key: round(value, 4) for key, value in figures.items()}
-        text = f"{_TABLE.sub('', text).strip()}\n\n<!-- figures: {json.dumps(rounded)} -->"
+        text = f"{_TABLE.sub('', text).strip()}\n<!-- figures: {json.dumps(rounded)} -->"
     page.write_text(replaced(page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 
 
