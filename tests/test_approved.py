@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent
 
 def test_each_approved_text_is_of_a_test():
     for path in TESTS.rglob("approved/*.txt"):
-        module, _, rest = path.name.partition(".")
+        module, *_ = path.name.split(".")
         test = path.parents[1] / f"test_{module}.py"
         names = [
             node.name
