@@ -74,7 +74,7 @@ def run(tmp_path_factory):
 def test_screen(study, screen, run, approved):
     folder = run(study)
     gates = SCORE_GATES if "scores" in study else GATES
-    words = []
+    words: list[str | Path] = []
     for word in (SCREENS | JSON)[screen]:
         words += {"RUN": [folder], "GATES": gates}.get(word, [word])
     code, out, err = command(*words)
