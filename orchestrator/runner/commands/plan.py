@@ -28,14 +28,8 @@ from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
-from orchestrator.runner.servers.slurm import (
-    MIB,
-    are_shared,
-    check,
-    room_of_all,
-    room_of_job,
-    see_that_all_fit,
-)
+from orchestrator.runner.servers.slurm import MIB, are_shared, check, see_that_all_fit
+from orchestrator.runner.servers.slurm_chain import room_of_all, room_of_job
 from orchestrator.runner.session.opening import open_plan
 from orchestrator.store import RunDirectory, Store, newest
 

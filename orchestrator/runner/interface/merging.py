@@ -129,7 +129,7 @@ def merge(
             raise UsageError(f"{path} is named twice")
     with RunDirectory.lock(target) as directory:
         found = merge_into(directory, paths, accept_change=accept_server_change, advance=advance)
-        return _exported(directory, found)
+        return _ended(directory, found)
 
 
 def merge_into(
@@ -310,7 +310,7 @@ def _finish(
         _copy_items([RunDirectory(one.run) for one in stores if one.plan == plan], directory)
 
 
-def _exported(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
+def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
     """Write the frames and the status of a merged run; return how complete it is."""
     with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
         export(store, directory.results)
