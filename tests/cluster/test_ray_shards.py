@@ -99,6 +99,9 @@ def test_a_shard_that_ends_early_is_resumed(cluster, expected, strike):
 
 def test_shards_that_met_a_full_disk_go_on_when_it_has_room(ray_rig, tmp_path, expected):
     with disk(tmp_path / "small", 64_000) as mount:
+        # A node sees the disks that were there when it began.
+        ray_rig.restart()
+        ray_rig.until_whole()
         full = Shards(ray_rig, tmp_path / "small")
         full.judge_in(1.0)
         process = full.start(f"--shards={N}")
