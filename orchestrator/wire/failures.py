@@ -221,7 +221,7 @@ def _failure(
     cause = found.cause
     if cause == "server_error" and _DEAD.search(said):
         cause = "dead_server"
-    message = f"{what}: {said}" if said else what
+    message = f"{what}: {said}" if said else f"{what}, without a word"
     if found.advice:
         message = f"{message} ({found.advice})"
     return Failure(
