@@ -34,6 +34,8 @@ DEFAULTS: Final = {
     "category": ("category",),
     "cluster": ("cluster",),
 }
+OTHER_PROMPTS: Final = ("user_input", "query", "problem")
+"""Names of the question that count where none of the usual ones is there."""
 _QUESTIONS: Final = ("prompt", "messages", "turns")
 # Of Alpaca and what copies it, whose instruction stands apart from what it is about.
 _ALPACA: Final = ["instruction", "input"]
@@ -107,8 +109,11 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNam
     """
     found: dict[str, Any] = {part: _column(part, names, there, file) for part in DEFAULTS}
     if not any(found[part] for part in _QUESTIONS) and "messages" not in names.model_fields_set:
-        found["messages"] = next((name for name in CHATS[1:] if name in there), None)
+        found["messages"] = next((name for name in (*CHATS[1:], "chosen") if name in there), None)
     there_are = [part for part in _QUESTIONS if found[part]]
+    others = [name for name in OTHER_PROMPTS if name in there]
+    if not there_are and len(others) == 1:
+        found["prompt"], there_are = others[0], ["prompt"]
     if len(there_are) > 1:
         said = [part for part in there_are if part in names.model_fields_set]
         if len(said) != 1:
