@@ -168,13 +168,13 @@ _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has die
 _DEEPEST: Final = 6
 _MOST_PARTS: Final = 20
 _TELLING: Final = frozenset({
-    "base_resp", "code", "detail", "details", "error", "error_code", "error_msg", "error_type",
-    "errors", "estimated_time", "fault", "faultstring", "innererror", "issues", "loc", "Message",
-    "message", "metadata", "msg", "object", "param", "path", "raw", "reason", "reasons",
-    "retryDelay", "retry_after", "retry_after_seconds", "status", "status_msg", "title", "type",
+    "base_resp", "code", "description", "detail", "details", "error", "error_code", "error_msg",
+    "error_type", "errors", "estimated_time", "fault", "faultstring", "innererror", "issues", "loc",
+    "message", "Message", "metadata", "msg", "object", "param", "path", "raw", "reason", "reasons",
+    "retry_after", "retry_after_seconds", "retryDelay", "status", "status_msg", "title", "type",
 })  # fmt: skip
 _SAYING: Final = (
-    "error", "errors", "message", "Message", "detail", "msg", "error_msg", "fault", "faultstring",
+    "error", "errors", "message", "Message", "fault", "faultstring", "detail", "msg", "error_msg",
     "base_resp", "status_msg", "issues", "title", "type",
 )  # fmt: skip
 """Where an error's words are, the first that is there."""
