@@ -141,7 +141,7 @@ def not_json(text: bytes, error: Exception) -> str:
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 
-def decode(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON)
+def decode(text: str | bytes) -> object:
     """Decode JSON, also with the NaN that Python writes and the comma between lines of a list.
 
     Raises:
@@ -149,13 +149,15 @@ def decode(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON)
         RecursionError: If it is nested too deep.
     """
     try:
-        return msgspec.json.decode(text)
+        value: object = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         whole = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         with contextlib.suppress(ValueError):
             if not any(found["half"] for found in _ESCAPED.finditer(whole)):
-                return json.loads(whole.rstrip().removesuffix(b","))
+                found: object = json.loads(whole.rstrip().removesuffix(b","))
+                return found
         raise
+    return value
 
 
 def repeated_key(text: bytes, value: object) -> str | None:
@@ -204,12 +206,11 @@ class JsonRows:
         except UnicodeDecodeError as error:
             raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
         try:
-            found = decode(text)
+            document = decode(text)
         except (ValueError, RecursionError) as error:
             what = not_json(text.encode(), error)
             lines = "; if it has an object on each line, name it .jsonl"
             raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
-        document = found
         found, where = rows_in(document, rows, shown)
         self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()

@@ -294,8 +294,8 @@ def spelled(secret: str) -> re.Pattern[str]:
 def _message(value: object, depth: int = 0) -> str:
     """An error's words in whatever form, with those of the provider that a gateway repeats."""
     if isinstance(value, str):
-        inner = _inner(value)
-        return value if inner is None or depth >= _DEEPEST else _message(inner, depth + 1)
+        repeated = _inner(value)
+        return value if repeated is None or depth >= _DEEPEST else _message(repeated, depth + 1)
     first = value[0] if isinstance(value, list) and value else value
     if not isinstance(first, dict) or depth >= _DEEPEST:
         return _shown(value)
@@ -311,7 +311,7 @@ def _message(value: object, depth: int = 0) -> str:
     return said
 
 
-def _inner(text: str) -> Mapping[str, Any] | None:
+def _inner(text: str) -> Mapping[str, object] | None:
     """The error body that a gateway repeats as text; None where it is none."""
     return _parsed(text.encode("utf-8", "replace")) if text.lstrip().startswith("{") else None
 

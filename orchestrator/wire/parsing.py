@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Annotated, Any, Final, Generic, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -139,9 +139,9 @@ class Decoder(Generic[T]):
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
-        for read in (lambda said: said, usual):
+        for reply, is_strict in ((parsed, True), (_usual(parsed), False)):
             try:
-                return msgspec.convert(read(parsed), self._kind)
+                return msgspec.convert(reply, self._kind, strict=is_strict)
             except (ValueError, RecursionError, OverflowError, MemoryError) as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
         if isinstance(parsed, dict) and parsed.get("error"):
@@ -150,68 +150,53 @@ class Decoder(Generic[T]):
         return Failure("unparseable", said, permanent=True, status=200, scope=UNCLEAR)
 
 
-def usual(reply: object) -> object:
+def _usual(reply: object) -> object:
     """A reply as most servers write it, where one writes its parts otherwise.
 
     What is no part of the answer, and can't be read, is left out: it must not cost a paid answer.
     """
     if isinstance(reply, list) and len(reply) == 1:
-        return usual(reply[0])
+        return _usual(reply[0])
     if not isinstance(reply, dict) or not isinstance(choices := reply.get("choices"), list):
         return reply
-    return {**reply, "choices": [_usual_choice(choice) for choice in choices]}
+    return {**reply, "choices": [_usual_choice(one) for one in choices if isinstance(one, dict)]}
 
 
-def _usual_choice(choice: object) -> object:
-    if not isinstance(choice, dict):
-        return choice
-    found, end, said = dict(choice), choice.get("finish_reason"), choice.get("message")
+def _usual_choice(choice: dict[str, object]) -> dict[str, object]:
+    end, said, logprobs = map(choice.get, ("finish_reason", "message", "logprobs"))
     if isinstance(end, dict):
         end = end.get("type") or end.get("reason")
-    found["finish_reason"] = end if end is None or isinstance(end, str) else str(end)
-    if isinstance(said, str):
-        found["message"] = {"content": said}
-    elif isinstance(said, dict):
+    if isinstance(said, dict):
         text, refusal = said.get("content"), said.get("refusal")
         if isinstance(text, dict | int | float):
             # A gateway that decodes JSON makes a number of the text 4.
             text = [text] if isinstance(text, dict) else json.dumps(text)
-        is_refused = bool(refusal) and isinstance(refusal, str)
-        found["message"] = {**said, "content": text, "refusal": refusal if is_refused else None}
-    if not _are_ids(found.get("token_ids")):
-        found["token_ids"] = None
-    logprobs = choice.get("logprobs")
-    found["logprobs"] = logprobs = dict(logprobs) if isinstance(logprobs, dict) else None
-    if logprobs and "content" in logprobs:
-        entries = logprobs["content"]
-        is_list = isinstance(entries, list)
-        logprobs["content"] = [_usual_entry(entry) for entry in entries] if is_list else None
-    return found
+        said = {**said, "content": text, "refusal": refusal if isinstance(refusal, str) else None}
+    elif isinstance(said, str):
+        said = {"content": said}
+    if isinstance(logprobs, dict) and "content" in logprobs:
+        entries = _list(logprobs["content"])
+        logprobs = {**logprobs, "content": entries and [_usual_entry(entry) for entry in entries]}
+    return {
+        **choice,
+        "finish_reason": end if end is None or isinstance(end, str) else str(end),
+        "message": said,
+        "logprobs": logprobs if isinstance(logprobs, dict) else None,
+        "token_ids": _list(choice.get("token_ids")),
+    }
 
 
 def _usual_entry(entry: object) -> object:
     if not isinstance(entry, dict):
         return entry
-    found, listed, bytes_ = dict(entry), entry.get("top_logprobs"), entry.get("bytes")
+    listed = entry.get("top_logprobs")
     if isinstance(listed, dict):
         listed = [{"token": token, "logprob": value} for token, value in listed.items()]
-    found["top_logprobs"] = [_usual_entry(one) for one in listed] if listed else []
-    found["logprob"] = _number(entry.get("logprob"))
-    if not (_are_ids(bytes_) and max(bytes_, default=0) < 256):
-        found["bytes"] = None
-    return found
+    return {**entry, "top_logprobs": _list(listed) or [], "bytes": _list(entry.get("bytes"))}
 
 
-def _number(said: object) -> object:
-    try:
-        return float(said) if isinstance(said, str) else said
-    except ValueError:
-        return said
-
-
-def _are_ids(said: object) -> TypeGuard[list[int]]:
-    whole = isinstance(said, list) and all(type(one) is int and one >= 0 for one in said)
-    return whole and all(one <= MAX_COUNT for one in cast("list[int]", said))
+def _list(value: object) -> list[object] | None:
+    return value if isinstance(value, list) else None
 
 
 class _Pieces(list[object]):

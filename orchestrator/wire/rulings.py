@@ -78,15 +78,13 @@ _OF_A_MINUTE: Final = _words(
     r"(?:per[ _-]|/ ?)(?:second|minute|hour|day|min)(?![a-z])",
     r"rate[ _-]?limit",
     r"\b[RT]P[MDS]\b",
-    r"resource has been exhausted",
-    r"quota will be replenished",
+    r"resource has been exhausted|quota will be replenished",
 )
 # Whatever else they say: what is over is not a minute's share.
 _NO_MONEY: Final = _words(
     r"(?:all|any|enough|out of|insufficient) (?:\w+ ){0,2}(?:credits?|balance|funds)\b",
-    r"\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
+    r"余额|欠费|充值|额度|\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
     r"(?:spend|spending) limit|good standing|free tier.{0,30}exhausted|credits? expired",
-    r"余额|欠费|充值|额度",
 )
 _NEVER_WITHIN: Final = _words(r"request too large.*\blimit\b.{0,30}\brequested\b")
 FIELD_REFUSED: Final = _words(
@@ -224,28 +222,18 @@ _TABLE: Final = (
 those of a prompt that is too long."""
 
 _BY_STATUS: Final[Mapping[int, Ruling]] = {
-    # What no words tell of is a server's own error.
-    _UNSTATED: _BROKEN,
-    400: _UNEXPLAINED,
-    401: _KEY,
+    # What no words tell of is a server's own error. TGI says 424 when a shard failed, and a gateway
+    # 499 of a request that it gave up.
+    **dict.fromkeys((_UNSTATED, 409, 424, 425, 499), _BROKEN),
+    **dict.fromkeys((400, 422), _UNEXPLAINED),
+    **dict.fromkeys((401, 407), _KEY),
     402: _CREDIT,
     403: Ruling("unauthorised", UNCLEAR),
-    404: _NO_MODEL,
-    405: _SETTING,
-    407: _KEY,
+    **dict.fromkeys((404, 410), _NO_MODEL),
+    **dict.fromkeys((405, 501), _SETTING),
     408: Ruling("timeout"),
-    409: Ruling("server_error"),
-    410: _NO_MODEL,
     413: _TOO_LONG,
-    422: _UNEXPLAINED,
-    # TGI says so when a shard failed.
-    424: Ruling("server_error"),
-    425: Ruling("server_error"),
-    429: _OVERLOADED,
-    # A gateway's own words for a request that it gave up.
-    499: Ruling("server_error"),
-    501: _SETTING,
-    529: _OVERLOADED,
+    **dict.fromkeys((429, 529), _OVERLOADED),
 }
 _REDIRECTED: Final = Ruling("redirected", SERVER)
 _MORE_THAN_A_MINUTES: Final = Ruling("too_long", UNCLEAR, advice="the account's limit is lower")
