@@ -98,6 +98,7 @@ class ModelState(msgspec.Struct):
         n_doubts: Refusals since the last answer that may be the model's.
         n_trials: Requests that were sent since it is in doubt whether the model answers at all;
             None while it is in none.
+        unsure: Requests that were refused while it had answered none, and how.
         dead: Why it is given up.
         is_held: It is sent nothing for now.
     """
@@ -121,6 +122,7 @@ class ModelState(msgspec.Struct):
     n_trusted: int = 0
     n_doubts: int = 0
     n_trials: int | None = None
+    unsure: list[tuple[Request, Failure]] = []
     dead: Failure | None = None
     is_held: bool = False
     n_done: int = 0
@@ -202,8 +204,21 @@ class Core:
     def done(
         self, request: Request, outcome: Outcome | Failure, now: float
     ) -> list[Settled | Retried]:
-        """An attempt has ended: what follows, for this request and where the model died, others."""
+        """An attempt has ended: what follows for this request, and others it tells something of."""
         state = self.models[request.ask.model]
+        ends = self._ended(state, request, outcome, now)
+        if state.unsure and (state.n_done or not (state.in_flight or state.n_queued)):
+            # Others were answered, so it is these requests'; or no other tells.
+            for one, failure in state.unsure:
+                permanent = state.n_done > 0
+                ends.append(Settled(one, msgspec.structs.replace(failure, permanent=permanent)))
+            state.n_failed += len(state.unsure)
+            state.unsure = []
+        return ends
+
+    def _ended(
+        self, state: ModelState, request: Request, outcome: Outcome | Failure, now: float
+    ) -> list[Settled | Retried]:
         state.in_flight -= 1
         state.quiet_since = now
         was_trial, state.is_on_trial = state.is_on_trial, False
@@ -219,8 +234,6 @@ class Core:
             return [self._settle_dead(state, request)]
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
             state.n_overloads += 1
-        if outcome.permanent and outcome.scope == UNCLEAR:
-            outcome = msgspec.structs.replace(outcome, permanent=state.n_done > 0)
         wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
         is_last = wait is None and not outcome.permanent and not is_away
@@ -233,6 +246,9 @@ class Core:
             return self._unreachable(state, request, outcome, now)
         if outcome.status and state.down_since is not None:
             self._is_back(request.ask.model)
+        if wait is None and outcome.scope == UNCLEAR and outcome.permanent and not state.n_done:
+            state.unsure.append((request, outcome))
+            return []
         if wait is None:
             state.n_failed += 1
             return [Settled(request, outcome)]
@@ -365,6 +381,8 @@ class Core:
         cause = why.cause if is_reply else "dead_server"
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
+        waiting += [one for one, _ in state.unsure]
+        state.unsure = []
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]

@@ -139,9 +139,9 @@ class Decoder(Generic[T]):
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
-        for reply, is_strict in ((parsed, True), (_usual(parsed), False)):
+        for reply in (parsed, _usual(parsed)):
             try:
-                return msgspec.convert(reply, self._kind, strict=is_strict)
+                return msgspec.convert(reply, self._kind, strict=reply is parsed)
             except (ValueError, RecursionError, OverflowError, MemoryError) as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
         if isinstance(parsed, dict) and parsed.get("error"):

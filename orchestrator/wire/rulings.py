@@ -82,8 +82,9 @@ _OF_A_MINUTE: Final = _words(
 )
 # Whatever else they say: what is over is not a minute's share.
 _NO_MONEY: Final = _words(
+    r"余额|欠费|充值|额度",
     r"(?:all|any|enough|out of|insufficient) (?:\w+ ){0,2}(?:credits?|balance|funds)\b",
-    r"余额|欠费|充值|额度|\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
+    r"\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
     r"(?:spend|spending) limit|good standing|free tier.{0,30}exhausted|credits? expired",
 )
 _NEVER_WITHIN: Final = _words(r"request too large.*\blimit\b.{0,30}\brequested\b")
