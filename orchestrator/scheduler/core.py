@@ -238,7 +238,9 @@ class Core:
         is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
         is_last = wait is None and not outcome.permanent and not is_away
         if self._is_refused(state, outcome, is_last=is_last):
-            return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
+            whose = UNCLEAR if outcome.scope == REQUEST else outcome.scope
+            why = msgspec.structs.replace(outcome, scope=whose)
+            return [*self.kill(request.ask.model, why), self._settle_dead(state, request)]
         if self._is_refusal(outcome) or outcome.cause == "connection":
             state.n_refused += 1
             state.n_left = state.in_flight
@@ -376,9 +378,9 @@ class Core:
         state = self.models[model]
         said = why.message[:_SAID]
         _log.warning("stopped using %s in this call: %s", model, said, extra={"model": model})
-        # Of a server that replies, what it replies says more.
-        is_reply = why.scope != REQUEST or (why.status and not why.permanent)
-        cause = why.cause if is_reply else "dead_server"
+        # Of a server that refuses, how it refuses says more.
+        has_refused = why.scope != REQUEST or (why.status and self._is_refusal(why))
+        cause = why.cause if has_refused else "dead_server"
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
         waiting += [one for one, _ in state.unsure]

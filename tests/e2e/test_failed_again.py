@@ -32,6 +32,9 @@ def call(*arguments: object) -> int:
     return main([*map(str, arguments)])
 
 
+FLAGGED = {"fault": "status", "status": 400, "message": "flagged", "first": 1}
+
+
 @pytest.mark.parametrize(
     "method",
     [one if one == "samples" else pytest.param(one, marks=pytest.mark.slow)
@@ -39,8 +42,7 @@ def call(*arguments: object) -> int:
 )  # fmt: skip
 def test_what_failed_is_asked_again_in_the_same_run_and_nothing_else(tmp_path, capsys, method):
     """The rows are those of a run in which nothing failed."""
-    refusing = [{"model": name, "fault": "status", "status": 400, "message": "flagged", "first": 1}
-                for name in ("*0.6", "*1.0")]  # fmt: skip
+    refusing = [{**FLAGGED, "model": name} for name in ("*0.6", "*1.0")]
     given: dict[str, Any] = {
         "methods": [{"kind": method, **METHODS[method]}],
         "statistics": {"n_resamples": 100},
