@@ -3,7 +3,7 @@
 `run` imports this while requests are in flight, for none needs what it imports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import msgspec
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import STORE_NAME, distrust, is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.frames import FrameFiles
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
@@ -21,9 +22,9 @@ from orchestrator.runner.planning.budget import money_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
-from orchestrator.runner.results.frames import completeness, export_items, notes_of
+from orchestrator.runner.results.frames import completeness, export_items, frame_notes, notes_of
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import counted, missing_notes, record_of
+from orchestrator.runner.results.stored import Record, counted, missing_notes, record_of
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
@@ -78,9 +79,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     with Store.open(directory.store_path, read_only=True) as store:
         record = record_of(store, directory, status)
         frames = frames_of(store, directory, apart)
-        notes = [*missing_notes(store, directory, said), *notes_of(store, record, frames)]
-        if ITEMS in frames:
-            notes += notes_on_frame(frames.scan(ITEMS), record.recipe)
+        notes = [*missing_notes(store, directory, said), *notes_of(store, record)]
         if store.current_plan is None:
             notes.append(
                 "this run has no rows: it was repaired or has just started. `orchestrator run` "
@@ -90,13 +89,20 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
     return Result(
         path,
-        notes=notes,
+        notes=lambda: [*notes, *_late_notes(frames, record)],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
         orders=orders,
         record=record,
     )
+
+
+def _late_notes(frames: FrameFiles, record: Record) -> Iterator[str]:
+    """Yield notes for which all answers and prompts are read: not every reader wants them."""
+    yield from frame_notes(frames)
+    if ITEMS in frames:
+        yield from notes_on_frame(frames.scan(ITEMS), record.recipe)
 
 
 def result_of(  # noqa: PLR0913 (the parts of a run)
@@ -123,7 +129,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
-    found = notes_of(store, record, frames)
+    found = [*notes_of(store, record), *frame_notes(frames)]
     for line in found:
         shown.note(line)
     orders = read_orders(store)
