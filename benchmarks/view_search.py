@@ -1,7 +1,8 @@
 """Measure the viewer's first items and its search: `python benchmarks/view_search.py`.
 
-Prints what the first screen of items takes, the texts' size, the time to gather them, and for each keystroke of a few searches the time
-from the query to the first hundred rows, in milliseconds of wall and processor time.
+Prints what the first screen of items takes, the texts' size, the time to gather them, and for each
+keystroke of a few searches the time from the query to the first hundred rows, in milliseconds of
+wall and processor time.
 """
 
 import argparse

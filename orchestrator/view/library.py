@@ -33,7 +33,6 @@ from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
 from orchestrator.view.items import Items, Texts, build, write_texts
 
-
 # What a browser takes to show the first items, and nothing should take from it.
 _FIRST_SCREEN_S: Final = 0.5
 
