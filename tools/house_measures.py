@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_173,
     "functions with `Any` in the signature": 240,
-    "lines": 106_678,
+    "lines": 106_990,
     "files": 468,
-    "distinct names": 4_202,
+    "distinct names": 4_212,
     "value classes": 600,
     "fields of value classes": 2_826,
     "pairs of value classes that share 60 % of their fields": 35,
