@@ -138,8 +138,9 @@ def _pairs(rows: Sequence[_Row], compared: Comparison | None, sign: int) -> _Pai
     if compared is None:
         return _by_intervals(rows, sign)
     tested = [
-        Tested(*(one.higher, one.lower)[::sign], one.p_value, one.resolvable)
+        Tested(above, below, one.p_value, one.resolvable)
         for one in compared.pairs
+        for above, below in [(one.higher, one.lower)[::sign]]
     ]
     says = pairs_apart(tested, compared.confidence_level)
     if len(tested) > 1:
