@@ -62,6 +62,10 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     for row in table.rows:
         by_judge.setdefault(str(row[1]) if judged else table.judge, []).append(row)
     compared = {one.judge: one for one in table.comparisons}
+    better = [
+        row[i] for row in table.rows for i, one in enumerate(table.columns) if one.name == BETTER
+    ]
+    sign = -1 if better and all(one in LOWER for one in better) else 1
     for judge, rows in by_judge.items():
         known = [
             _Row(str(row[0]), cell) for row in rows if isinstance(cell := row[place], Measured)
@@ -69,7 +73,6 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
         # Several rows a model are about several measures.
         if len(known) == len(rows) == len({row.model for row in known}) > 1:
             tested = compared.get(judge if judged else "")
-            sign = _direction(table)
             pairs = _pairs(known, tested, sign)
             found = _question(table, table.columns[place], judge, known, pairs, sign)
             # Where rows name no judge, the method has one.
@@ -79,14 +82,6 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             checks += tuple(_doubtful([*(row.cell for row in known), *differences]))
             found = msgspec.structs.replace(found, checks=checks)
             yield _undecided(found, mine) if not_known_yet(mine) else found
-
-
-def _direction(table: Table) -> int:
-    """Return -1 if every row says that lower values mean better answers, else 1."""
-    place = next((i for i, one in enumerate(table.columns) if one.name == BETTER), None)
-    if place is None:
-        return 1
-    return -1 if all(row[place] in LOWER for row in table.rows) else 1
 
 
 def _limited(found: Question, level: float | None) -> Question:

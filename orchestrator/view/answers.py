@@ -97,9 +97,9 @@ class Answers:
         `failed` (a cause, or None), `worth` in [0, 1] or a score, and `best`.
         """
         wanted = pl.Series("index", indexes[: max(1, _MOST_CELLS // max(1, len(self.models)))])
-        cells = self._texts_of(wanted)
+        cells = self.texts_of(wanted)
         if by in self.by:
-            values = self._worth_of(wanted, by).select("index", "model", "worth", "best")
+            values = self.worth_of(wanted, by).select("index", "model", "worth", "best")
             cells = cells.join(values, on=["index", "model"], how="left")
         found: dict[tuple[int, str], dict[str, Any]] = {
             (row["index"], row["model"]): {
@@ -224,7 +224,7 @@ class Answers:
         found = self._numbers.join(rows, on="item", maintain_order="left")
         return found.select(pl.col(name).cast(kind) for name, kind in _TEXTS.items())
 
-    def _texts_of(self, indexes: pl.Series) -> pl.DataFrame:
+    def texts_of(self, indexes: pl.Series) -> pl.DataFrame:
         """The same of some items, which wait for no others: the first screen is soon there."""
         if self._texts is None:
             return self._begun(self._keys.gather(indexes)).collect()
@@ -291,7 +291,7 @@ class Answers:
             self._kept[by] = self._worth(by)
         return self._kept[by]
 
-    def _worth_of(self, indexes: pl.Series, by: str) -> pl.DataFrame:
+    def worth_of(self, indexes: pl.Series, by: str) -> pl.DataFrame:
         """The same of the answers to some items."""
         if by not in self._kept:
             return self._worth(by, self._keys.gather(indexes))

@@ -3,7 +3,7 @@
 `run` imports this while requests are in flight, for none needs what it imports.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import msgspec
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import STORE_NAME, distrust, is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.frames import FrameFiles
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
@@ -24,7 +23,7 @@ from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import completeness, export_items, frame_notes, notes_of
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import Record, missing_notes, record_of
+from orchestrator.runner.results.stored import missing_notes, record_of
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
@@ -89,20 +88,18 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
     return Result(
         path,
-        notes=lambda: [*notes, *_late_notes(frames, record)],
+        # All answers and prompts are read for these, which not every reader wants.
+        notes=lambda: [
+            *notes,
+            *frame_notes(frames),
+            *(notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()),
+        ],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
         orders=orders,
         record=record,
     )
-
-
-def _late_notes(frames: FrameFiles, record: Record) -> Iterator[str]:
-    """Yield notes for which all answers and prompts are read: not every reader wants them."""
-    yield from frame_notes(frames)
-    if ITEMS in frames:
-        yield from notes_on_frame(frames.scan(ITEMS), record.recipe)
 
 
 def result_of(  # noqa: PLR0913 (the parts of a run)
