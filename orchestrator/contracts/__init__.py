@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from orchestrator import plugins
-from orchestrator.backend import BackendKind, Capabilities
+from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
 from orchestrator.columns import (
     COLUMN_TYPES,
     AnswerColumns,
@@ -202,6 +202,25 @@ def check_made(method: Method[MethodSettings]) -> None:
             raise PluginError(f"{place_of(type(method))}: its {name!r} {said}")
 
 
+def connected(kind: BackendKind[Settings], endpoint: Endpoint) -> Backend:
+    """Return the connection of a back-end to a model, which has all that a run calls.
+
+    Raises:
+        PluginError: If it has not.
+        UsageError: If the base URL or the key can't be used.
+    """
+    connection = kind.connect(endpoint)
+    faults = []
+    for name, fault_of in _CONNECTION.items():
+        value = getattr(connection, name, None)
+        if fault := "is missing" if value is None else fault_of(value):
+            faults.append(f"{name!r} {fault}")
+    if faults:
+        said = f"returned {type(connection).__name__}, of which {'; '.join(faults)}"
+        raise broken(kind, "connect", said)
+    return connection
+
+
 def called_with(*names: str, is_async: bool = False) -> _Fault:
     """Return the test of a function that is called with these arguments, in this order."""
     wanted = f"({', '.join(names)})"
@@ -321,6 +340,11 @@ _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.BACKENDS: BackendKind,
     plugins.LAUNCH: LaunchKind,
     plugins.DATASETS: DatasetKind,
+}
+_CONNECTION: Final[_Names] = {
+    "generate": called_with("ask", "seed", is_async=True),
+    **dict.fromkeys(("score", "choose"), called_with("ask", is_async=True)),
+    **dict.fromkeys(("provenance", "load", "close"), called_with(is_async=True)),
 }
 _PARTS: Final[dict[str, _Names]] = {
     plugins.METHODS: {

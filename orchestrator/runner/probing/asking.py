@@ -12,6 +12,7 @@ from orchestrator.backend import (
     Backend,
     Endpoint,
     Provenance,
+    of_kind,
     reward,
     server_address,
     split_query,
@@ -255,7 +256,8 @@ class Asking:
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
-        return await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
+        found = await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
+        return of_kind(found, Generation)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """Score a text."""
