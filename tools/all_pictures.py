@@ -59,7 +59,6 @@ TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 # The same of runs of a real chat model, under names of their own: its tables have the same keys.
 CHAT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "adaptive_pairs_chat": ("adaptive_chat", ("pairwise_ranking.places", "reward_pairs.places")),
     "ablation_chat": ("answers_chat", ("probdiff_ablation",)),
     "answers_chat": ("answers_chat", ("consistency", "samples", "conflict")),
     "confidence_chat": ("confidence_chat", ("meta_evaluation.models", "confidence.read")),
@@ -96,12 +95,8 @@ PARTS: Final = {
     "harnesses_chat": ("benchmarks/harnesses_chat.yaml", ("--limit", "4")),
     "judging_chat": ("judging_chat", ("--limit", "24")),
     "llm_bar_chat": ("benchmarks/llm_bar_chat.yaml", ()),
-    "adaptive_chat": (
-        "judging_chat",
-        ("--limit", "24", "--set", "statistics.adaptive_pairs={share: 0.5, block: 6}"),
-    ),
 }
-OTHERS: Final = ("sample", "report", "report_chat", "viewer", "adaptive_pairs", "adaptive_wrong")
+OTHERS: Final = ("sample", "report", "report_chat", "viewer")
 ITEM: Final = 3
 UNITS_FAILED: Final = 3
 """Exit code of a run that is finished, but for some units that failed."""
@@ -136,14 +131,6 @@ def draw(name: str) -> None:
         case "viewer":
             run = _run("pairwise_ranking")
             _call("tools/view_picture.py", str(run.parent), run.name, str(ITEM))
-        case "adaptive_pairs":
-            folder = ROOT / "docs" / "images"
-            options = ("--tables", "costs", "--simulations", "4", "--figures", str(folder))
-            _call("-m", "benchmarks.adaptive_pairs", *options)
-        case "adaptive_wrong":
-            # 2,000 studies a line take 20 minutes; fewer show no shares of a few percent.
-            folder = ROOT / "docs" / "images"
-            _call("-m", "benchmarks.adaptive_pairs", "--tables", "orders", "--figures", str(folder))
         case _:
             if name in {**CHAT, **GIVEN}:
                 _call("-m", "orchestrator", "get", "weights", "smollm2", "--yes", quiet=True)

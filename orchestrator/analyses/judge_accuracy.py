@@ -3,7 +3,7 @@
 The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
 is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not
 judge is missing, not wrong. The rule of the paper (Wang, Zhang and Choi 2025, arXiv
-2503.03064) was not at hand (2026-11-27), so its figures may differ by it.
+2503.03064) was not at hand (2026-11-28), so its figures may differ by it.
 """
 
 from collections.abc import Iterator, Sequence

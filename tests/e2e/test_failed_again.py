@@ -146,12 +146,9 @@ def test_kept_failures_alone_are_asked_again_by_a_run_that_reuses_the_one_before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "rule", [{"adaptive_pairs": {"share": 0.5, "block": 20}}, {"stop_when": {"block": 20}}]
-)
-def test_a_run_that_decides_what_it_asks_takes_back_what_failed(tmp_path, rule):
+def test_a_run_that_decides_what_it_asks_takes_back_what_failed(tmp_path):
     refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
-    given: dict[str, Any] = {"statistics": {"n_resamples": 100, **rule}}
+    given: dict[str, Any] = {"statistics": {"n_resamples": 100, "stop_when": {"block": 20}}}
     code = EXIT_PARTIAL
     with fake_server(rules=refusing) as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=60, **given)

@@ -23,7 +23,7 @@ from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import completeness, export_items, notes_of
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import counted, missing_notes, record_of
+from orchestrator.runner.results.stored import missing_notes, record_of
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
@@ -108,18 +108,13 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     ended: Ended,
     late: DeferredInterrupts,
     *,
-    is_read: bool,
     notes: Sequence[str],
     before: RunStatus | None,
 ) -> Result:
-    """Return the result of a call, and write its frames if anything will read them.
+    """Return the result of a call, and write its frames.
 
-    `before` is the status of the run before this call, and `is_read` says whether anything reads
-    the frames.
+    `before` is the status of the run before this call.
     """
-    if not is_read:
-        done = counted(store, opened.n_not_needed)
-        return Result(directory.path, ended, completeness=done, allow_code=prepared.allow_code)
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
