@@ -63,18 +63,15 @@ _SHARED_SPACE: Final = ipaddress.ip_network("100.64.0.0/10")
 _log = logging.getLogger(__name__)
 
 
-async def answered(call: Awaitable[T], *kinds: type) -> T | Failure:
+async def answered(call: Awaitable[T]) -> T | Failure:
     """Await a reply of a back-end; turn an unexpected exception into a failure.
 
     Back-ends return failures as values, whatever a server sends. This is the one boundary behind
     that promise: a fault in a decoder costs the request that met it, not the run. The failure is
     transient, so the next call of the command asks again.
-
-    Raises:
-        PluginError: If the reply is of none of `kinds`, where these are given, and no failure.
     """
     try:
-        found = await call
+        return await call
     except OrchestratorError:
         raise
     except Exception as error:  # the boundary
@@ -83,17 +80,12 @@ async def answered(call: Awaitable[T], *kinds: type) -> T | Failure:
         said = f"the reply can't be read: {fault_in(error)}"
         _log.warning("%s; please report this fault, or mend it where the code is yours", said)
         return Failure("unparseable", said)
-    return of_kind(found, *kinds) if kinds else found
 
 
-def of_kind(found: T, *kinds: type) -> T:
-    """Return what a back-end returned, which is of one of these kinds, or a failure.
-
-    Raises:
-        PluginError: If it is something else.
-    """
-    if not isinstance(found, (Failure, *kinds)):
-        said = f"{type(found).__name__}, not {kinds[0].__name__} or Failure"
+def verified(found: T, kind: type) -> T:
+    """Return what a back-end returned; a `PluginError` if it is neither that nor a failure."""
+    if not isinstance(found, (Failure, kind)):
+        said = f"{type(found).__name__}, not {kind.__name__} or Failure"
         raise PluginError(f"a back-end returned {said}")
     return found
 

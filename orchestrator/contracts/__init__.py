@@ -203,16 +203,12 @@ def check_made(method: Method[MethodSettings]) -> None:
 
 
 def connected(kind: BackendKind[Settings], endpoint: Endpoint) -> Backend:
-    """Return the connection of a back-end to a model, which has all that a run calls.
-
-    Raises:
-        PluginError: If it has not.
-        UsageError: If the base URL or the key can't be used.
-    """
-    connection = kind.connect(endpoint)
-    faults = []
-    for name, fault_of in _CONNECTION.items():
+    """Return the connection of a back-end; a `PluginError` if it lacks what a run calls."""
+    connection, faults = kind.connect(endpoint), []
+    called = {"generate": ("ask", "seed"), "score": ("ask",), "choose": ("ask",)}
+    for name in (*called, "provenance", "load", "close"):
         value = getattr(connection, name, None)
+        fault_of = called_with(*called.get(name, ()), is_async=True)
         if fault := "is missing" if value is None else fault_of(value):
             faults.append(f"{name!r} {fault}")
     if faults:
@@ -340,11 +336,6 @@ _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.BACKENDS: BackendKind,
     plugins.LAUNCH: LaunchKind,
     plugins.DATASETS: DatasetKind,
-}
-_CONNECTION: Final[_Names] = {
-    "generate": called_with("ask", "seed", is_async=True),
-    **dict.fromkeys(("score", "choose"), called_with("ask", is_async=True)),
-    **dict.fromkeys(("provenance", "load", "close"), called_with(is_async=True)),
 }
 _PARTS: Final[dict[str, _Names]] = {
     plugins.METHODS: {

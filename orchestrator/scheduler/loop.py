@@ -10,31 +10,15 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from asyncio_throttle.throttler import Throttler
 
-from orchestrator.ask import (
-    ChooseAsk,
-    GenerateAsk,
-    Request,
-    RewardAsk,
-    ScoreAsk,
-    SimilarityAsk,
-)
+from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
 from orchestrator.backend import Asked, Backend, ComparesTexts, Defers, SharesOut, answered, reward
 from orchestrator.errors import OrchestratorError
-from orchestrator.records import (
-    Choice,
-    Failure,
-    Generation,
-    Outcome,
-    PairScores,
-    Rewards,
-    Scored,
-    unsupported,
-)
+from orchestrator.records import Failure, Outcome, unsupported
 from orchestrator.scheduler.core import Core, ModelState, Settled
 from orchestrator.scheduler.ready import Admission
 
@@ -63,18 +47,9 @@ class Link(msgspec.Struct, eq=False):
         self.defers = isinstance(backend, Defers)
 
 
-_REPLIES: Final[dict[type, type]] = {
-    GenerateAsk: Generation,
-    ScoreAsk: Scored,
-    ChooseAsk: Choice,
-    RewardAsk: Rewards,
-    SimilarityAsk: PairScores,
-}
-
-
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
     """One attempt: the call of the back-end that fits the ask."""
-    return await answered(_send(backend, request), _REPLIES[type(request.ask)])
+    return await answered(_send(backend, request))
 
 
 async def _send(backend: Asked, request: Request) -> Outcome | Failure:

@@ -18,7 +18,6 @@ from orchestrator import contracts, plugins
 from orchestrator.backend import (
     LOCAL,
     Endpoint,
-    Provenance,
     answered,
     base_url_fault,
     server_address,
@@ -167,7 +166,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
     found = contracts.load(plugins.BACKENDS, kind)
     backend = contracts.connected(found(found.Config()), endpoint)
     try:
-        provenance = await answered(backend.provenance(), Provenance)
+        provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
             raise UsageError(f"{endpoint.model!r} cannot be probed: {provenance.message}")
         return await probe_model(

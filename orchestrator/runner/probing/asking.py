@@ -12,10 +12,10 @@ from orchestrator.backend import (
     Backend,
     Endpoint,
     Provenance,
-    of_kind,
     reward,
     server_address,
     split_query,
+    verified,
     with_query,
 )
 from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
@@ -257,7 +257,7 @@ class Asking:
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
         found = await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
-        return of_kind(found, Generation)
+        return verified(found, Generation)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """Score a text."""
