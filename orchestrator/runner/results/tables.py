@@ -16,15 +16,13 @@ from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source, answer_frames
-from orchestrator.contracts.method import frame_of, is_judging
-from orchestrator.contracts.settings import Calibrate
+from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
-from orchestrator.ranking.calibration import CalibratedRatings
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -79,10 +77,9 @@ def summarise(
             found += [untrusted(table, warnings) for table in said]
         if len(source.method.judges) > 1:
             found += _said(JudgesAgreement(source), context)
-        beside = _calibrated(source, context, settings)
         if styled and _is_bradley_terry(source, summary):
-            beside = [*_at_equal_style(source, context, keeping), *beside]
-        found += [untrusted(table, warnings) for table in beside]
+            beside = _at_equal_style(source, context, keeping)
+            found += [untrusted(table, warnings) for table in beside]
     analyses, skipped = _loaded(
         contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
@@ -142,14 +139,6 @@ def _at_equal_style(source: Source, context: Context, keeping: Keeping | None) -
         return [msgspec.structs.replace(table, source=source.name) for table in tables]
 
     return _kept(context, source, keeping, compute, tuple(answer_frames(context.frames)))
-
-
-def _calibrated(source: Source, context: Context, settings: Mapping[str, Any]) -> list[Table]:
-    """Return ratings and win rates of a method by calibrated judges; [] where nobody asks."""
-    calibrate = settings.get("statistics", {}).get("calibrate")
-    if calibrate is None or not is_judging(source.method):
-        return []
-    return _said(CalibratedRatings(source, Calibrate.model_validate(calibrate)), context)
 
 
 def _kept(
@@ -294,11 +283,7 @@ def _context(
 
 
 def _said(
-    plugin: Summary[Settings]
-    | Analysis[Settings]
-    | Estimates
-    | JudgesAgreement
-    | CalibratedRatings,
+    plugin: Summary[Settings] | Analysis[Settings] | Estimates | JudgesAgreement,
     context: Context,
 ) -> list[Table]:
     try:
