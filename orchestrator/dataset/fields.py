@@ -149,18 +149,10 @@ def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
             if n_turns == 1 and len(set(map(str, given))) == 1:
                 given = given[:1]
             if len(given) not in {0, n_turns}:
-                one = (
-                    ""
-                    if n_turns > 1
-                    else (
-                        f"; choose another column, join them, or take the first by fields: "
-                        f"{{reference: {column}.0}}"
-                    )
-                )
-                raise RowError(
-                    f"{column!r} lists {len(given)} references, but there "
-                    f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
-                )
+                advice = "; choose another column, join them, or take the first by fields: "
+                there = f"is 1 turn{advice}{{reference: {column}.0}}"
+                there = there if n_turns == 1 else f"are {n_turns} turns"
+                raise RowError(f"{column!r} lists {len(given)} references, but there {there}")
             texts = tuple(one for one in given if one is None or isinstance(one, str))
             if len(texts) < len(given):
                 raise RowError(f"{column!r} must be a text, or a list of texts")

@@ -149,15 +149,13 @@ def decode(text: str | bytes) -> object:
         RecursionError: If it is nested too deep.
     """
     try:
-        value: object = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         whole = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         with contextlib.suppress(ValueError):
             if not any(found["half"] for found in _ESCAPED.finditer(whole)):
-                found: object = json.loads(whole.rstrip().removesuffix(b","))
-                return found
+                return json.loads(whole.rstrip().removesuffix(b","))
         raise
-    return value
 
 
 def repeated_key(text: bytes, value: object) -> str | None:

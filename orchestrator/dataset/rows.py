@@ -124,8 +124,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             if same:
                 first, second = sorted((twin, same[0]))
                 what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
-                if names.key is None:
-                    what += "; if it is no key, set fields: {key: null}"
+                what += "" if names.key else "; if it is no key, set fields: {key: null}"
                 faults.add(rows.where(second), what)
             if len(faults) == MAX_FAULTS:
                 break

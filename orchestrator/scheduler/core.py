@@ -206,19 +206,6 @@ class Core:
     ) -> list[Settled | Retried]:
         """An attempt has ended: what follows for this request, and others it tells something of."""
         state = self.models[request.ask.model]
-        ends = self._ended(state, request, outcome, now)
-        if state.unsure and (state.n_done or not (state.in_flight or state.n_queued)):
-            # Others were answered, so it is these requests'; or no other tells.
-            for one, failure in state.unsure:
-                permanent = state.n_done > 0
-                ends.append(Settled(one, msgspec.structs.replace(failure, permanent=permanent)))
-            state.n_failed += len(state.unsure)
-            state.unsure = []
-        return ends
-
-    def _ended(
-        self, state: ModelState, request: Request, outcome: Outcome | Failure, now: float
-    ) -> list[Settled | Retried]:
         state.in_flight -= 1
         state.quiet_since = now
         was_trial, state.is_on_trial = state.is_on_trial, False
@@ -229,7 +216,7 @@ class Core:
                 self._is_back(request.ask.model)
             state.n_trials, state.n_doubts = None, 0
             state.n_done += 1
-            return [Settled(request, outcome)]
+            return [Settled(request, outcome), *self._tell(state)]
         if state.dead is not None:
             return [self._settle_dead(state, request)]
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
@@ -250,11 +237,20 @@ class Core:
             self._is_back(request.ask.model)
         if wait is None and outcome.scope == UNCLEAR and outcome.permanent and not state.n_done:
             state.unsure.append((request, outcome))
-            return []
+            return self._tell(state)
         if wait is None:
             state.n_failed += 1
-            return [Settled(request, outcome)]
+            return [Settled(request, outcome), *self._tell(state)]
         return [self._delay(state, request, outcome, now + wait)]
+
+    @staticmethod
+    def _tell(state: ModelState) -> list[Settled | Retried]:
+        """Settle what was refused first: as the requests' where others were answered."""
+        if not state.n_done and (state.in_flight or state.n_queued):
+            return []
+        unsure, state.unsure, is_own = state.unsure, [], state.n_done > 0
+        state.n_failed += len(unsure)
+        return [Settled(one, msgspec.structs.replace(why, permanent=is_own)) for one, why in unsure]
 
     @staticmethod
     def _is_refused(state: ModelState, failure: Failure, *, is_last: bool) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -41,6 +42,9 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 T = TypeVar("T")
+_UNREADABLE: Final = (
+    ValueError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError
+)  # fmt: skip
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -120,7 +124,7 @@ class Decoder(Generic[T]):
             return too_large(len(body))
         try:
             return self._decode(body)
-        except (ValueError, RecursionError, MemoryError):
+        except _UNREADABLE:
             return self._decode_leniently(body, secret)
 
     def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
@@ -130,19 +134,22 @@ class Decoder(Generic[T]):
             return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
             parsed = _parsed(body)
-        except (ValueError, RecursionError, MemoryError):
+        except _UNREADABLE:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
-            if not body.strip():
-                return Failure("unparseable", "the reply is empty", status=200)
-            return Failure("unparseable", f"the reply is {what}: {_start(body, secret)}")
+            what = "not JSON" if body.strip() else "empty"
+            what = "no whole stream of parts" if _STREAMED.match(body) else what
+            said = f"the reply is {what}: {_start(body, secret)}".removesuffix(": ")
+            return Failure("unparseable", said)
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
-        for reply in (parsed, _usual(parsed)):
+        reply = parsed[0] if isinstance(parsed, list) and len(parsed) == 1 else parsed
+        has_choices = isinstance(reply, dict) and "choices" in reply
+        for is_mended in (False, True) if has_choices else (False,):
             try:
-                return msgspec.convert(reply, self._kind, strict=reply is parsed)
-            except (ValueError, RecursionError, OverflowError, MemoryError) as error:
+                found = _usual(reply) if is_mended else reply
+                return msgspec.convert(found, self._kind, strict=not is_mended)
+            except _UNREADABLE as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
         if isinstance(parsed, dict) and parsed.get("error"):
             return failures.in_reply(parsed, secret)
@@ -150,53 +157,36 @@ class Decoder(Generic[T]):
         return Failure("unparseable", said, permanent=True, status=200, scope=UNCLEAR)
 
 
-def _usual(reply: object) -> object:
-    """A reply as most servers write it, where one writes its parts otherwise.
+# What a part is, and what is made of it where a server writes it otherwise.
+_FORMS: Final[Mapping[str, tuple[Any, Callable[[Any], object]]]] = {
+    "finish_reason": (str, lambda said: said.get("type") if isinstance(said, dict) else str(said)),
+    "message": (dict, lambda said: {"content": said}),
+    # A gateway that decodes JSON makes a number of the text 4.
+    "content": (str | list, lambda said: [said] if isinstance(said, dict) else json.dumps(said)),
+    "top_logprobs": (
+        list, lambda said: [{"token": token, "logprob": value} for token, value in said.items()]
+    ),
+    **dict.fromkeys(("bytes", "token_ids"), (list, lambda _: None)),
+    "logprobs": (dict, lambda _: None),
+    "refusal": (str, lambda _: None),
+}  # fmt: skip
+
+
+def _usual(value: object, name: str = "") -> object:
+    """A part of a reply as most servers write it.
 
     What is no part of the answer, and can't be read, is left out: it must not cost a paid answer.
     """
-    if isinstance(reply, list) and len(reply) == 1:
-        return _usual(reply[0])
-    if not isinstance(reply, dict) or not isinstance(choices := reply.get("choices"), list):
-        return reply
-    return {**reply, "choices": [_usual_choice(one) for one in choices if isinstance(one, dict)]}
-
-
-def _usual_choice(choice: dict[str, object]) -> dict[str, object]:
-    end, said, logprobs = map(choice.get, ("finish_reason", "message", "logprobs"))
-    if isinstance(end, dict):
-        end = end.get("type") or end.get("reason")
-    if isinstance(said, dict):
-        text, refusal = said.get("content"), said.get("refusal")
-        if isinstance(text, dict | int | float):
-            # A gateway that decodes JSON makes a number of the text 4.
-            text = [text] if isinstance(text, dict) else json.dumps(text)
-        said = {**said, "content": text, "refusal": refusal if isinstance(refusal, str) else None}
-    elif isinstance(said, str):
-        said = {"content": said}
-    if isinstance(logprobs, dict) and "content" in logprobs:
-        entries = _list(logprobs["content"])
-        logprobs = {**logprobs, "content": entries and [_usual_entry(entry) for entry in entries]}
-    return {
-        **choice,
-        "finish_reason": end if end is None or isinstance(end, str) else str(end),
-        "message": said,
-        "logprobs": logprobs if isinstance(logprobs, dict) else None,
-        "token_ids": _list(choice.get("token_ids")),
-    }
-
-
-def _usual_entry(entry: object) -> object:
-    if not isinstance(entry, dict):
-        return entry
-    listed = entry.get("top_logprobs")
-    if isinstance(listed, dict):
-        listed = [{"token": token, "logprob": value} for token, value in listed.items()]
-    return {**entry, "top_logprobs": _list(listed) or [], "bytes": _list(entry.get("bytes"))}
-
-
-def _list(value: object) -> list[object] | None:
-    return value if isinstance(value, list) else None
+    kind, otherwise = _FORMS.get(name, (object, str))
+    if value is None:
+        value = [] if name == "top_logprobs" else None
+    elif not isinstance(value, kind):
+        value = otherwise(value)
+    if isinstance(value, dict):
+        return {key: _usual(part, key) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_usual(one) for one in value]
+    return value
 
 
 class _Pieces(list[object]):
@@ -320,7 +310,7 @@ def error_in(body: bytes, secret: str) -> Failure:
     """Return the failure in a reply without an answer."""
     try:
         parsed = _parsed(body)
-    except (ValueError, RecursionError, MemoryError):
+    except _UNREADABLE:
         parsed = None
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)

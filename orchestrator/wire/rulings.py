@@ -30,10 +30,6 @@ class Ruling(NamedTuple):
     advice: str = ""
 
 
-_ODD: Final = Ruling("bad_request", UNCLEAR)
-_UNEXPLAINED: Final = _ODD._replace(permanent=True)
-
-
 class _Row(NamedTuple):
     words: re.Pattern[str]
     ruling: Ruling
@@ -53,6 +49,8 @@ _NO_SYSTEM: Final = _SETTING._replace(advice="say `system_role: false` in its se
 _OVERLOADED: Final = Ruling("rate_limited")
 _BROKEN: Final = Ruling("server_error")
 _UNLOADED: Final = Ruling("server_error", UNCLEAR)
+_ODD: Final = Ruling("bad_request", UNCLEAR)
+_UNEXPLAINED: Final = _ODD._replace(permanent=True)
 
 
 def _words(*patterns: str) -> re.Pattern[str]:

@@ -226,7 +226,7 @@ def test_other_numbers_of_ids_and_logprobs_are_a_failure():
         (b"[" * 100_000, "unparseable", False),
         (b'"\xff"', "unparseable", False),
         (b'{"choices": "none"}', "unparseable", True),
-        (b'{"choices": [{"message": 7}]}', "unparseable", True),
+        (b'{"choices": [7]}', "unparseable", True),
         (b'{"choices": []}', "unparseable", False),
         (b"{}", "unparseable", False),
         (b'{"error": {"message": "no", "code": 500}}', "server_error", False),
