@@ -148,7 +148,7 @@ class Decoder(Generic[T]):
         for is_mended in (False, True) if has_choices else (False,):
             try:
                 found = _usual(reply) if is_mended else reply
-                return msgspec.convert(found, self._kind, strict=not is_mended)
+                return msgspec.convert(found, self._kind)
             except _UNREADABLE as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
         if isinstance(parsed, dict) and parsed.get("error"):
@@ -167,6 +167,7 @@ _FORMS: Final[Mapping[str, tuple[Any, Callable[[Any], object]]]] = {
         list, lambda said: [{"token": token, "logprob": value} for token, value in said.items()]
     ),
     **dict.fromkeys(("bytes", "token_ids"), (list, lambda _: None)),
+    "logprob": (float | int, float),
     "logprobs": (dict, lambda _: None),
     "refusal": (str, lambda _: None),
 }  # fmt: skip
