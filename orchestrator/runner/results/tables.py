@@ -184,7 +184,10 @@ def all_sources(
     `run` is the run's folder, to tell how its code is allowed.
     """
     context = _context("report", settings, frames, clusters_of(frames))
-    sources, _ = _sources(settings, allow_code=allow_code, run=run)
+    sources, skipped = _sources(settings, allow_code=allow_code, run=run)
+    # No table of theirs says it to whoever reads rows.
+    for table in skipped:
+        _log.warning("%s", *table.notes)
     return msgspec.structs.replace(context, sources=sources)
 
 
@@ -259,7 +262,6 @@ def _loaded(
                 f"skipped the summary of {plugins.label(kind)}: {why}. Its rows can still be "
                 "read and exported"
             )
-            _log.warning("%s", said)
             name = str(entry.get("name") or kind)
             title = f"{name}: no summary"
             skipped.append(Table(f"{kind}.skipped", title, (), (), notes=(said,), source=name))
@@ -291,7 +293,8 @@ def _said(
             tables = plugin.summarise(context)
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
-        tables = [Table(context.name, context.name, (), (), notes=(str(error),))]
+        why = f"no tables of {context.name}: {error}"
+        tables = [Table(context.name, context.name, (), (), notes=(why,))]
     if context.clusters.are_named:
         tables = [by_cluster(table, context.clusters.n) for table in tables]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]
