@@ -94,6 +94,7 @@ def test_each_fault_of_a_page_fails_the_build(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_site_builds_and_describes_every_public_name(tmp_path):
     command = [sys.executable, "tools/docs.py", "--to", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
