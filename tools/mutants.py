@@ -58,6 +58,7 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Pow: ast.Mult,
 }
 _SERVER: Final = ROOT / "tools" / "mutant_tests.py"
+_FORKED_S: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -275,7 +276,7 @@ class Bench:
             "source": source.decode(),
             "changed": changed.decode(),
             "tests": wanted,
-            "limit_s": self.limit_s,
+            "limit_s": min(self.limit_s, _FORKED_S),
         }
         verdict, failed = self._asked(question)
         missed = (
@@ -283,7 +284,8 @@ class Bench:
             and mutant is not None
             and self.tests.on_import(mutant.path, mutant.line)
         )
-        if verdict != "not loaded" and not missed:
+        # A fork lacks its parent's threads, and those who wait for them hang.
+        if verdict not in ("not loaded", "timeout") and not missed:
             return verdict, failed
         return self._in_new_process(wanted)
 
