@@ -15,7 +15,13 @@ from typing import Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault, server_address
+from orchestrator.backend import (
+    LOCAL,
+    Endpoint,
+    answered,
+    base_url_fault,
+    server_address,
+)
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.probing.abilities import Verdict, name_of, verdict
@@ -158,7 +164,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     found = contracts.load(plugins.BACKENDS, kind)
-    backend = found(found.Config()).connect(endpoint)
+    backend = contracts.connected(found(found.Config()), endpoint)
     try:
         provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
