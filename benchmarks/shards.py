@@ -33,7 +33,9 @@ def cpu_of(folder: Path, *options: str, **more: str) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
         [sys.executable, "-m", "orchestrator", *words, "--display=none", *options],
-        cwd=_runs.ROOT, env=os.environ | more, check=False, capture_output=True, text=True,
+        # As users run it: compiled modules are kept.
+        cwd=_runs.ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | more,
+        check=False, capture_output=True, text=True,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ended.returncode:

@@ -52,7 +52,12 @@ _GROUPS = {
 
 REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
+    "calibrate": "correct win rates by the known winners with human_labels",
+    "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
+    "juries": "run jury",
+    "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
     "listwise": "compare pairs with pairwise_ranking",
+    "padded_answers": "see what length is worth with style_control",
 }
 """Kinds and settings that are gone, and what to do instead."""
 

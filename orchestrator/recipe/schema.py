@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
@@ -164,8 +163,6 @@ class StatisticsSettings(Settings):
     `kind`, a `method` and a `column`."""
     style_control: bool = True
     """Show Bradley-Terry ratings also at equal length and Markdown of the answers."""
-    calibrate: Calibrate | None = None
-    """Show ratings and win rates also by calibrated judges, where better answers are known."""
     trust: TrustSettings = TrustSettings()
     """From when on the report says that there is no ranking, because of the judge."""
     stop_when: StopWhen | None = None

@@ -54,7 +54,8 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         # Lines below the results: that it was interrupted, or that units failed.
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        run, n_tables = paths.shown(result.path), len(result.rankings)
+        n_tables += sum(bool(table.columns) for table in result.tables)
         if result.allow_code and not is_allowed(result.path):
             run = f"{run} --allow-code"
         full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
