@@ -121,7 +121,7 @@ ALLOWED = (
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
     *(
         AllowedSkip(rf"{name} is absent", lacks(name), 8)
-        for name in ("pyarrow", "datasets", "inspect_ai", "mlflow", "wandb", "trackio")
+        for name in ("pyarrow", "datasets", "mlflow", "wandb", "trackio")
     ),
     AllowedSkip(r"TeX is absent", lambda: shutil.which("pdflatex") is None, 2),
 )

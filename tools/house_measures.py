@@ -30,10 +30,10 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_173,
-    "functions with `Any` in the signature": 240,
-    "lines": 106_990,
-    "files": 468,
+    "private functions used once": 1_171,
+    "functions with `Any` in the signature": 235,
+    "lines": 106_834,
+    "files": 467,
     "distinct names": 4_212,
     "value classes": 600,
     "fields of value classes": 2_826,

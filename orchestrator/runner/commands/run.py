@@ -140,7 +140,8 @@ def _code(result: "Result | HandedOn", options: argparse.Namespace, said: Said) 
         return EXIT_PARTIAL
     failed = result.completeness.failed
     if failed:
-        where = f"see the table of failures, or {result.path}/results; `--retry CAUSE` asks again"
+        again = "the same command asks transient ones again, `--retry CAUSE` all"
+        where = f"see the table of failures, or {result.path}/results; {again}"
         said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
         return EXIT_PARTIAL
     return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
