@@ -314,42 +314,13 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
 
 # Measures of pairs: the columns they need, name, title, digits, and value of an item
 _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
-    (
-        {"prefer_a_ab", "prefer_a_ba"},
-        "gap",
-        "order gap",
-        2,
-        (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max(),
-    ),
-    (
-        {"p_ab", "p_ba"},
-        "flips",
-        "flips",
-        0,
-        (winner("p_ab") * winner("p_ba") < 0).sum(),
-    ),
-    (
-        {"prefer_a"},
-        "margin",
-        "margin",
-        2,
-        ((pl.col("prefer_a") - 0.5).abs() * 2).mean(),
-    ),
-    (
-        {"pair split"},
-        "split",
-        "judges split",
-        0,
-        pl.col("pair split").drop_nulls().n_unique(),
-    ),
-    (
-        {"without value"},
-        "undefined",
-        "no value",
-        0,
-        pl.col("without value").sum(),
-    ),
-)
+    ({"prefer_a_ab", "prefer_a_ba"}, "gap", "order gap", 2,
+     (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max()),
+    ({"p_ab", "p_ba"}, "flips", "flips", 0, (winner("p_ab") * winner("p_ba") < 0).sum()),
+    ({"prefer_a"}, "margin", "margin", 2, ((pl.col("prefer_a") - 0.5).abs() * 2).mean()),
+    ({"pair split"}, "split", "judges split", 0, pl.col("pair split").drop_nulls().n_unique()),
+    ({"without value"}, "undefined", "no value", 0, pl.col("without value").sum()),
+)  # fmt: skip
 
 
 class _Measured(NamedTuple):

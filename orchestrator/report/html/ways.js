@@ -3,9 +3,7 @@
 // Of a check on the first screen: which measure shows what it is about, and how.
 const CHECKED = { missing: ["undefined", "failed"], run: ["failed"], judges: ["split"], judge: ["split"] };
 
-/** The condition that finds the items of the first of these counts that has any; [] if none has.
- *
- * `of` is the method whose count is meant, where a number is of one. */
+/** The condition that finds the items of the first of these counts, of a method, that has any. */
 const having = (meta, of, ...names) => {
   const keys = names.flatMap((name) => {
     const own = meta.measures.filter((one) => one.key === name || one.key === `${of}.${name}`);
