@@ -35,9 +35,10 @@ def put(path: str, line: int, source: str, changed: str) -> bool:
     new = list(_codes(compile(changed, path, "exec", dont_inherit=True)))[place]
     if old.co_qualname != new.co_qualname:
         raise ValueError(f"{path}:{line} is in {old.co_qualname} and in {new.co_qualname}")
-    # What the tests' conftest.py has frozen is not listed.
+    # What the tests' conftest.py has frozen is not listed; some objects do things when asked what
+    # they are an instance of.
     gc.unfreeze()
-    found = [one for one in gc.get_objects() if isinstance(one, FunctionType) and _is(one, old)]
+    found = [one for one in gc.get_objects() if type(one) is FunctionType and _is(one, old)]
     for one in found:
         one.__code__ = new
     return bool(found)
@@ -101,13 +102,13 @@ class Served:
         os.close(writing)
         with os.fdopen(reading) as said:
             ready, *_ = select.select([said], [], [], question["limit_s"])
-            text = said.readline() if ready else "timeout "
+            text = said.readline() if ready else "timeout"
         try:
             os.killpg(child, signal.SIGKILL)
         except ProcessLookupError:
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        verdict, _, test = (text or "killed ").strip("\n").partition(" ")
+        verdict, _, test = (text or "killed").strip("\n").partition("\t")
         return verdict, test
 
     def _run(self, question: Mapping[str, Any], items: list[pytest.Item], to: int) -> None:
@@ -122,8 +123,10 @@ class Served:
                         break
                 else:
                     verdict = "survived"
+        except Exception as error:  # noqa: BLE001 (said by the parent)
+            verdict = f"fault: {error!r}"
         finally:
-            os.write(to, f"{verdict} {self.failed}\n".encode())
+            os.write(to, f"{verdict}\t{self.failed}\n".encode())
             os._exit(0)
 
 

@@ -58,6 +58,7 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Pow: ast.Mult,
 }
 _SERVER: Final = ROOT / "tools" / "mutant_tests.py"
+_FORKED_S: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -192,9 +193,8 @@ class Tests:
         self.data.read()
 
     def on_import(self, path: str, line: int) -> bool:
-        """Return True if a line runs outside of tests, or in none of them."""
-        contexts = self._contexts(path, line)
-        return not contexts or "" in contexts
+        """Return True if a line runs before any test does."""
+        return "" in self._contexts(path, line)
 
     def _contexts(self, path: str, line: int) -> Sequence[str]:
         contexts = self.data.contexts_by_lineno(str(self.tree / path))
@@ -225,8 +225,8 @@ def _environment(tree: Path) -> dict[str, str]:
 class Bench:
     """A copy of the tree in which mutants are tried, one at a time.
 
-    Most are tried in forks of one process that has collected the tests (`mutant_tests.py`); one of
-    a line that runs when its module is imported, by tests in a new process.
+    They are tried in forks of one process that has collected the tests (`mutant_tests.py`). One
+    that survives, of a line that runs when a module is imported, is tried in a new process, too.
     """
 
     def __init__(self, tree: Path, limit_s: float) -> None:
@@ -269,19 +269,24 @@ class Bench:
         wanted = [t for t in tests if t.partition("::")[0] not in self.left_out]
         if not wanted:
             return "survived", ""
-        if mutant is None or not self.tests.on_import(mutant.path, mutant.line):
-            changed = source if mutant is None else mutant.applied(source)
-            question = {
-                "path": "" if mutant is None else str(self.tree / mutant.path),
-                "line": 0 if mutant is None else mutant.line,
-                "source": source.decode(),
-                "changed": changed.decode(),
-                "tests": wanted,
-                "limit_s": self.limit_s,
-            }
-            verdict, failed = self._asked(question)
-            if verdict != "not loaded":
-                return verdict, failed
+        changed = source if mutant is None else mutant.applied(source)
+        question = {
+            "path": "" if mutant is None else str(self.tree / mutant.path),
+            "line": 0 if mutant is None else mutant.line,
+            "source": source.decode(),
+            "changed": changed.decode(),
+            "tests": wanted,
+            "limit_s": min(self.limit_s, _FORKED_S),
+        }
+        verdict, failed = self._asked(question)
+        missed = (
+            verdict == "survived"
+            and mutant is not None
+            and self.tests.on_import(mutant.path, mutant.line)
+        )
+        # A fork lacks its parent's threads, and those who wait for them hang.
+        if verdict not in ("not loaded", "timeout") and not missed:
+            return verdict, failed
         return self._in_new_process(wanted)
 
     def _asked(self, question: Mapping[str, object]) -> tuple[str, str]:
