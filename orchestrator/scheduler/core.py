@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _SAID = 200
 # Refused one after the other with nothing answered, they end a model that is in doubt.
 _TRIALS = 4
+# Errors of its own must last so long, seconds: a server that starts has them for a while.
+_BROKEN_S = 10.0
 _OVERLOADED = frozenset({429, 503})
 # Of gateways and servers that are not there yet, or not for now.
 _AWAY = frozenset({502, 503, 504})
@@ -96,9 +98,10 @@ class ModelState(msgspec.Struct):
         trust: Answers before it is tried with more.
         n_trusted: Answers since `permits` was changed.
         n_doubts: Refusals since the last answer that may be the model's.
+        doubted_since: When the first of them came.
         n_trials: Requests that were sent since it is in doubt whether the model answers at all;
             None while it is in none.
-        unsure: Requests that were refused while it had answered none, and how.
+        unsure: Requests that were refused since its last answer, and how: theirs, or the model's.
         dead: Why it is given up.
         is_held: It is sent nothing for now.
     """
@@ -121,6 +124,7 @@ class ModelState(msgspec.Struct):
     trust: int = _TRUST
     n_trusted: int = 0
     n_doubts: int = 0
+    doubted_since: float = 0.0
     n_trials: int | None = None
     unsure: list[tuple[Request, Failure]] = []
     dead: Failure | None = None
@@ -224,7 +228,7 @@ class Core:
         wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
         is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
         is_last = wait is None and not outcome.permanent and not is_away
-        if self._is_refused(state, outcome, is_last=is_last):
+        if self._is_refused(state, outcome, now, is_last=is_last):
             whose = UNCLEAR if outcome.scope == REQUEST else outcome.scope
             why = msgspec.structs.replace(outcome, scope=whose)
             return [*self.kill(request.ask.model, why), self._settle_dead(state, request)]
@@ -235,7 +239,7 @@ class Core:
             return self._unreachable(state, request, outcome, now)
         if outcome.status and state.down_since is not None:
             self._is_back(request.ask.model)
-        if wait is None and outcome.scope == UNCLEAR and outcome.permanent and not state.n_done:
+        if wait is None and outcome.scope == UNCLEAR and outcome.permanent:
             state.unsure.append((request, outcome))
             return self._tell(state)
         if wait is None:
@@ -245,15 +249,19 @@ class Core:
 
     @staticmethod
     def _tell(state: ModelState) -> list[Settled | Retried]:
-        """Settle what was refused first: as the requests' where others were answered."""
-        if not state.n_done and (state.in_flight or state.n_queued):
+        """Settle what was refused since the last answer: as the requests' once one is answered.
+
+        Where none is left to be answered, a few are theirs if others were answered before.
+        """
+        if state.n_doubts and (state.in_flight or state.n_queued):
             return []
-        unsure, state.unsure, is_own = state.unsure, [], state.n_done > 0
+        is_own = state.n_done > 0 and state.n_doubts < _TRIALS
+        unsure, state.unsure = state.unsure, []
         state.n_failed += len(unsure)
         return [Settled(one, msgspec.structs.replace(why, permanent=is_own)) for one, why in unsure]
 
     @staticmethod
-    def _is_refused(state: ModelState, failure: Failure, *, is_last: bool) -> bool:
+    def _is_refused(state: ModelState, failure: Failure, now: float, *, is_last: bool) -> bool:
         """Return whether a failure shows that the model answers nobody until somebody acts.
 
         While it is in doubt, requests are sent one at a time. Of a model that has answered, several
@@ -264,10 +272,12 @@ class Core:
             return True
         if failure.scope == REQUEST and (state.n_done or not is_last):
             return False
+        state.doubted_since = state.doubted_since if state.n_doubts else now
         state.n_doubts += 1
         if state.n_trials is None and (not state.n_done or state.n_doubts >= _TRIALS):
             state.n_trials = 0
-        return (state.n_trials or 0) >= _TRIALS
+        lasts = failure.scope != REQUEST or now >= state.doubted_since + _BROKEN_S
+        return lasts and (state.n_trials or 0) >= _TRIALS
 
     @staticmethod
     def _is_refusal(failure: Failure) -> bool:
