@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_171,
+    "private functions used once": 1_170,
     "functions with `Any` in the signature": 235,
     "lines": 106_834,
     "files": 467,
-    "distinct names": 4_212,
+    "distinct names": 4_210,
     "value classes": 600,
     "fields of value classes": 2_826,
     "pairs of value classes that share 60 % of their fields": 35,

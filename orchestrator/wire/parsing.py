@@ -144,7 +144,7 @@ class Decoder(Generic[T]):
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
         reply = parsed[0] if isinstance(parsed, list) and len(parsed) == 1 else parsed
-        has_choices = isinstance(reply, dict) and "choices" in reply
+        has_choices = isinstance(reply, dict) and isinstance(reply.get("choices"), list)
         for is_mended in (False, True) if has_choices else (False,):
             try:
                 found = _usual(reply) if is_mended else reply

@@ -251,8 +251,11 @@ def _loaded(
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
             plugin = load(kind, allow_code=allow_code)
+            # What this version has no more, and an older one left unset, changes nothing.
+            known = plugin.Config.model_fields
+            told = {key: value for key, value in given.items() if value is not None or key in known}
             with plugins.blaming():
-                found.append((kind, plugin(plugin.Config.model_validate(given))))
+                found.append((kind, plugin(plugin.Config.model_validate(told))))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
             why = str(error)
