@@ -1,6 +1,7 @@
 """What the brief says of measures, on both sides of each threshold, as approved texts."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from orchestrator.report.brief_measures import of_tables
 from orchestrator.tables import Column, Comparison, Measured, ModelPair, Table
 
 INF = float("inf")
-VALUES = {
+VALUES: dict[str, dict[str, Any]] = {
     "two apart": {"a": (0.9, 0.8, 1.0), "b": (0.5, 0.4, 0.6)},
     "two that touch": {"a": (0.9, 0.6, 1.0), "b": (0.5, 0.4, 0.6)},
     "two equal": {"a": (0.5, 0.4, 0.6), "b": (0.5, 0.3, 0.7)},
@@ -56,9 +57,12 @@ def test_answers_from_pairs(approved, warning):
     for apart in ((), ("a b",), ("a c", "b c"), ("a b", "a c", "b c")):
         pairs = tuple(
             ModelPair(
-                *(first, second),
+                first,
+                second,
                 Measured(values[first][0] - values[second][0], 0.01, 0.5, n=30),
-                *(0.01, 0.03, f"{first} {second}" in apart),
+                p_value=0.01,
+                adjusted_p=0.03,
+                resolvable=f"{first} {second}" in apart,
             )
             for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
         )
