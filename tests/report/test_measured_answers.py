@@ -26,7 +26,8 @@ SIZES = {"few": (19, None), "enough": (20, None), "few clusters": (40, 19), "no 
 
 def table(values, size, **other):
     rows = tuple(
-        (name, Measured(*ends, n=size[0], n_clusters=size[1])) for name, ends in values.items()
+        (name, Measured(value, low, high, n=size[0], n_clusters=size[1]))
+        for name, (value, low, high) in values.items()
     )
     columns = (Column("model"), Column("accuracy", "percent"))
     return Table("key", "Title", columns, rows, source="scores", **other)
