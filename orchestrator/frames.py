@@ -24,6 +24,8 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
     "list[str]": pl.List(pl.String()),
 }
+CATEGORIES = pl.selectors.string().cast(pl.Categorical)
+"""Texts as categories."""
 # What is held at a time while a frame is written, which bounds the memory of an export of any size:
 # rows as Python's objects, which take several times their values, and their number; then rows as
 # columns, which go to a file of their own.
@@ -178,6 +180,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             if is_name(path.stem) and not path.is_symlink()
         }
         self._frames: dict[str, pl.DataFrame] = {}
+        self._coded: dict[tuple[str, str], pl.Series] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         # Another thread may let go of it at any time.
@@ -204,6 +207,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     def forget(self) -> None:
         """Let go of what was read."""
         self._frames.clear()
+        self._coded.clear()
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""
@@ -239,6 +243,28 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         found = self._there(name, wanted)
         return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
+    def coded(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
+        """What `columns` gives, with texts as categories, in a fraction of the memory.
+
+        These are kept: every question about a frame needs them. Texts are held some rows at a time.
+        """
+        there = self._there(name, wanted) if name in self._paths else []
+        new = [column for column in there if (name, column) not in self._coded]
+        rows = pl.DataFrame()
+        if new:
+            held = self._frames.get(name)
+            query = self.scan(name) if held is None else held.lazy()
+            rows = query.select(new).with_columns(CATEGORIES).collect(engine="streaming")
+        for column in rows.get_columns():
+            if column.dtype == pl.Categorical:
+                self._coded[name, column.name] = column
+        return pl.DataFrame(
+            [
+                rows[column] if column in rows.columns else self._coded[name, column]
+                for column in there
+            ]
+        )
+
     def row(self, name: str, place: int) -> dict[str, Any]:
         """The row at a place of a frame, counted from 0, by column."""
         held = self._frames.get(name)
@@ -263,6 +289,13 @@ def columns_of(
         return frames.columns(name, wanted)
     frame = frames.get(name, pl.DataFrame())
     return frame.select([column for column in wanted if column in frame.columns])
+
+
+def coded_of(frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str]) -> pl.DataFrame:
+    """Return `columns_of` with texts as categories, whose codes tell them apart."""
+    if isinstance(frames, FrameFiles):
+        return frames.coded(name, wanted)
+    return columns_of(frames, name, wanted).with_columns(CATEGORIES)
 
 
 def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:

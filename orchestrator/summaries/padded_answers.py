@@ -28,6 +28,8 @@ _COLUMNS = table_columns(
 class PaddedAnswersSummary(Summary[MethodSettings]):
     """The failure rate of each judge under padding."""
 
+    reads_alone = True
+    by_numbers = True
     reads = (
         "item", "model", "judge", "same_text", "p_ab", "p_ba", "coverage_ab", "coverage_ba",
         "prefer_padded", "verdict", "status",

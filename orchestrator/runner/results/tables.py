@@ -25,6 +25,7 @@ from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.calibration import CalibratedRatings
+from orchestrator.ranking.cells import numbered
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -111,8 +112,11 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
-        own = msgspec.structs.replace(context, rows=rows, sources=[source])
+        own = msgspec.structs.replace(context, sources=[source])
+        by_numbers = summary.by_numbers and summary.reads is not None
+        rows = numbered(own, summary.reads) if by_numbers else own.rows_of(source, summary.reads)
+        own = msgspec.structs.replace(own, rows=rows)
+        del rows
         return _said(summary(source.method.config), own)
 
     # The digest of the code is that of this project.
