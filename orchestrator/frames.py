@@ -180,7 +180,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             if is_name(path.stem) and not path.is_symlink()
         }
         self._frames: dict[str, pl.DataFrame] = {}
-        self._coded: dict[tuple[str, str], pl.Series] = {}
+        self._coded: dict[tuple[str, int], dict[str, pl.Series]] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         # Another thread may let go of it at any time.
@@ -248,22 +248,19 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
         These are kept: every question about a frame needs them. Texts are held some rows at a time.
         """
-        there = self._there(name, wanted) if name in self._paths else []
-        new = [column for column in there if (name, column) not in self._coded]
+        if name not in self._paths:
+            return pl.DataFrame()
+        there = self._there(name, wanted)
+        # Those of a file that was replaced meanwhile are of no use.
+        kept = self._coded.setdefault((name, self._paths[name].stat().st_mtime_ns), {})
+        new = [column for column in there if column not in kept]
         rows = pl.DataFrame()
         if new:
             held = self._frames.get(name)
             query = self.scan(name) if held is None else held.lazy()
             rows = query.select(new).with_columns(CATEGORIES).collect(engine="streaming")
-        for column in rows.get_columns():
-            if column.dtype == pl.Categorical:
-                self._coded[name, column.name] = column
-        return pl.DataFrame(
-            [
-                rows[column] if column in rows.columns else self._coded[name, column]
-                for column in there
-            ]
-        )
+        kept |= {one.name: one for one in rows if one.dtype == pl.Categorical}
+        return pl.DataFrame([rows[one] if one in new else kept[one] for one in there])
 
     def row(self, name: str, place: int) -> dict[str, Any]:
         """The row at a place of a frame, counted from 0, by column."""

@@ -139,10 +139,10 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> dict[str, Floats]:
         "rounded_mean": np.sign(np.rint(at_1.mean) - np.rint(at_2.mean)),
         "median": np.sign(at_1.median - at_2.median),
         "first_percentile": np.sign(worst),
-        "mean": _scaled(raw, ((one @ np.abs(gaps)) * two).sum(axis=1) + std),
+        "mean": _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
         "ram": _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),
         "quantile": _quantile_dominance(one, two),
-        "superiority": ((one @ np.sign(gaps)) * two).sum(axis=1),
+        "superiority": (joint * np.sign(gaps)).sum(axis=(1, 2)),
     }
     missing = np.isnan(one).any(axis=1) | np.isnan(two).any(axis=1)
     return {name: np.where(missing, np.nan, values) for name, values in found.items()}

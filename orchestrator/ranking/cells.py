@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
 from orchestrator.contracts.context import Context
+from orchestrator.errors import StoreError
 from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -45,9 +46,16 @@ def column_of(context: Context, name: str) -> pl.Series | None:
     """Return a column for the rows of a summary by numbers; None where its method has none.
 
     One at a time is read: of a long run all columns together would be several times its rows.
+
+    Raises:
+        StoreError: If a call has replaced the rows meanwhile.
     """
     rows = context.categories_of(context.sources[0], (name,))
-    return rows[name] if name in rows.columns else None
+    if name not in rows.columns:
+        return None
+    if len(rows) != len(context.rows):
+        raise StoreError("the rows have changed while they were read; run the command again")
+    return rows[name]
 
 
 def lines_by_column(context: Context, better: Mapping[str, str]) -> list[list[Cell]]:

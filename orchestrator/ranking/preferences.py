@@ -257,10 +257,10 @@ def preferences(rows: pl.DataFrame) -> Preferences:
     if {"score_a", "score_b"} <= set(rows.columns):
         rows = rows.with_columns((pl.col("score_a") - pl.col("score_b")).alias(SCORES))
         known.append(SCORES)
-    good = pl.col("status") == "ok"
+    judged = pl.col("status") == "ok"
     for name in (*known, SOFT):
-        good &= pl.col(name).is_finite()
-    used = rows.filter(good.fill_null(value=False))
+        judged &= pl.col(name).is_finite()
+    used = rows.filter(judged.fill_null(value=False))
     return Preferences(
         used.select(
             *UNIT,

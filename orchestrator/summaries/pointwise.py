@@ -1,6 +1,6 @@
 """Pointwise ratings: mean scores, and models compared by their score distributions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -45,7 +45,7 @@ class PointwiseRatingSummary(Summary[Config]):
 
     reads_alone = True
     by_numbers = True
-    reads = ("item", "model", "judge", "turn", "status")
+    reads = ("item", "model", "judge", "turn", "coverage", "status")
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
@@ -65,14 +65,8 @@ class PointwiseRatingSummary(Summary[Config]):
             )
             places.append(good["at"])
         readings = [line[:2] for line in scores]
-        for lines, described in ((scores, _LOCATIONS), (readings, _READ)):
-            for name, measures in described.items():
-                column = column_of(context, name)
-                for line, at in zip(lines, places, strict=True):
-                    values = (
-                        pl.Series([], dtype=pl.Float64) if column is None else column.gather(at)
-                    )
-                    line += [measure(values) for measure in measures]
+        _describe(context, scores, places, _LOCATIONS)
+        _describe(context, readings, places, _READ)
         lowest, highest = self.config.scale
         title, basis = f"Scores from {lowest} to {highest}", prompt_words(told)
         notes = [
@@ -101,8 +95,22 @@ class PointwiseRatingSummary(Summary[Config]):
                 "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
             ),
         ]
-        del told, places, column, values, at
+        del told, places
         for judge_name, found in decisions_of(context).by_judge():
             tables.append(rates_table(found, context, "pointwise", judge_name))
             tables.append(estimator_table(found, "pointwise", judge_name))
         return tables
+
+
+def _describe(
+    context: Context,
+    lines: Sequence[list[Cell]],
+    places: Sequence[pl.Series],
+    measures: Mapping[str, Sequence[Callable[[pl.Series], Cell]]],
+) -> None:
+    """Add to each line what measures say of its rows, whose places are given."""
+    for name, of_column in measures.items():
+        column = column_of(context, name)
+        for line, at in zip(lines, places, strict=True):
+            values = pl.Series(dtype=pl.Float64) if column is None else column.gather(at)
+            line += [measure(values) for measure in of_column]

@@ -20,7 +20,7 @@ from orchestrator.contracts.method import frame_of, is_judging
 from orchestrator.contracts.settings import Calibrate
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import FrameFiles, names_of
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
@@ -113,8 +113,12 @@ def _of_method(
 
     def compute() -> list[Table]:
         own = msgspec.structs.replace(context, sources=[source])
-        by_numbers = summary.by_numbers and summary.reads is not None
-        rows = numbered(own, summary.reads) if by_numbers else own.rows_of(source, summary.reads)
+        read = summary.reads
+        if summary.by_numbers:
+            every = names_of(context.frames, source.frame)
+            rows = numbered(own, every if read is None else read)
+        else:
+            rows = own.rows_of(source, read)
         own = msgspec.structs.replace(own, rows=rows)
         del rows
         return _said(summary(source.method.config), own)
