@@ -24,6 +24,7 @@ from orchestrator.backend import (
 from orchestrator.plugins.base import Settings
 from orchestrator.records import (
     FEATURES,
+    UNREACHED,
     Choice,
     Failure,
     Generation,
@@ -248,7 +249,10 @@ class OpenaiCompatible:
     async def provenance(self) -> Provenance | Failure:
         """Ask the server for its name and version; hosted endpoints say little."""
         listed = await self._listed()
-        return listed if isinstance(listed, Failure) else self._stated("", "")
+        # That the list does not come says nothing of the routes that are asked for answers.
+        if isinstance(listed, Failure) and listed.cause in {*UNREACHED, "bad_request"}:
+            return listed
+        return self._stated("", "")
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""

@@ -33,8 +33,6 @@ _JUDGING: Final[dict[str, dict[str, Any]]] = {
     "pointwise": {},
     "pairwise_scoring": {},
     "rubric": {"criteria": [{"name": "help", "weight": 2}, {"name": "harm"}]},
-    "alpaca_eval": {"baseline": _runs.CANDIDATES[0], "prompts": "compact"},
-    "padded_answers": {},
     "pairwise_ranking": {},
 }
 METHODS: Final = (*_SETTINGS, *_JUDGING)

@@ -2,7 +2,8 @@
 
 A section stands between two comments that name it. Writing it again replaces what is between them;
 a name that the page does not have yet gets a section at the end. What a section measured of the
-targets stands in it as one more comment, from which the table of all targets is made.
+targets stands in it as one more comment, from which the table of all targets is made; such a
+section has the sentences of what its command prints, and not its tables.
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 
-
+_TABLE = re.compile(r"(^\|.*\n)+\n", re.MULTILINE)
 _FIGURES = re.compile(r"<!-- figures: (.*) -->")
 
 
@@ -28,7 +29,8 @@ def write_section(
     Args:
         name: Of the section.
         text: Markdown.
-        figures: What was measured of targets, by the names that `benchmarks.targets` knows.
+        figures: What was measured of targets, by the names that `benchmarks.targets` knows; with
+            them the tables of the text are left out, since the table of targets has the figures.
         page: The file.
 
     Raises:
@@ -36,7 +38,7 @@ def write_section(
     """
     if figures:
         rounded = {key: round(value, 4) for key, value in figures.items()}
-        text = f"{text.strip()}\n\n<!-- figures: {json.dumps(rounded)} -->"
+        text = f"{_TABLE.sub('', text).strip()}\n<!-- figures: {json.dumps(rounded)} -->"
     page.write_text(replaced(page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 
 

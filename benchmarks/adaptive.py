@@ -65,12 +65,12 @@ async def table(n_items: int, fixed: list[int], repeat: int) -> tuple[str, dict[
             "## Adaptive limits, on real vLLM",
             "",
             f"`bundled:judge` on vLLM's CPU build. Ratio of medians **{ratio:.3f}**, target 1.05; "
-            f"to a loop that is spared `/tokenize` {bare:.3f}. Changes are those of the limit. "
-            "Processor time is that of client / vLLM's HTTP server / its engine, in ms a judgment.",
+            f"to a loop that is spared `/tokenize` {bare:.3f}.",
             "",
-            "| judgments | run, wall s | limit, changes | loops of the same requests: limit, s "
-            f"| {fixed[len(fixed) // 2]} without `/tokenize`, s "
-            "| processors, run | best loop | loop without |",
+            "| judgments | run, wall s | limit → its end, in changes "
+            f"| loops of the same requests: limit, s | {fixed[len(fixed) // 2]} without "
+            "`/tokenize`, s | CPU ms a judgment of client / HTTP server / engine: run | best loop "
+            "| loop without |",
             "| --: | --: | --- | --- | --: | --- | --- | --- |",
             *map(_line, turns),
             "",

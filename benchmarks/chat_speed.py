@@ -18,8 +18,9 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -281,6 +282,14 @@ def _scored(
     return Measured(n_tokens, wall, time.process_time() - used)
 
 
+def by_server(rows: Sequence[str]) -> Iterator[str]:
+    """Yield a row for each server, whose cells hold those of all numbers of requests."""
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    for server, members in groupby(cells, key=lambda row: row[0]):
+        columns = list(zip(*members, strict=True))[2:]
+        yield f"| {' | '.join([server, *map(', '.join, columns)])} |"
+
+
 def table(rows: Sequence[str], options: argparse.Namespace) -> str:
     """The section of the page."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
@@ -292,11 +301,12 @@ def table(rows: Sequence[str], options: argparse.Namespace) -> str:
             "llama-server computes with the file's own Q4_1 weights. Answers of "
             f"{options.tokens} tokens after prompts of 100 to 400, {_TOP} alternatives a token "
             "(none from `generate`). CPU: processor seconds of the server for 1,000 tokens; "
-            "threads that spin while they wait count too.",
+            "threads that spin while they wait count too. In each cell: "
+            f"{', '.join(map(str, options.together))} requests together.",
             "",
-            "| server | requests together | tokens/s drawn | CPU | tokens/s scored | CPU |",
-            "| --- | --: | --: | --: | --: | --: |",
-            *rows,
+            "| server | tokens/s drawn | CPU | tokens/s scored | CPU |",
+            "| --- | --- | --- | --- | --- |",
+            *by_server(rows),
             "",
             f"{machine()} {packages}. Command: `python benchmarks/chat_speed.py --threads "
             f"{options.threads} --tokens {options.tokens} --least {options.least}`",

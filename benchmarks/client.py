@@ -185,7 +185,9 @@ def resume(options: argparse.Namespace) -> Text:
                 rows.append((f"{first.n_requests:,}", edit, f"{took:.2f}", spread, f"{target:g}",
                              verdict(took, target), f"{cpu:.2f}"))  # fmt: skip
     return [
-        f"From the command to the first new request, median of {options.repeat} calls:",
+        f"From the command to the first new request, medians of {options.repeat} calls: "
+        + "; ".join(f"{n} outcomes, changed {edit}: {took} s" for n, edit, took, *_ in rows)
+        + ".",
         "",
         *table(("outcomes stored", "changed", "wall s", "spread", "target", "", "CPU s"), rows),
     ], figures

@@ -6,17 +6,11 @@ Three models answer, the better ones at greater length. An honest judge sees the
 prompt, with noise of its own in each order. The others add a preference for the answer shown first,
 for the longer answer, or go round in circles on some of the prompts. "Found" is the share of
 studies whose 95 % interval leaves out no fault: false alarms where there is none.
-
-Then conformal intervals for three answers to each prompt, whose errors share what the prompt adds:
-the share of answers to fresh prompts whose gold is inside. "Unclustered" takes every answer for a
-prompt of its own.
 """
 
 import argparse
-import time
-import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -25,7 +19,6 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import StyledPairs, fit_style
-from orchestrator.statistics.conformal import Kind, Ratings, predict
 from orchestrator.statistics.judgments import Orders, decisions, position_effects
 from orchestrator.statistics.orders import Verdicts, count_cycles
 from orchestrator.statistics.resampling import Resampling
@@ -35,13 +28,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LEVEL: Final = 0.95
-COVERAGE: Final = 0.9
 STRENGTHS: Final = np.array([0.5, 0.0, -0.5])
 PAIRS: Final = np.array(list(combinations(range(3), 2)))
 PROMPTS: Final = (20, 50, 200)
-GOLD: Final = (10, 20, 50, 200)
 POPULATION: Final = 20_000
-KINDS: Final[tuple[Kind, ...]] = ("score", "distribution", "line")
 COVERED: Final = ("order", "length", "cycles", "excess")
 FAULTS: Final = ("order", "length", "excess")
 
@@ -163,80 +153,25 @@ def faults(n_prompts: int, name: str, n_simulations: int) -> str:
     return " | ".join(cells)
 
 
-def rated(n_prompts: int, rng: np.random.Generator) -> Ratings:
-    """Three answers to each prompt; the judge has a bias and is unsure of poor answers."""
-    prompts = np.repeat(np.arange(n_prompts), 3)
-    score = rng.uniform(1.0, 9.0, len(prompts))
-    spread = 1.5 - 0.1 * score
-    shared = rng.normal(size=n_prompts)[prompts]
-    gold = 1.0 + 0.7 * score + spread * (0.8 * shared + 0.6 * rng.normal(size=len(prompts)))
-    return Ratings(score, score - spread, score + spread, gold, prompts)
-
-
-def conformal(n_prompts: int, n_simulations: int) -> str:
-    """Coverage of answers to fresh prompts, and mean length, as cells of a line."""
-    rng = np.random.default_rng([3, n_prompts])
-    held: dict[str, list[float]] = {name: [] for name in (*KINDS, "unclustered")}
-    length: dict[str, list[float]] = {name: [] for name in held}
-    for _ in range(n_simulations):
-        seen, new = rated(n_prompts, rng), rated(20, rng)
-        alone = replace(seen, prompts=np.arange(len(seen.score)))
-        fold = rng.permutation(n_prompts)[seen.prompts] % 10
-        for name in held:
-            kind: Kind = "score" if name == "unclustered" else name  # type: ignore[assignment]
-            known = alone if name == "unclustered" else seen
-            bounds = predict(kind, known, fold, new, COVERAGE)
-            held[name].append(float(bounds.hold(new.gold).mean()))
-            length[name].append(float((bounds.high - bounds.low).mean()))
-    cells = [f"{100 * np.mean(shares):.1f}" for shares in held.values()]
-    cells += [f"{np.mean(length[kind]):.2f}" for kind in KINDS]
-    return " | ".join(cells)
-
-
 def header(*names: str) -> str:
     """The first two lines of a table."""
     return f"| {' | '.join(names)} |\n|{'---|' * len(names)}"
 
 
 def tables(n_simulations: int) -> Iterator[str]:
-    """Both tables, line by line."""
+    """The table, line by line."""
     yield header("fault of the judge", "prompts", *COVERED, *(f"{fault} found" for fault in FAULTS))
     for name in JUDGES:
         for n_prompts in PROMPTS:
             yield f"| {name} | {n_prompts} | {faults(n_prompts, name, n_simulations)} |"
-    yield ""
-    lengths = (f"length: {kind}" for kind in KINDS)
-    yield header("prompts with gold", *KINDS, "unclustered", *lengths)
-    for n_prompts in GOLD:
-        yield f"| {n_prompts} | {conformal(n_prompts, n_simulations)} |"
-
-
-def cost(n_prompts: int) -> Iterator[str]:
-    """Seconds and memory for as many new answers as there are with gold, by kind."""
-    rng = np.random.default_rng(0)
-    seen, new = rated(n_prompts, rng), rated(n_prompts, rng)
-    fold = rng.permutation(n_prompts)[seen.prompts] % 10
-    yield header("interval", "answers with gold", "new answers", "processor, s", "memory, MB")
-    for kind in KINDS:
-        begin = time.process_time()
-        predict(kind, seen, fold, new, COVERAGE)
-        seconds = time.process_time() - begin
-        tracemalloc.start()
-        predict(kind, seen, fold, new, COVERAGE)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        n = f"{len(seen.score):,} | {len(new.score):,}"
-        yield f"| {kind} | {n} | {seconds:.2f} | {peak / 1e6:.1f} |"
 
 
 def main() -> None:
     """Print coverage and detection in percent."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--simulations", type=int, default=1000, help="studies of each line")
-    parser.add_argument("--cost", type=int, help="prompts with gold: print what intervals cost")
     options = parser.parse_args()
-    n_prompts = options.cost
-    for line in tables(options.simulations) if n_prompts is None else cost(n_prompts):
+    for line in tables(options.simulations):
         print(line, flush=True)
 
 

@@ -4,7 +4,7 @@
 
 The gold of the run stands in for people: the answer that is closer to the reference answer by
 ROUGE-L is better. It is known of every pair, so that the truth of the last column is known too.
-Prints win rates and ratings as Markdown.
+Prints win rates as Markdown.
 """
 
 import argparse
@@ -91,8 +91,8 @@ def main() -> None:
     every = tables(context, Draw(options.method, ALL, options.seed), closeness)
     truth = {table.key: table for table in every}
     for table in few:
-        n_names = {"human_labels": 1, "human_labels.ratings": 1}.get(table.key)
-        print(generic_markdown(with_truth(table, truth[table.key], n_names) if n_names else table))
+        is_estimates = table.key == "human_labels"
+        print(generic_markdown(with_truth(table, truth[table.key], 1) if is_estimates else table))
         print()
 
 

@@ -109,14 +109,16 @@ def main() -> None:
             f"{found['cpu'] / n * 1e6:.1f} | {found['before']:.0f} | {found['rss']:.0f} | "
             f"{found['bytes'] / 1e6:.0f} |"
         )
-    sizes = " ".join(map(str, options.outcomes))
+    sizes, last = " ".join(map(str, options.outcomes)), measured[-1]
     lines = [
         "## Merging runs",
         "",
         f"`orchestrator runs merge` of {options.runs} runs of one plan, each with every "
         f"{options.runs}th block of {_BLOCK} items: one judgment and one unit an item. Time "
-        "includes every checksum, the units, their order, and the frames. The target is "
-        f"{_TARGET_US:.0f} us an outcome.",
+        f"includes every checksum, the units, their order, and the frames. Of {last['n']:,} "
+        f"outcomes one takes {last['cpu'] / last['n'] * 1e6:.1f} us of processor time (target "
+        f"{_TARGET_US:.0f}) and {last['wall'] / last['n'] * 1e6:.0f} us in all; the peak is "
+        f"{last['rss']:.0f} MB.",
         "",
         "| outcomes | s | us an outcome | CPU us | RSS before, MB | peak RSS, MB | store, MB |",
         "| --: | --: | --: | --: | --: | --: | --: |",
@@ -124,9 +126,9 @@ def main() -> None:
         "",
         f"{_page.machine()}. Command: `python -m benchmarks.merging --outcomes {sizes}`",
     ]
-    figures = {"merge_cpu_us": measured[-1]["cpu"] / measured[-1]["n"] * 1e6}
+    figures = {"merge_cpu_us": last["cpu"] / last["n"] * 1e6}
     if len(measured) > 1:
-        figures["merge_growth_mb"] = measured[-1]["rss"] - measured[-2]["rss"]
+        figures["merge_growth_mb"] = last["rss"] - measured[-2]["rss"]
     _page.publish("merging", "\n".join(lines), figures, write=options.write)
 
 

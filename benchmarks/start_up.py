@@ -36,13 +36,14 @@ def once(arguments: tuple[str, ...]) -> tuple[float, float]:
 
 def report(repeat: int) -> tuple[str, dict[str, float]]:
     """The section of the page, and its figures."""
-    where, rows, figures = machine(), [], {}
+    where, said, rows, figures = machine(), [], [], {}
     for name, (arguments, target) in COMMANDS.items():
         # The first call compiles what was changed.
         once(arguments)
         walls, cpus = zip(*(once(arguments) for _ in range(repeat)), strict=True)
         middle = statistics.median(walls)
         figures[f"{name}_s"] = middle
+        said.append(f"`orchestrator {arguments[0]}` {middle:.2f} (target {target:g})")
         rows.append(
             f"| `orchestrator {' '.join(arguments)}` | {middle:.2f} | "
             f"{min(walls):.2f} to {max(walls):.2f} | {statistics.median(cpus):.2f} | {target:g} |"
@@ -50,7 +51,7 @@ def report(repeat: int) -> tuple[str, dict[str, float]]:
     lines = [
         "## Start-up",
         "",
-        f"Medians of {repeat} calls.",
+        f"Wall seconds, medians of {repeat} calls: {'; '.join(said)}.",
         "",
         "| command | wall s | spread | CPU s | target |",
         "| --- | --: | --: | --: | --: |",

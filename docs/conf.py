@@ -46,6 +46,7 @@ html_show_copyright = False
 
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -19,7 +19,7 @@ import msgspec
 from pydantic import Field
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk, SimilarityAsk
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, PluginError
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
 from orchestrator.records import (
     Choice,
@@ -78,8 +78,16 @@ async def answered(call: Awaitable[T]) -> T | Failure:
         if RAISE_FAULTS in os.environ:
             raise
         said = f"the reply can't be read: {fault_in(error)}"
-        _log.warning("%s; please report this fault of the program", said)
+        _log.warning("%s; please report this fault, or mend it where the code is yours", said)
         return Failure("unparseable", said)
+
+
+def verified(found: T, kind: type) -> T:
+    """Return what a back-end returned; a `PluginError` if it is neither that nor a failure."""
+    if not isinstance(found, (Failure, kind)):
+        said = f"{type(found).__name__}, not {kind.__name__} or Failure"
+        raise PluginError(f"a back-end returned {said}")
+    return found
 
 
 def fault_in(error: Exception) -> str:

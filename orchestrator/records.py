@@ -329,6 +329,7 @@ class Failure(msgspec.Struct, frozen=True):
             "no_logprobs", "no_answer", "budget", "method".
         message: What the server or the transport said, shortened, without secrets.
         permanent: Whether the same request would meet it again; only such are stored as outcomes.
+            One that is `UNCLEAR` is, once others were answered.
         status: HTTP status, 0 where there was none.
         retry_after_s: What the server asked us to wait, where it did.
         scope: Whose state it is: `REQUEST` of this request, or of the moment in which it was sent;

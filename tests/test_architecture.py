@@ -82,6 +82,23 @@ def test_the_files_of_reports_that_are_named_exist_and_all_briefs_are_named():
     assert {path.name for path in folder.glob("brief*.py")} <= named
 
 
+def test_the_files_and_names_that_answer_a_question_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("## Where is it decided?")[2].partition("## ")[0]
+    cells = [row.split(" | ")[1] for row in table.splitlines() if row.startswith("| ")][1:]
+    named = [pair for cell in cells for pair in re.findall(r"`([\w/]+\.py)`(?: `(\w+)`)?", cell)]
+    assert len(named) > len(cells)
+    missing = []
+    for path, name in named:
+        file = ROOT / "orchestrator" / path
+        lines = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if not re.search(
+            rf"^(?:def |class |async def )?{name}\b" if name else ".", lines, re.MULTILINE
+        ):
+            missing.append((path, name))
+    assert missing == []
+
+
 def test_every_package_of_the_core_has_a_place_in_the_layers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]

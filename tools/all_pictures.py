@@ -30,26 +30,17 @@ TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "judge_accuracy",
         ("judge_accuracy.pointwise", "judge_accuracy.pairwise"),
     ),
-    "judge_audit": (
-        "judge_audit",
-        ("judge_audit", "judge_audit.scores", "judge_audit.length", "judge_audit.ratings"),
-    ),
+    "judge_audit": ("judge_audit", ("judge_audit", "judge_audit.scores")),
     "judge_benchmark": ("judge_benchmark", ("judge_benchmark", "judge_benchmark.subsets")),
     "judge_calibration": ("reward", ("judge_calibration", "judge_calibration.bins")),
     "judge_prompts": ("judge_prompts", ("judge_prompts", "judge_prompts.agreement")),
-    "judge_recalibration": ("juries", ("judge_recalibration", "judge_recalibration.ratings")),
     "jury_ratings": ("jury", ("jury.ratings", "jury.agreement", "jury.members")),
-    "jury_reliability": (
-        "juries",
-        ("jury_reliability", "jury_reliability.dependence", "jury_reliability.accuracy"),
-    ),
     "leaderboard": ("self_evaluation", ("leaderboard", "leaderboard.order", "same_winner")),
     "mt_bench_judge_ratings": ("mt_bench", ("mt_bench_judge.ratings", "mt_bench_judge.wins")),
     "pairwise_scoring_scores": (
         "pairwise_scoring",
         ("pairwise_scoring.scores", "pairwise_scoring.estimators"),
     ),
-    "padded_answers": ("judge_audit", ("padded_answers",)),
     "peer_elo": ("peer_elo", ("peer_elo", "peer_elo.length")),
     "pointwise_scores": ("pointwise", ("pointwise.scores", "pointwise.estimators")),
     "probdiff": ("probdiff", ("probdiff", "probdiff.pairs")),
@@ -59,23 +50,13 @@ TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 # The same of runs of a real chat model, under names of their own: its tables have the same keys.
 CHAT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "adaptive_pairs_chat": ("adaptive_chat", ("pairwise_ranking.places", "reward_pairs.places")),
     "ablation_chat": ("answers_chat", ("probdiff_ablation",)),
     "answers_chat": ("answers_chat", ("consistency", "samples", "conflict")),
     "confidence_chat": ("confidence_chat", ("meta_evaluation.models", "confidence.read")),
-    "judge_audit_chat": (
-        "judging_chat",
-        ("judge_audit", "judge_audit.scores", "judge_audit.length"),
-    ),
+    "judge_audit_chat": ("judging_chat", ("judge_audit", "judge_audit.scores")),
     "judge_benchmark_chat": ("judging_chat", ("judge_benchmark", "judge_calibration")),
-    "judge_recalibration_chat": ("judging_chat", ("judge_recalibration",)),
     "jury_chat": ("judging_chat", ("jury.agreement", "jury.members")),
-    "jury_reliability_chat": (
-        "judging_chat",
-        ("jury_reliability", "jury_reliability.dependence", "jury_reliability.accuracy"),
-    ),
     "leaderboard_chat": ("judging_chat", ("leaderboard", "leaderboard.order")),
-    "padded_answers_chat": ("judging_chat", ("padded_answers",)),
     "rubric_chat": ("rubric_chat", ("rubric.criteria",)),
     "self_preference_chat": ("judging_chat", ("self_preference", "self_preference.judges")),
     "sharpening_chat": ("judging_chat", ("sharpening.entropy", "sharpening")),
@@ -96,12 +77,8 @@ PARTS: Final = {
     "harnesses_chat": ("benchmarks/harnesses_chat.yaml", ("--limit", "4")),
     "judging_chat": ("judging_chat", ("--limit", "24")),
     "llm_bar_chat": ("benchmarks/llm_bar_chat.yaml", ()),
-    "adaptive_chat": (
-        "judging_chat",
-        ("--limit", "24", "--set", "statistics.adaptive_pairs={share: 0.5, block: 6}"),
-    ),
 }
-OTHERS: Final = ("sample", "report", "report_chat", "viewer", "adaptive_pairs", "adaptive_wrong")
+OTHERS: Final = ("sample", "report", "report_chat", "viewer")
 ITEM: Final = 3
 UNITS_FAILED: Final = 3
 """Exit code of a run that is finished, but for some units that failed."""
@@ -136,14 +113,6 @@ def draw(name: str) -> None:
         case "viewer":
             run = _run("pairwise_ranking")
             _call("tools/view_picture.py", str(run.parent), run.name, str(ITEM))
-        case "adaptive_pairs":
-            folder = ROOT / "docs" / "images"
-            options = ("--tables", "costs", "--simulations", "4", "--figures", str(folder))
-            _call("-m", "benchmarks.adaptive_pairs", *options)
-        case "adaptive_wrong":
-            # 2,000 studies a line take 20 minutes; fewer show no shares of a few percent.
-            folder = ROOT / "docs" / "images"
-            _call("-m", "benchmarks.adaptive_pairs", "--tables", "orders", "--figures", str(folder))
         case _:
             if name in {**CHAT, **GIVEN}:
                 _call("-m", "orchestrator", "get", "weights", "smollm2", "--yes", quiet=True)

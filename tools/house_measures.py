@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_221,
-    "functions with `Any` in the signature": 241,
-    "lines": 109_975,
-    "files": 478,
-    "distinct names": 4_302,
-    "value classes": 622,
-    "fields of value classes": 2_917,
-    "pairs of value classes that share 60 % of their fields": 36,
+    "private functions used once": 1_170,
+    "functions with `Any` in the signature": 235,
+    "lines": 106_834,
+    "files": 467,
+    "distinct names": 4_210,
+    "value classes": 600,
+    "fields of value classes": 2_826,
+    "pairs of value classes that share 60 % of their fields": 35,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 240,
+    "files that one run enters": 218,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

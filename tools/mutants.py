@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import itertools
 import json
 import os
 import random
@@ -25,6 +26,7 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -55,6 +57,8 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Mod: ast.Add,
     ast.Pow: ast.Mult,
 }
+_SERVER: Final = ROOT / "tools" / "mutant_tests.py"
+_FORKED_S: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -188,12 +192,19 @@ class Tests:
         self.data = CoverageData(str(kept))
         self.data.read()
 
-    def of(self, path: str, line: int) -> list[str]:
-        """Return the tests of a line: those in files that name its module first."""
+    def on_import(self, path: str, line: int) -> bool:
+        """Return True if a line runs before any test does."""
+        return "" in self._contexts(path, line)
+
+    def _contexts(self, path: str, line: int) -> Sequence[str]:
         contexts = self.data.contexts_by_lineno(str(self.tree / path))
         # A part of a long statement counts as the line before it that was seen.
         at = max((one for one in contexts if one <= line), default=0)
-        reached = {c.partition("|")[0].partition("[")[0] for c in contexts.get(at, ())} - {""}
+        return contexts.get(at, ())
+
+    def of(self, path: str, line: int) -> list[str]:
+        """Return the tests of a line: those in files that name its module first."""
+        reached = {c.partition("|")[0].partition("[")[0] for c in self._contexts(path, line)} - {""}
         module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
         files = {one.partition("::")[0] for one in reached} or {
             str(p.relative_to(self.tree))
@@ -212,33 +223,96 @@ def _environment(tree: Path) -> dict[str, str]:
 
 
 class Bench:
-    """A copy of the tree in which mutants are tried, one at a time."""
+    """A copy of the tree in which mutants are tried, one at a time.
+
+    They are tried in forks of one process that has collected the tests (`mutant_tests.py`). One
+    that survives, of a line that runs when a module is imported, is tried in a new process, too.
+    """
 
     def __init__(self, tree: Path, limit_s: float) -> None:
         self.tree = tree
         self.tests = Tests(tree)
         self.limit_s = limit_s
         self.left_out: set[str] = set()
+        self._served: subprocess.Popen[str] | None = None
+        # A compiled file stands for its source of the same second and size: no two are alike.
+        self._seconds = itertools.count(time.monotonic_ns() // 10**7)
 
     def tried(self, mutant: Mutant) -> tuple[str, str]:
         """Return "killed", "survived" or "timeout", and the test that failed."""
         path = self.tree / mutant.path
-        source = path.read_bytes()
+        if self._served is None:
+            self._served = self._serving()
+        source, times = path.read_bytes(), path.stat()
+        tests = self.tests.of(mutant.path, mutant.line)
         while True:
             path.write_bytes(mutant.applied(source))
+            os.utime(path, (second := next(self._seconds), second))
             try:
-                verdict, failed = self._tested(self.tests.of(mutant.path, mutant.line))
+                verdict, failed = self._tested(tests, mutant, source)
             finally:
                 path.write_bytes(source)
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
             if verdict != "killed" or not failed or self._tested([failed])[0] == "survived":
                 return verdict, failed
             self.left_out.add(failed.partition("::")[0])
 
-    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+    def close(self) -> None:
+        """End the process that runs the tests."""
+        if self._served is not None:
+            self._served.communicate()
+            self._served = None
+
+    def _tested(
+        self, tests: Sequence[str], mutant: Mutant | None = None, source: bytes = b""
+    ) -> tuple[str, str]:
         wanted = [t for t in tests if t.partition("::")[0] not in self.left_out]
         if not wanted:
             return "survived", ""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", *_FAST, *wanted]
+        changed = source if mutant is None else mutant.applied(source)
+        question = {
+            "path": "" if mutant is None else str(self.tree / mutant.path),
+            "line": 0 if mutant is None else mutant.line,
+            "source": source.decode(),
+            "changed": changed.decode(),
+            "tests": wanted,
+            "limit_s": min(self.limit_s, _FORKED_S),
+        }
+        verdict, failed = self._asked(question)
+        missed = (
+            verdict == "survived"
+            and mutant is not None
+            and self.tests.on_import(mutant.path, mutant.line)
+        )
+        # A fork lacks its parent's threads, and those who wait for them hang.
+        if verdict not in ("not loaded", "timeout") and not missed:
+            return verdict, failed
+        return self._in_new_process(wanted)
+
+    def _asked(self, question: Mapping[str, object]) -> tuple[str, str]:
+        served = self._served
+        if served is None or served.stdin is None or served.stdout is None:
+            raise RuntimeError("nothing runs the tests")
+        served.stdin.write(json.dumps(question) + "\n")
+        served.stdin.flush()
+        verdict, failed = json.loads(served.stdout.readline())
+        return verdict, failed.partition("[")[0]
+
+    def _serving(self) -> subprocess.Popen[str]:
+        served = subprocess.Popen(
+            [sys.executable, str(_SERVER), str(self.tree.parent / "scratch"), "-q", *_FAST],
+            cwd=self.tree,
+            env=_environment(self.tree),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if served.stdout is None or served.stdout.readline() != "ready\n":
+            raise RuntimeError("the tests could not be collected")
+        return served
+
+    def _in_new_process(self, tests: Sequence[str]) -> tuple[str, str]:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", *_FAST, *tests]
         with subprocess.Popen(
             command,
             cwd=self.tree,
@@ -326,22 +400,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     to = args.to.resolve()
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
-    bench = Bench(copied(to), args.limit_s)
     kept = to / "results.jsonl"
     results = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
     done = {r["name"] for r in results}
-    wanted = [m for m in drawn(bench.tree, args.seed) if m.path.startswith(args.only)][: args.n]
-    for mutant in wanted:
-        if mutant.name in done:
-            continue
-        start = time.monotonic()
-        verdict, failed = bench.tried(mutant)
-        result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
-        result["seconds"] = round(time.monotonic() - start, 1)
-        with kept.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        results.append(result)
-        print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
+    tree = copied(to)
+    wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
+    with closing(Bench(tree, args.limit_s)) as bench:
+        for mutant in wanted:
+            if mutant.name in done:
+                continue
+            start = time.monotonic()
+            verdict, failed = bench.tried(mutant)
+            result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
+            result["seconds"] = round(time.monotonic() - start, 1)
+            with kept.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            results.append(result)
+            print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
     names = {m.name for m in wanted}
     print(summary([r for r in results if r["name"] in names]))
     return 0

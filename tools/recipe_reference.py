@@ -32,7 +32,6 @@ _PARTS: Final = {
     "Drawing": "`answer`, `reasoning` and other sampling",
     "StatisticsSettings": "`statistics`",
     "StopWhen": "`statistics.stop_when`",
-    "AdaptivePairs": "`statistics.adaptive_pairs`",
     "Budget": "`budget`",
     "Window": "`window`",
     "Resources": "`resources`",

@@ -3,7 +3,7 @@
 Source: Zhang et al. 2020, "BERTScore" (arXiv 1904.09675). Equal to the package `bert-score` with a
 batch size of 1; in its larger batches, padding gives a token that is unlike all others 0 in place
 of its negative similarity. The package itself is not used: its last release (0.3.13 of 2023, on
-2026-11-27) fails on empty texts under transformers 5, and brings pandas and matplotlib along.
+2026-11-28) fails on empty texts under transformers 5, and brings pandas and matplotlib along.
 """
 
 import importlib.util

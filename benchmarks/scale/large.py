@@ -160,7 +160,8 @@ def section(
             "| --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
             *rows,
             "",
-            "The peak includes the ranking and the frames, which are made after the last request.",
+            f"The peak of {largest.peak_mb:.0f} MB includes the ranking and the frames, which are "
+            "made after the last request.",
             "",
             f"{machine}. Command: `{command}`",
             "",

@@ -181,7 +181,8 @@ def section(
             f"{plain.n_lost} |",
             *rows,
             "",
-            "Asked twice are requests that the node had received and not answered when it died.",
+            f"Asked twice: {max(one.n_twice for _, one in found)} at most, which the node had "
+            "received and not answered when it died.",
             "",
             f"{machine}. Command: `{command}`",
         ]

@@ -136,11 +136,6 @@ def text_of(page: str, constants: Constants, setting: Setting, command: str, mac
     """The section of the page."""
     simulated = msgspec.structs.replace(setting, deaths=(Death(600.0, 60.0), Death(3600.0, 60.0)))
     named = msgspec.structs.asdict(constants)
-    shown = [
-        f"| {key} | {1e6 * value:,.3g} us |" if key.endswith("_s") and value < 0.01
-        else f"| {key} | {value:,.3g} {key.rpartition('_')[2]} |"
-        for key, value in named.items()
-    ]  # fmt: skip
     limits = [f"* {float(f'{n:.2g}'):,.0f} requests: {what}." for n, what in breaks(constants)]
     runs = points_in(page, "scale-large")
     off = max(
@@ -170,12 +165,8 @@ def text_of(page: str, constants: Constants, setting: Setting, command: str, mac
             "",
             *limits,
             "",
-            "Constants, by the names of the model; those of the store's growth are fitted to "
-            "[stores of many outcomes](#stores-of-many-outcomes), the others are measured:",
-            "",
-            "| constant | value |",
-            "| :-- | --: |",
-            *shown,
+            "The constants of the store's growth are fitted to [stores of many outcomes]"
+            "(#stores-of-many-outcomes), the others are measured; a comment of this page has them.",
             "",
             f"{machine}. Command: `{command}`",
             "",

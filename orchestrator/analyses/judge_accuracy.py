@@ -3,22 +3,20 @@
 The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
 is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not
 judge is missing, not wrong. The rule of the paper (Wang, Zhang and Choi 2025, arXiv
-2503.03064) was not at hand (2026-11-27), so its figures may differ by it.
+2503.03064) was not at hand (2026-11-28), so its figures may differ by it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
 import msgspec
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.methods._judging import JudgeMethod
 from orchestrator.plugin import (
     Analysis,
@@ -31,13 +29,11 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import (
     PAIRWISE,
     POINTWISE,
     SCORES,
-    SOFT,
     WORDS,
     judged_rows,
     mass,
@@ -50,10 +46,6 @@ from orchestrator.statistics.means import clustered_mean, clustered_share
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured, with_interval
 
-CALIBRATED: Final = "calibrated"
-"""The side of the calibrated P(better)."""
-
-_WORDS: Final = {**WORDS, CALIBRATED: "calibrated"}
 _SHORT: Final = {
     "rounded_mean": "[mean]",
     "median": "med",
@@ -69,8 +61,6 @@ _CONTRASTS: Final = (
     ("mean_pre", "mean_post"),
     ("mean_pre", SCORES),
     ("mean_pre", "margin"),
-    ("mean", CALIBRATED),
-    ("mean_pre", CALIBRATED),
 )
 
 # The mode that other estimators of pairs are held against.
@@ -81,11 +71,6 @@ _MODES: Final = {
 
 class Config(JudgedWinner):
     """Settings of `judge_accuracy`."""
-
-    calibrate: Calibrate | None = Field(
-        None,
-        description="Show the accuracy of each judge's calibrated probabilities too. Default: no.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +110,6 @@ class JudgeAccuracyAnalysis(Analysis[Config]):
         settings = list(_settings(context, self.config))
         tables = []
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
-            estimators = (*estimators, CALIBRATED)
             mine = [setting for setting in settings if set(estimators) >= set(setting.credits)]
             if mine:
                 tables.append(_accuracies(mine, estimators, kind))
@@ -140,14 +124,6 @@ class JudgeAccuracyAnalysis(Analysis[Config]):
 def _settings(context: Context, config: Config) -> Iterator[_Setting]:
     for source in judging_sources(context, config.methods):
         found = preferences(judged_rows(context, source))
-        if config.calibrate is not None:
-            own = recalibrated(context, config.calibrate, found, source.name, config.winner)
-            side = pl.Series(CALIBRATED, 2.0 * own.values(SOFT) - 1.0)
-            found = replace(
-                found,
-                rows=found.rows.with_columns(side),
-                estimators=(*found.estimators, CALIBRATED),
-            )
         for name, judge, of_judge in found.settings(source.name):
             truth = truths(context, config.winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
@@ -178,7 +154,7 @@ def _settings(context: Context, config: Config) -> Iterator[_Setting]:
 def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
     estimators = [one for one in estimators if any(one in of.credits for of in settings)]
-    by_estimator = (Column(_SHORT.get(name, _WORDS[name]), "number") for name in estimators)
+    by_estimator = (Column(_SHORT.get(name, WORDS[name]), "number") for name in estimators)
     columns = (*table_columns("setting | pairs: count | coverage"), *by_estimator)
     lines: list[list[Cell]] = []
     for setting in settings:
@@ -191,11 +167,6 @@ def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: s
         "accuracy: share of correct verdicts, tied verdicts counting half; pairs labelled as ties "
         "are excluded"
     ]
-    if CALIBRATED in estimators:
-        notes.append(
-            "calibrated: the side of P(better), each pair calibrated by a fit to other prompts; a "
-            "temperature changes no side"
-        )
     notes += [
         f"{setting.name}: {setting.n_missing:,} pairs were not judged"
         for setting in settings
@@ -230,7 +201,7 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
                 sums = np.bincount(prompts, credit).astype(np.float64)
                 share = measured(clustered_share(sums, counts, context.confidence_level))
                 tied = float((credit == 0.5).mean())
-            lines.append([setting.name, _WORDS[name], without_n(share), tied, len(credit)])
+            lines.append([setting.name, WORDS[name], without_n(share), tied, len(credit)])
     return make_table(
         "judge_accuracy.intervals",
         "Accuracy with its interval",
@@ -255,7 +226,7 @@ def _errors(settings: Sequence[_Setting], context: Context) -> Table:
             change = None
             if of_mode is not None and not name.startswith("mode"):
                 change = without_n(measured(clustered_mean(error - of_mode, prompts, level)))
-            lines.append([setting.name, _WORDS[name], without_n(mean), change, len(error)])
+            lines.append([setting.name, WORDS[name], without_n(mean), change, len(error)])
     notes = [
         "of the preference x in [-1, 1] for what is right, ((1 - x) / 2)²: 0 for a sure and right "
         "verdict, 0.25 for a tie, 1 for a sure and wrong one; intervals over prompts (jackknife, "
@@ -286,7 +257,7 @@ def _contrasts(settings: Sequence[_Setting], context: Context) -> Table:
                 comparison = compare_accuracies(
                     setting.credits[one], setting.credits[two], prompts, _resampling(context)
                 )
-                found.append((setting.name, _WORDS[one], _WORDS[two], comparison))
+                found.append((setting.name, WORDS[one], WORDS[two], comparison))
     table = _comparison_table(
         "judge_accuracy.contrasts", "Mean against mode, before against after", found
     )
@@ -313,7 +284,7 @@ def _categories(settings: Sequence[_Setting], context: Context) -> list[Table]:
                 first, second = (setting.credits[which][mine] for which in (one, two))
                 found = compare_accuracies(first, second, prompts[mine], _resampling(context))
                 gain = with_interval(found.value, found.interval, why=found.undefined)
-                how = _WORDS[one].partition(", ")[2]
+                how = WORDS[one].partition(", ")[2]
                 lines.append(
                     [name, setting.name, how, found.first, found.second, gain, int(mine.sum())]
                 )
@@ -347,7 +318,7 @@ def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
             )
             prompts = codes(both[CLUSTER])
             comparison = compare_accuracies(first, second, prompts, _resampling(context))
-            found.append((_WORDS[name], one.name, two.name, comparison))
+            found.append((WORDS[name], one.name, two.name, comparison))
             if name in ("mean", "mean_pre"):
                 by_mean.append(found[-1])
     if not found:

@@ -1,11 +1,11 @@
-"""Audit of judges from stored rows: cycles among models, scores against comparisons, verbosity.
+"""Audit of judges from stored rows: cycles among models, and scores against comparisons.
 
 A consistent judge does not prefer A to B, B to C and C to A on one item, and gives the answer that
-it prefers the higher score. A fair one does not prefer an answer for its length. Order effects
-stand in the tables of each judging method.
+it prefers the higher score. Order effects stand in the tables of each judging method, and what a
+preference for long answers explains in `style_control`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.analyses._audit_ratings import CITES, RatingIntervals, rating_tables
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.plugin import (
     Analysis,
@@ -27,84 +26,14 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import share_of, without_n
+from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
-from orchestrator.ranking.style import controllable, styles_of, with_style
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.agreement import raw_agreement
-from orchestrator.statistics.bradley_terry import fit_style
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.orders import Verdicts, count_cycles
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.tables import as_chance, measured, with_interval
-
-# Verbosity of judges: how much the longer answer is preferred at equal ratings of its model.
-#
-# The effect of length is that of `style_control`, for each judge by itself and with no other
-# feature.
-
-
-_COLUMNS = table_columns(
-    "method | judge | pairs: count | prefers the longer: percent | effect: signed 2",
-    "against an equal answer: percent | p: p",
-)
-
-
-def length_table(context: Context, found: Sequence[tuple[Source, dict[str, Preferences]]]) -> Table:
-    """Tabulate each judge's preference for longer answers, plain and at equal ratings."""
-    lines: list[list[Cell]] = []
-    p_values: list[float] = []
-    left_out: list[str] = []
-    basis = ""
-    for source, by_judge in found:
-        try:
-            styles = styles_of(context, source)
-        except UsageError as error:
-            left_out.append(f"{source.name}: {str(error).removeprefix(f'{context.name}: ')}")
-            continue
-        for judge, mine in by_judge.items():
-            longer = with_style(mine, styles)
-            if longer.rows.is_empty():
-                left_out.append(f"{source.name}, {judge}: the run has no texts of these answers")
-                continue
-            line, p, why = _line(longer, context.confidence_level)
-            lines.append([source.name, judge, *line])
-            p_values.append(p)
-            left_out += [f"{source.name}, {judge}: {note}" for note in why]
-            basis = basis or prompt_words(longer.rows)
-    for line, p in zip(lines, holm(np.array(p_values)), strict=True):
-        line.append(None if np.isnan(p) else float(p))
-    notes = [
-        "pairs: of answers of unlike length; prefers the longer: mean preference on these pairs, a "
-        "tie as one half; 50 % is none",
-        "effect: log-odds for the longer answer of a difference of one spread (root mean square) "
-        "in length, (a - b) / (a + b + 1) of characters, at equal ratings of the two models; "
-        "against an equal answer: the same as a probability",
-        "p: of no effect, Holm over this table; intervals over prompts",
-        "an effect is no proof of a bias: the better of a model's answers may be the longer ones",
-        *left_out,
-    ]
-    title = "Does each judge prefer longer answers?"
-    return make_table("judge_audit.length", title, _COLUMNS, lines, basis=basis, notes=notes)
-
-
-def _line(found: Preferences, level: float) -> tuple[list[Cell], float, tuple[str, ...]]:
-    """Return one judge's cells from the count of pairs on, the effect's p-value, and omissions."""
-    differing = found.rows.filter(pl.col("length_a") != pl.col("length_b"))
-    a_longer = pl.col("length_a") > pl.col("length_b")
-    soft = pl.col(SOFT).clip(0.0, 1.0)
-    plain = share_of(differing, pl.when(a_longer).then(soft).otherwise(1.0 - soft), level)
-    cells: list[Cell] = [len(differing), without_n(plain)]
-    styled = controllable(found, ("length",))
-    fit = fit_style(styled.pairs) if styled.features else None
-    if fit is None:
-        why = styled.notes or ("no effect of length: models and length decide every pair",)
-        return [*cells, None, None], np.nan, why
-    value, interval = float(fit.effects[0]), fit.interval(len(fit.strengths), level)
-    cells += [with_interval(value, interval), as_chance(value, interval)]
-    return cells, fit.p_value(0), styled.notes
-
+from orchestrator.tables import measured, with_interval
 
 _KEYS: Final = ["item", "turn", "model_a", "model_b"]
 
@@ -115,19 +44,15 @@ class Config(Settings):
     methods: tuple[str, ...] = Field(
         (), description="Names of judging methods of this recipe. Default: all."
     )
-    ratings: RatingIntervals | None = Field(
-        None,
-        description="Conformal intervals of ratings, from gold of some answers. Default: none.",
-    )
 
 
 class JudgeAuditAnalysis(Analysis[Config]):
     """Consistency of each judge with itself."""
 
-    cites = ("kendall1940paired", "li2024style", *CITES)
+    cites = ("kendall1940paired",)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate cycles, scores against comparisons, verbosity and intervals of ratings."""
+        """Tabulate cycles, and scores against comparisons."""
         sources = judging_sources(context, self.config.methods)
         found = {source.name: _judged(context, source) for source in sources}
         if not any(found.values()):
@@ -142,9 +67,10 @@ class JudgeAuditAnalysis(Analysis[Config]):
         ]
         if lines:
             tables.append(_scores_table(lines))
-        tables.append(length_table(context, [(s, found[s.name]) for s in sources]))
-        if self.config.ratings is not None:
-            tables += rating_tables(context, self.config.ratings, self.config.methods)
+        if not tables:
+            raise UsageError(
+                f"{context.name}: no judge compared three models, or scored answers it compared"
+            )
         return tables
 
 

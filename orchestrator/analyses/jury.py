@@ -17,7 +17,6 @@ from pydantic import Field
 
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -29,7 +28,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import (
     SOFT,
@@ -68,9 +66,6 @@ class Config(Settings):
     weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {},
         description="Weight of each judge in the mean of the jury. Default: 1; 0 excludes a judge.",
-    )
-    calibrate: Calibrate | None = Field(
-        None, description="Calibrate each judge's probabilities first. Default: as they are."
     )
 
 
@@ -128,7 +123,6 @@ def _seated(context: Context, config: Config) -> _Jury:
     if not is_judging(source.method):
         raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
     found = preferences(judged_rows(context, source))
-    found = recalibrated(context, config.calibrate, found, source.name)
     by_judge = dict(found.by_judge())
     judges = tuple(judge for judge in source.method.judges if judge in by_judge)
     if len(judges) < 2:

@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 
 from orchestrator.clusters import codes, prompt_words
 from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -26,7 +25,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.calibration import recalibrated
 from orchestrator.ranking.preferences import SOFT, Preferences, between, judged_rows, preferences
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
@@ -50,9 +48,6 @@ class Config(Settings):
         {},
         description="Families of models, such as those of one maker: name to models, judges "
         "among them. A judge's own answers do not count for its family.",
-    )
-    calibrate: Calibrate | None = Field(
-        None, description="Calibrate each judge's probabilities first. Default: as they are."
     )
 
     @field_validator("families")
@@ -117,7 +112,6 @@ def _source(context: Context, config: Config) -> Source:
 
 def _judged(context: Context, source: Source, config: Config) -> _Judged:
     found = preferences(judged_rows(context, source))
-    found = recalibrated(context, config.calibrate, found, source.name)
     rows = found.rows
     if rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")

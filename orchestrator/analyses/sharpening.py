@@ -11,7 +11,7 @@ distribution over labels: scores, verdicts on pairs, and differences of two scor
 Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
 (arXiv 2503.03064): reasoning sharpens the distribution, "whereby the initial entropy in the
 judgment is lost as the model commits to one instantiation of a reasoning trace". The write-up that
-was at hand (2026-11-27) prints no measure of it; entropy is the one that its words name.
+was at hand (2026-11-28) prints no measure of it; entropy is the one that its words name.
 """
 
 from collections.abc import Iterator, Sequence

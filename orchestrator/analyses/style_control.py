@@ -8,10 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugin import Analysis, Context, Settings, Table
-from orchestrator.ranking.calibration import noted, recalibrated
-from orchestrator.ranking.preferences import Preferences
 from orchestrator.ranking.style import FEATURES, EqualStyle, Feature
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.trust import no_ranking_by_judge
@@ -36,10 +33,6 @@ class Config(Settings):
         "Arena; `density`: the same of counts per character, as Arena-Hard-Auto.",
     )
 
-    calibrate: Calibrate | None = Field(
-        None, description="Calibrate each judge's probabilities first. Default: as they are."
-    )
-
     @field_validator("features")
     @classmethod
     def _once(cls, value: tuple[Feature, ...]) -> tuple[Feature, ...]:
@@ -57,11 +50,6 @@ class StyleControlAnalysis(Analysis[Config]):
         """Ratings side by side, then the effect of each feature."""
         config = self.config
         source, *_ = judging_sources(context, () if config.method is None else (config.method,))
-
-        def prepared(found: Preferences) -> Preferences:
-            return recalibrated(context, config.calibrate, found, source.name)
-
-        styled = EqualStyle(source, config.features, config.markdown, prepared)
-        tables = [noted(table, config.calibrate) for table in styled.summarise(context)]
+        tables = EqualStyle(source, config.features, config.markdown).summarise(context)
         warnings = no_ranking_by_judge(context.trust.get(source.name, ()))
         return [untrusted(table, warnings) for table in tables]

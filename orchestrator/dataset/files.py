@@ -81,13 +81,8 @@ def open_rows(
         return ParquetRows(path, shown)
     if suffix in EXCEL_SUFFIXES:
         return _opened(path, shown, sheet)
-    suffixes = (
-        *readers.LINES_SUFFIXES,
-        *readers.LIST_SUFFIXES,
-        *readers.SUFFIXES,
-        *PARQUET_SUFFIXES,
-        *EXCEL_SUFFIXES,
-    )
+    of_text = readers.LINES_SUFFIXES + readers.LIST_SUFFIXES + readers.SUFFIXES
+    suffixes = of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
 
 

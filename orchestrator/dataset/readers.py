@@ -1,5 +1,6 @@
 """Rows of CSV and JSON files, with the line of each."""
 
+import contextlib
 import csv
 import io
 import json
@@ -111,7 +112,7 @@ class CsvRows:
             except ValueError as error:
                 yield *taken[-1], error
                 return
-            if values:
+            if any(values):
                 yield *taken[0], values
 
 
@@ -138,6 +139,23 @@ def not_json(text: bytes, error: Exception) -> str:
     if half is None:
         return f"not JSON: {error}"
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
+
+
+def decode(text: str | bytes) -> object:
+    """Decode JSON, also with the NaN that Python writes and the comma between lines of a list.
+
+    Raises:
+        ValueError: If it is no JSON.
+        RecursionError: If it is nested too deep.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        whole = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        with contextlib.suppress(ValueError):
+            if not any(found["half"] for found in _ESCAPED.finditer(whole)):
+                return json.loads(whole.rstrip().removesuffix(b","))
+        raise
 
 
 def repeated_key(text: bytes, value: object) -> str | None:
@@ -186,12 +204,11 @@ class JsonRows:
         except UnicodeDecodeError as error:
             raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
         try:
-            found = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
+            document = decode(text)
+        except (ValueError, RecursionError) as error:
             what = not_json(text.encode(), error)
             lines = "; if it has an object on each line, name it .jsonl"
             raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
-        document = found
         found, where = rows_in(document, rows, shown)
         self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()
@@ -238,7 +255,7 @@ class JsonLines:
                     columns.update(dict.fromkeys(row))
             except ValueError as error:
                 faults.add(f"{shown}:{number}", str(error))
-                if line.strip() == b"[":
+                if line.strip() in (b"[", b"{"):
                     break
             else:
                 self._lines.add(offset)
@@ -261,18 +278,21 @@ class JsonLines:
         return self._lines.where(index)
 
 
+_SPREAD: Final = {
+    "[": "a list; JSON Lines needs one object per line",
+    "{": "an object over several lines; JSON Lines needs one object per line",
+}
+
+
 def _object(line: bytes) -> dict[str, object]:
     try:
-        value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        value = decode(line)
+    except (ValueError, RecursionError) as error:
         begin = decoded(line)[:40].strip()
-        what = (
-            "a list; JSON Lines needs one object per line"
-            if begin == "["
-            else not_json(line, error)
-        )
+        what = _SPREAD.get(begin) or not_json(line, error)
         raise ValueError(f"{what}; the line begins {begin!r}") from error
     if isinstance(value, dict):
         return value
     name = "list" if isinstance(value, list) else "value without names"
-    raise ValueError(f"a {name}; each line must be an object {{...}}")
+    or_list = "; or name the file .json" if value and isinstance(value, list) else ""
+    raise ValueError(f"a {name}; each line must be an object {{...}}{or_list}")

@@ -124,6 +124,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             if same:
                 first, second = sorted((twin, same[0]))
                 what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
+                what += "" if names.key else "; if it is no key, set fields: {key: null}"
                 faults.add(rows.where(second), what)
             if len(faults) == MAX_FAULTS:
                 break
@@ -141,6 +142,10 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     return made
 
 
+_BESIDE: Final = ("context", "passage", "document", "choices", "options")
+"""Usual names of columns without which their question can't be answered."""
+
+
 def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int) -> str:
     """Return, as a sentence, what was found that the recipe does not name and is not usual."""
     found = [read_as] if (read_as := getattr(rows, "read_as", "")) else []
@@ -150,6 +155,13 @@ def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int
         found.append(f"conversations from {columns.messages!r}")
     if n_left_out:
         found.append(f"the answer at the end of {n_left_out:,} of {len(rows):,} left out")
+    used = {columns.key, columns.category, columns.cluster, columns.reference}
+    unseen = [name for name in _BESIDE if name in rows.columns and name not in used]
+    if isinstance(columns.prompt, str) and names.prompt is None and unseen:
+        found.append(
+            f"{' and '.join(map(repr, unseen))} shown to no model (to show a text, set fields: "
+            f"{{prompt: [{unseen[0]}, {columns.prompt}]}})"
+        )
     return f"{rows.file} read with {', '.join(found)}" if found else ""
 
 
@@ -175,6 +187,15 @@ def _ordinals(hashes: NDArray[np.uint64], digests: Digests) -> NDArray[np.int32]
 MAX_ROW_BYTES: Final = 64 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _CHUNK: Final = 1024 * 1024
+_MAGIC: Final = (
+    (b"\x1f\x8b", "compressed by gzip; add .gz to its name"),
+    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard; unpack it first"),
+    (b"PK\x03\x04", "a ZIP archive, or an Excel file; unpack it, or name it .xlsx"),
+    (b"PAR1", "a Parquet file; name it .parquet"),
+    (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
+    (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
+)
+_LONGEST_MAGIC: Final = 4
 
 
 class LineFile:
@@ -195,7 +216,10 @@ class LineFile:
             raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
         weakref.finalize(self, os.close, self._fd)
         self._size = os.fstat(self._fd).st_size
-        self.begin = len(_BOM) if os.pread(self._fd, len(_BOM), 0) == _BOM else 0
+        begin = os.pread(self._fd, _LONGEST_MAGIC, 0)
+        if other := next((said for magic, said in _MAGIC if begin.startswith(magic)), ""):
+            raise DatasetError(f"{shown}: {other}")
+        self.begin = len(_BOM) if begin.startswith(_BOM) else 0
 
     def __len__(self) -> int:
         return len(self._starts)

@@ -3,6 +3,7 @@
 Datasets and files of answers share what is here.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
@@ -52,6 +53,10 @@ def at(row: object, path: str) -> Any:  # noqa: ANN401 (as decoded)
         return row[path]
     value = row
     for name in path.split("."):
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            # A mapping in a CSV file.
+            with contextlib.suppress(ValueError, RecursionError):
+                value = json.loads(value)
         if isinstance(value, Mapping):
             value = value.get(name)
         elif is_list(value) and name.isdecimal() and int(name[:9]) < len(value):
@@ -216,14 +221,19 @@ def _along(
 
 
 def _table(document: Row) -> list[dict[str, Any]] | None:
-    """Rows of a table: `columns` beside `data` (W&B, MLflow, pandas), or values by row number."""
+    """Rows of a table: `columns` beside `data` (W&B, MLflow, pandas), by column, or by key."""
     columns, data = document.get("columns"), document.get("data")
     if isinstance(columns, list) and isinstance(data, list):
         if all(isinstance(row, list) and len(row) == len(columns) for row in data):
             return [dict(zip(map(str, columns), row, strict=True)) for row in data]
         return None
     first = next(iter(document.values()), None)
-    if not isinstance(first, dict) or not first or not all(map(str.isdecimal, first)):
+    same = isinstance(first, dict) and all(
+        isinstance(one, dict) and one.keys() == first.keys() for one in document.values()
+    )
+    if not first or not same:
         return None
-    same = all(isinstance(one, dict) and one.keys() == first.keys() for one in document.values())
-    return [{name: one[key] for name, one in document.items()} for key in first] if same else None
+    if all(map(str.isdecimal, first)):
+        return [{name: one[key] for name, one in document.items()} for key in first]
+    # Rows by their keys: OpenCompass, pandas by index.
+    return [{"key": name, **one} for name, one in document.items()] if len(document) > 1 else None

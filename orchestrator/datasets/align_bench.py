@@ -36,7 +36,7 @@ class AlignBenchKind(BenchmarkKind[Config]):
 
     cites = ("liu2023alignbench",)
     about = About(
-        licence="none stated on 2026-11-27: all rights reserved",
+        licence="none stated on 2026-11-28: all rights reserved",
         size="about 1 MB",
         source="https://github.com/THUDM/AlignBench",
         files=(FILES["1.1"],),

@@ -2,7 +2,7 @@
 
 Source: Xia et al., "Language Models can Evaluate Themselves via Probability Discrepancy" (Findings
 of ACL 2024), and generation_task/data of its repository (xiatingyu/ProbDiff at 79bb264). That
-states no licence (2026-11-27), so a clone of the user's is read. Prompts are those of its code, a
+states no licence (2026-11-28), so a clone of the user's is read. Prompts are those of its code, a
 blank at the end of that for summaries included: the first 500 sentences are translated into
 English, the others from English.
 """

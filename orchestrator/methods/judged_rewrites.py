@@ -14,37 +14,150 @@ its verdict is the likeliest label of both orders together. Equal texts are not 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, Final, Self
 
-from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._changed import (
-    ChangedAnswers,
-    ChangeJudge,
-    changed_columns,
-    changed_row,
-    judge_changes,
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
 )
-from orchestrator.methods._drawing import blank_row
-from orchestrator.methods._judging import stages_of
+
+from orchestrator.judgment.pairwise import judge_pair
+from orchestrator.methods import answers, pairwise_ranking
+from orchestrator.methods._drawing import Drawing, Turn, blank_row
+from orchestrator.methods._judging import (
+    check_room_for_reasons,
+    checked_prompt,
+    judge_prompts,
+    needs_of,
+    stages_of,
+)
+from orchestrator.methods._leading import LedSettings
+from orchestrator.methods._own_labels import PairLabels
+from orchestrator.methods._pairwise import FIELDS, Order, pair_prompt
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
-from orchestrator.plugin import Ask, Columns, Companion, Row, Stage, Unit
+from orchestrator.plugin import (
+    Ask,
+    Columns,
+    Companion,
+    Generation,
+    Label,
+    Messages,
+    Method,
+    ModelName,
+    Row,
+    Stage,
+    Unit,
+    typed,
+)
+from orchestrator.prompts.files import TemplateText
+from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet
+
+_SHOWN: Final = ("answer_a", "answer_b")
 
 
-class Config(ChangeJudge, RewritingSettings):
+class Config(LedSettings, RewritingSettings):
     """Settings of `judged_rewrites`."""
 
+    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    judge_prompt: TemplateText = Field(
+        "judgment_distribution",
+        description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
+        "template (or a .j2 file) with prompt, reference, answer_a and answer_b.",
+    )
+    labels: LabelSet | PairLabels = Field(
+        "five",
+        description="Labels of the judge: five, three, two, or a list of your own, as in "
+        "pairwise_ranking.",
+    )
+    chain_of_thought: bool = Field(
+        False,  # noqa: FBT003 (a pydantic default)
+        description=(
+            "If true, let the judge reason first, then read the distribution at its verdict."
+        ),
+    )
+    reasoning: Drawing = Field(
+        Drawing(max_tokens=1024), description="Sampling settings of the reasoning of the judge."
+    )
 
-class JudgedRewrites(ChangedAnswers[Config]):
+    @field_validator("judge_prompt")
+    @classmethod
+    def _judge_prompt_exists(cls, value: str) -> str:
+        return checked_prompt(value, PAIRWISE_NAMES, FIELDS, _SHOWN)
+
+    @model_validator(mode="after")
+    def _leads_to_labels(self) -> Self:
+        shown, is_led = {"judge_prompt": self.judge_prompt}, self.example_of_dataset
+        pairwise_ranking.check_labels(self.labels, shown, self.elsewhere(), is_led=is_led)
+        if self.chain_of_thought:
+            check_room_for_reasons(self, concludes=True)
+        self.check_examples(FIELDS, _SHOWN, reasoned=self.chain_of_thought)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        set_ones = super()._without_unset(write)
+        return {k: v for k, v in set_ones.items() if (k, v) != ("labels", "five")}
+
+    def verdicts(self) -> tuple[Label, ...]:
+        """Return the labels, from "A much better" to "B much better"."""
+        return pairwise_ranking.verdicts_of(self.labels)
+
+    def judging(self) -> pairwise_ranking.Config:
+        """Return the settings of the judge alone."""
+        return pairwise_ranking.Config(
+            judges=self.judges,
+            prompt=self.judge_prompt,
+            labels=self.labels,
+            chain_of_thought=self.chain_of_thought,
+            reasoning=self.reasoning,
+            prefix=self.prefix,
+            system=self.system,
+            examples=self.examples,
+            example_of_dataset=self.example_of_dataset,
+        )
+
+
+_COLUMNS: Final[Columns] = {
+    "turn": "i64",
+    "answer": "str",
+    "rewriting": "str",
+    "same_text": "bool",
+    "p_ab": "list[f64]",
+    "p_ba": "list[f64]",
+    "coverage_ab": "f64",
+    "coverage_ba": "f64",
+    "prefer_rewriting_ab": "f64",
+    "prefer_rewriting_ba": "f64",
+    "prefer_rewriting": "f64",
+    "verdict": "f64",
+    "exact": "bool",
+}
+
+
+class JudgedRewrites(Method[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
     cites = ("xia2024probdiff",)
     version = 2
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "answer": "str",
-        "rewriting": "str",
-        **changed_columns("rewriting"),
-    }
+    unit_columns: ClassVar[Columns] = typed("item category model judge: str")
+    columns: ClassVar[Columns] = _COLUMNS
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Models that judge."""
+        return self.config.judges
+
+    @property
+    def demonstrates(self) -> bool:
+        """True if the judge is shown another item that has a reference."""
+        return self.config.example_of_dataset
+
+    def needs(self) -> frozenset[str]:
+        """Return the reference if the judge's prompt can't be made without it."""
+        return needs_of(self.config.judging().template(), FIELDS)
 
     def companions(self) -> list[Companion]:
         """The answers that are rewritten, as a frame of their own."""
@@ -69,9 +182,7 @@ class JudgedRewrites(ChangedAnswers[Config]):
         config = self.config
         made = await rewrite(unit, ask, config)
         turns = [turn for turn, _, _ in made]
-        judged = await judge_changes(
-            unit, ask, turns, [last for _, _, last in made], config.judging()
-        )
+        judged = await _judge(unit, ask, turns, [last for _, _, last in made], config.judging())
         return [
             {
                 **blank_row(JudgedRewrites.columns),
@@ -79,7 +190,57 @@ class JudgedRewrites(ChangedAnswers[Config]):
                 "turn": turn.number,
                 "answer": first.text,
                 "rewriting": last.text,
-                **changed_row("rewriting", both),
+                **_row(both),
             }
             for (turn, first, last), both in zip(made, judged, strict=True)
         ]
+
+
+def _row(judged: tuple[Order, Order] | None) -> Row:
+    """Return the columns of a judgment, all in the view of the rewriting.
+
+    Equal texts have the verdict 0 and nothing else.
+    """
+    if judged is None:
+        return {"same_text": True, "verdict": 0.0}
+    ab, ba = judged
+    found = judge_pair(ab.levels, ba.levels)
+    return {
+        "same_text": False,
+        "p_ab": list(ab.levels),
+        "p_ba": list(reversed(ba.levels)),
+        "coverage_ab": ab.coverage,
+        "coverage_ba": ba.coverage,
+        "prefer_rewriting_ab": found.prefer_ab,
+        "prefer_rewriting_ba": found.prefer_ba,
+        "prefer_rewriting": found.prefer,
+        "verdict": found.mode_pre,
+        "exact": ab.exact and ba.exact,
+    }
+
+
+async def _judge(
+    unit: Unit,
+    ask: Ask,
+    turns: Sequence[Turn],
+    changed: Sequence[Generation],
+    judging: pairwise_ranking.Config,
+) -> list[tuple[Order, Order] | None]:
+    """Compare each turn's rewriting with the answer, earlier turns the same in both.
+
+    Returns for each turn the judgment with the rewriting shown first, then with the answer; None
+    where the texts are equal, which is not judged.
+    """
+    template, verdicts = judging.template(), judging.verdicts()
+    prompts: list[Messages] = []
+    for at, (turn, copy) in enumerate(zip(turns, changed, strict=True)):
+        if turn.answer.text != copy.text:
+            copied, answered = [*turns[:at], turn._replace(answer=copy)], turns[: at + 1]
+            prompts.append(pair_prompt(template, unit.item, copied, answered))
+            prompts.append(pair_prompt(template, unit.item, answered, copied))
+    read = await judge_prompts(ask, unit.judge, prompts, verdicts, judging, unit)
+    orders = iter([pairwise_ranking.order_of(one, judging.labels) for one in read])
+    return [
+        None if turn.answer.text == copy.text else (next(orders), next(orders))
+        for turn, copy in zip(turns, changed, strict=True)
+    ]

@@ -15,7 +15,7 @@ answer's mean score, averaged over both orders.
 Labels of one's own have whole numbers as values, which are the scores; the second one is read
 behind the likeliest label of the score x.
 
-Deviations: the prompt of this setting was not at hand (2026-11-27); the wording is ours. A score
+Deviations: the prompt of this setting was not at hand (2026-11-28); the wording is ours. A score
 that can't be read is missing (the released code makes it a tie).
 """
 

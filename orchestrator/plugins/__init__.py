@@ -12,7 +12,7 @@ import difflib
 import importlib
 import logging
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from traceback import extract_tb
@@ -32,7 +32,7 @@ SUMMARIES: Final = "orchestrator.summaries"
 STATISTICS: Final = "orchestrator.estimates"
 DATASETS: Final = "orchestrator.datasets"
 
-_WORDS = {
+WORDS = {
     BACKENDS: "backend",
     LAUNCH: "server",
     METHODS: "method",
@@ -49,6 +49,17 @@ _GROUPS = {
     DATASETS: "orchestrator.datasets",
     STATISTICS: "orchestrator.statistics",
 }
+
+REMOVED: Final[Mapping[str, str]] = {
+    "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
+    "calibrate": "correct win rates by the known winners with human_labels",
+    "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
+    "juries": "run jury",
+    "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
+    "listwise": "compare pairs with pairwise_ranking",
+    "padded_answers": "see what length is worth with style_control",
+}
+"""Kinds and settings that are gone, and what to do instead."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +100,10 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     if not (by_path.is_file(kind) or set(".:") & set(kind)):
         known = known_kinds(family)
         near = difflib.get_close_matches(kind, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
+        hint = was_removed(kind)
+        hint = hint or (
+            f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
+        )
         raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
     if not by_path.is_file(kind):
         module, _, chosen = kind.partition(":")
@@ -102,6 +116,11 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     if not allow_code:
         raise NotAllowedError(f"{kind!r} is code that the recipe names, which needs permission")
     return _from_outside(kind.partition(":")[0], kind)
+
+
+def was_removed(name: str) -> str:
+    """Return the end of a message about a kind or setting that is gone; empty for others."""
+    return f"; it was removed: {REMOVED[name]}" if name in REMOVED else ""
 
 
 def known_kinds(family: str) -> list[str]:
@@ -228,7 +247,7 @@ def _said(base: type) -> str:
 
 def word_of(family: str) -> str:
     """Return what a plug-in of a family is called."""
-    return _WORDS.get(family, family)
+    return WORDS.get(family, family)
 
 
 def place_of(module: ModuleType) -> str:

@@ -124,7 +124,7 @@ POINTWISE_PROMPTS: Final = {
 
 # Prompts that ask a judge to rate two answers in one reply, by name.
 #
-# The prompt of Wang, Zhang and Choi (arXiv 2503.03064) was not at hand (2026-11-27). `two_scores`
+# The prompt of Wang, Zhang and Choi (arXiv 2503.03064) was not at hand (2026-11-28). `two_scores`
 # is our own wording, after their pointwise one; `compact` is its short form with the reference. The
 # models bundled with this project were trained on neither.
 

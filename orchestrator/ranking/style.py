@@ -3,7 +3,7 @@
 Features are the answers' length and Markdown (`orchestrator.statistics.bradley_terry`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -67,13 +67,11 @@ class EqualStyle:
         features: Features of style to control.
         markdown: Form of the difference of Markdown features: `ratio`, (a - b) / (a + b + 1), or
             `density`, the same of counts per character.
-        prepared: Changes the preferences first, such as by calibration.
     """
 
     source: Source
     features: Sequence[Feature] = FEATURES
     markdown: Literal["ratio", "density"] = "ratio"
-    prepared: Callable[[Preferences], Preferences] = lambda found: found
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate ratings side by side, and the effects of features that can be controlled.
@@ -115,7 +113,6 @@ def _judged(context: Context, wanted: EqualStyle) -> Styled:
     judged = judged_rows(context, source, _READ, as_categories=True)
     if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
-    found = wanted.prepared(found)
     kept = with_style(found, styles)
     if kept.rows.is_empty():
         raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")

@@ -9,6 +9,7 @@ from typing import Any, Final, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from orchestrator import plugins
 from orchestrator.errors import Fault
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
@@ -228,8 +229,8 @@ def _message(detail: ErrorDetails, path: KeyPath, prefix: KeyPath, model: type[B
         return about(path[:-1], f"{path[-1]!r} is missing{purpose}")
     if kind == "extra_forbidden":
         known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
-        near = nearest(str(path[-1]), known, "accepted")
-        return about(path[:-1], f"unknown setting {path[-1]!r}{near}")
+        end = plugins.was_removed(str(path[-1])) or nearest(str(path[-1]), known, "accepted")
+        return about(path[:-1], f"unknown setting {path[-1]!r}{end}")
     return about(path, complaint(detail) + _got(detail, path))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from orchestrator import plugins
 from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
@@ -201,7 +202,7 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
     advice = (
         f"did you mean {near[0]!r}?" if near else "list recipes with: orchestrator list recipes"
     )
-    raise UsageError(f"{given}: {what}; {advice}")
+    raise UsageError(f"{given}: {what}{plugins.was_removed(str(given)) or f'; {advice}'}")
 
 
 class _Loading:

@@ -7,13 +7,12 @@ JSON Schema that editors read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.settings import Calibrate
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
@@ -152,32 +151,6 @@ class StopWhen(Settings):
     """Settle only which models are among this many best; null settles the order of every pair."""
 
 
-class AdaptivePairs(Settings):
-    """Rule for the choice of comparisons: which pairs of models are compared on each prompt.
-
-    Without `top` and `baseline` the order of all models is asked for, by mean win rate against all
-    others.
-    """
-
-    share: float = Field(gt=0, le=1)
-    """Largest share of all comparisons (every pair on every prompt) that may be asked."""
-    top: Count | None = None
-    """Settle only which models are among this many best."""
-    baseline: str | None = Field(None, min_length=1)
-    """Settle only which models are better and which are worse than this one, by their win rate
-    against it."""
-    block: Count = 20
-    """Prompts of a block, and more where its last cluster goes on; orders are looked at after each.
-    What is known then decides what is asked from the block after the next on, so that servers stay
-    busy."""
-
-    @model_validator(mode="after")
-    def _there_is_one_goal(self) -> Self:
-        if self.top is not None and self.baseline is not None:
-            raise ValueError("top and baseline are two goals; give one of them")
-        return self
-
-
 class StatisticsSettings(Settings):
     """Settings of intervals and tests."""
 
@@ -190,24 +163,11 @@ class StatisticsSettings(Settings):
     `kind`, a `method` and a `column`."""
     style_control: bool = True
     """Show Bradley-Terry ratings also at equal length and Markdown of the answers."""
-    calibrate: Calibrate | None = None
-    """Show ratings and win rates also by calibrated judges, where better answers are known."""
     trust: TrustSettings = TrustSettings()
     """From when on the report says that there is no ranking, because of the judge."""
     stop_when: StopWhen | None = None
     """Ask in blocks of prompts, and no more about pairs whose order is settled at the
     `confidence_level`, all pairs together and however often one looks; null asks everything."""
-    adaptive_pairs: AdaptivePairs | None = None
-    """For many models: ask only some of the comparisons, of models whose place is not settled at
-    the `confidence_level`; null asks all pairs. Not together with `stop_when`."""
-
-    @model_validator(mode="after")
-    def _one_rule_stops(self) -> Self:
-        if self.stop_when is not None and self.adaptive_pairs is not None:
-            raise ValueError(
-                "stop_when and adaptive_pairs are two rules about what is asked; remove one of them"
-            )
-        return self
 
 
 class Budget(Settings):

@@ -156,12 +156,13 @@ class Plugs:
         if not isinstance(value, Mapping) or not isinstance(file, str) or "kind" in value:
             return self.mapping(plugins.DATASETS, value, path)
         known: dict[str, str] = {}
-        for kind in _kinds(plugins.DATASETS):
+        suffix = suffix_of(file)
+        # Most kinds are named by their suffix: then no other is imported.
+        for kind in sorted(_kinds(plugins.DATASETS), key=lambda kind: f".{kind}" != suffix):
             dataset = self._class(contracts.dataset, kind, path)
             known |= {} if dataset is None else dict.fromkeys(dataset.suffixes, kind)
-        suffix = suffix_of(file)
-        if suffix in known:
-            return self.ref(plugins.DATASETS, known[suffix], value, path)
+            if suffix in known:
+                return self.ref(plugins.DATASETS, kind, value, path)
         bases = (Path(self._context["folder"]), Path.cwd())
         if any(answers(base / expanded(file), Path.is_dir) for base in bases):
             return self.ref(plugins.DATASETS, _FOLDER, value, path)

@@ -288,11 +288,13 @@ def _more_words(
         if not pair.resolvable
         for cell in (pair.difference,)
     ]
+    first = found.standings[0].model
     for above, below, difference, low, level, n in pairs:
         # Of two that are equal here, more prompts are no plan.
-        if above != found.standings[0].model or difference == 0.0:
+        if first not in (above, below) or difference == 0.0:
             continue
-        start = phrase("More prompts to tell ", Name(above), " from ", Name(below))
+        other = below if first == above else above
+        start = phrase("More prompts to tell ", Name(first), " from ", Name(other))
         if difference is None or low is None or level is None:
             yield phrase(start, f": {numbers.count(n)} are too few to say how many.")
             return

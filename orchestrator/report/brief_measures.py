@@ -14,6 +14,9 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text, doubts
 
+BETTER = "better"
+"""Heading of the column that says which values of a score mean better answers."""
+LOWER = ("lower", "-")
 _MODEL = "model"
 _JUDGE = "judge"
 
@@ -59,6 +62,10 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     for row in table.rows:
         by_judge.setdefault(str(row[1]) if judged else table.judge, []).append(row)
     compared = {one.judge: one for one in table.comparisons}
+    better = [
+        row[i] for row in table.rows for i, one in enumerate(table.columns) if one.name == BETTER
+    ]
+    sign = -1 if better and all(one in LOWER for one in better) else 1
     for judge, rows in by_judge.items():
         known = [
             _Row(str(row[0]), cell) for row in rows if isinstance(cell := row[place], Measured)
@@ -66,8 +73,8 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
         # Several rows a model are about several measures.
         if len(known) == len(rows) == len({row.model for row in known}) > 1:
             tested = compared.get(judge if judged else "")
-            pairs = _pairs(known, tested)
-            found = _question(table, table.columns[place], judge, known, pairs)
+            pairs = _pairs(known, tested, sign)
+            found = _question(table, table.columns[place], judge, known, pairs, sign)
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
             checks = tuple(check for one in mine for check in of_judge(one))
@@ -121,11 +128,15 @@ _Pairs = tuple[int, frozenset[tuple[str, str]], Phrase]
 a sentence."""
 
 
-def _pairs(rows: Sequence[_Row], compared: Comparison | None) -> _Pairs:
+def _pairs(rows: Sequence[_Row], compared: Comparison | None, sign: int) -> _Pairs:
     """Return the pairs by their paired differences; by their intervals where there are none."""
     if compared is None:
-        return _by_intervals(rows)
-    tested = [Tested(one.higher, one.lower, one.p_value, one.resolvable) for one in compared.pairs]
+        return _by_intervals(rows, sign)
+    tested = [
+        Tested(above, below, one.p_value, one.resolvable)
+        for one in compared.pairs
+        for above, below in [(one.higher, one.lower)[::sign]]
+    ]
     says = pairs_apart(tested, compared.confidence_level)
     if len(tested) > 1:
         says = phrase(says, " Pairs are compared on the same prompts, Holm-adjusted.")
@@ -135,33 +146,35 @@ def _pairs(rows: Sequence[_Row], compared: Comparison | None) -> _Pairs:
     return len(tested), apart, says
 
 
-def _by_intervals(rows: Sequence[_Row]) -> _Pairs:
+def _by_intervals(rows: Sequence[_Row], sign: int) -> _Pairs:
     """Take models for different where the interval of the higher value ends above the other's.
 
     Then the difference is significant at the intervals' level however the two depend on each
     other, since its standard error is at most the sum of theirs.
     """
-    order = _ordered(row for row in rows if row.cell.value is not None)
+    order = _ordered((row for row in rows if row.cell.value is not None), sign)
     pairs = list(combinations(order, 2))
     apart = frozenset(
         (a.model, b.model)
         for a, b in pairs
-        if a.cell.low is not None and b.cell.high is not None and a.cell.low > b.cell.high
+        for high, low in [(a.cell, b.cell)[::sign]]
+        if high.low is not None and low.high is not None and high.low > low.high
     )
     return len(pairs), apart, _overlap(len(apart), len(pairs))
 
 
-def _ordered(rows: Iterable[_Row]) -> list[_Row]:
-    """Sort models by their values, the highest first and undefined ones last."""
-    return sorted(rows, key=lambda row: (row.cell.value is None, -(row.cell.value or 0.0)))
+def _ordered(rows: Iterable[_Row], sign: int) -> list[_Row]:
+    """Sort models by their values, the better first and undefined ones last."""
+    return sorted(rows, key=lambda row: (row.cell.value is None, -sign * (row.cell.value or 0.0)))
 
 
 def _question(
-    table: Table, column: Column, judge: str, rows: Sequence[_Row], pairs: _Pairs
+    table: Table, column: Column, judge: str, rows: Sequence[_Row], pairs: _Pairs, sign: int
 ) -> Question:
-    order = _ordered(rows)
+    order = _ordered(rows, sign)
     n_pairs, apart, says = pairs
-    state, answer = _answer(column, order, apart)
+    most, beyond = ("Highest ", "above") if sign > 0 else ("Lowest ", "below")
+    state, answer = _answer(column, order, apart, most, beyond)
     if table.warning:
         state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
@@ -183,20 +196,24 @@ def _question(
 
 
 def _answer(
-    column: Column, order: Sequence[_Row], apart: frozenset[tuple[str, str]]
+    column: Column,
+    order: Sequence[_Row],
+    apart: frozenset[tuple[str, str]],
+    most: str,
+    beyond: str,
 ) -> tuple[State, Phrase]:
     measure = Quote(column.name)
     known = [row for row in order if row.cell.value is not None]
     if not known:
         return "empty", phrase("No ", measure, ": it is undefined for every model.")
     first = known[0]
-    shown = cell_text(column, _without_n(first.cell))
-    start: list[Part] = ["Highest ", measure, ": ", Name(first.model), " ", Quote(shown)]
+    shown = cell_text(column, _value_of(first.cell))
+    start: list[Part] = [most, measure, ": ", Name(first.model), " ", Quote(shown)]
     first_ones = [row.model for row in known if row.cell.value == first.cell.value]
     if len(first_ones) == len(known) > 1:
         return "open", phrase("No winner: every model has ", measure, " ", Quote(shown), ".")
     if len(first_ones) > 1:
-        start = ["Highest ", measure, ": ", *names(first_ones), ", each ", Quote(shown)]
+        start = [most, measure, ": ", *names(first_ones), ", each ", Quote(shown)]
     close = [
         row.model
         for row in known
@@ -206,11 +223,11 @@ def _answer(
         return "open", phrase(start, ".")
     if not close:
         second = known[len(first_ones)]
-        then = cell_text(column, _without_n(second.cell))
+        then = cell_text(column, _value_of(second.cell))
         state: State = "answered" if len(first_ones) == 1 else "tied"
         return state, phrase(start, ", then ", Name(second.model), " ", Quote(then), ".")
     return "open" if len(close) == len(known) - 1 and not apart else "tied", phrase(
-        start, "; not clearly above ", names(close), "."
+        start, f"; not clearly {beyond} ", names(close), "."
     )
 
 
@@ -251,6 +268,11 @@ def _standing(column: Column, row: _Row) -> Standing:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _value_of(cell: Measured) -> Measured:
+    """The value with its interval; what is doubted of it stands beside the sentence."""
+    return Measured(cell.value, cell.low, cell.high)
 
 
 def _without_n(cell: Measured) -> Measured:

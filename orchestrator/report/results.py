@@ -77,7 +77,7 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
     if found.gate is not None:
         texts.append(gate_markdown(found.gate).rstrip())
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
-    texts += [generic_markdown(table) for table in found.tables]
+    texts += [generic_markdown(table) for table in found.tables if table.columns]
     return "\n\n".join(texts) + "\n"
 
 
@@ -106,4 +106,5 @@ def as_tables(found: Findings) -> list[RenderableType]:
     if found.gate is not None:
         shown += [gate_text(found.gate), Text("")]
     shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]
-    return shown + [generic_table(table) for table in found.tables]
+    # Of a table without columns the run in brief has told why.
+    return shown + [generic_table(table) for table in found.tables if table.columns]

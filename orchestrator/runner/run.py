@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import importlib
 import logging
-import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -30,18 +29,18 @@ from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.probing.records import Probes, needs_of
-from orchestrator.runner.results.stored import keep_items, missing_notes
+from orchestrator.runner.results.stored import counted, failed_units, keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
 from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_on
-from orchestrator.runner.servers.slurm_chain import HANDS_ON
+from orchestrator.runner.servers.slurm_chain import is_handed_on
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
 from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
 from orchestrator.runner.session.opening import Opened, announce, check_retry, open_plan
-from orchestrator.runner.session.session import Ended, Session
+from orchestrator.runner.session.session import Ended, HandedOn, Session
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.ready import RetryPolicy
 from orchestrator.store import RunDirectory, Store, drop_failures, newest
@@ -106,26 +105,87 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         >>> result = orchestrator.run("pairwise_ranking", limit=20)  # doctest: +SKIP
         >>> result.frames["judgments"]  # doctest: +SKIP
     """
+    prepared, where, given = read_for_run(
+        recipe, run_dir, overrides, limit, fresh=fresh, allow_code=allow_code, retry=retry
+    )
+    result = run_prepared(
+        prepared,
+        where,
+        given=given,
+        fresh=fresh,
+        display=display,
+        accept_server_change=accept_server_change,
+        keep_servers=keep_servers,
+        on_end=on_end,
+        on=on,
+    )
+    if isinstance(result, HandedOn):
+        loaded: Result = _results().load(result.path)
+        loaded.ended = result.ended
+        return loaded
+    return result
+
+
+def read_for_run(  # noqa: PLR0913 (options of one command)
+    recipe: "str | PathLike[str] | Recipe",
+    run_dir: str | PathLike[str] | None,
+    overrides: Sequence[str],
+    limit: int | None,
+    *,
+    fresh: bool,
+    allow_code: bool,
+    retry: str,
+) -> "tuple[Prepared, Path, Recipe | None]":
+    """Return a recipe as `run_prepared` takes it, its run directory, and what Python gave.
+
+    Raises:
+        OrchestratorError: If it can't be run, or there is nothing to retry.
+    """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    if on_end is not None:
-        settings = loaded.settings.model_copy(update={"on_end": own_hook(on_end)})
-        loaded = replace(loaded, settings=settings)
     prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
-    prepared = msgspec.structs.replace(prepared, retry=retry)
-    needed(loaded.settings.log_to)
-    where, shown = directory_of(run_dir, loaded.run_name), make_display(display, sys.stderr)
+    where = directory_of(run_dir, loaded.run_name)
     if retry and fresh:
         raise UsageError("a fresh run has no failures to retry")
     if retry:
         check_retry(newest(where), retry)
+    return msgspec.structs.replace(prepared, retry=retry), where, given
+
+
+def run_prepared(  # noqa: PLR0913 (options of one command, by keyword)
+    prepared: Prepared,
+    where: Path,
+    *,
+    given: "Recipe | None" = None,
+    fresh: bool = False,
+    display: Kind | None = "auto",
+    accept_server_change: bool = False,
+    keep_servers: bool = False,
+    on_end: str | None = None,
+    on: On = "local",
+) -> "Result | HandedOn":
+    """Run a recipe that was read, in a run directory; `given` is the recipe if Python gave it.
+
+    Options and errors are those of `run`. Without results if another call shows them.
+    """
     servers = partial(_fleet, on=on, keep=keep_servers, accept_change=accept_server_change)
-    with hooked(loaded.settings.on_end, loaded.name, where, shown) as ended:
-        with Tracking(loaded, where, shown) as tracked:
+    settings = prepared.recipe.settings
+    if on_end is not None:
+        settings = settings.model_copy(update={"on_end": own_hook(on_end)})
+        prepared = msgspec.structs.replace(
+            prepared, recipe=replace(prepared.recipe, settings=settings)
+        )
+    recipe, shown = prepared.recipe, make_display(display, sys.stderr)
+    needed(settings.log_to)
+    with hooked(settings.on_end, recipe.name, where, shown) as ended:
+        with Tracking(recipe, where, shown) as tracked:
             result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
+            if isinstance(result, HandedOn):
+                return result
             tracked.result = result
         # The lock is gone: the gates and the command of `on_end` may read the run.
         ended.append(result)
-        importlib.import_module("orchestrator.runner.comparing.gating").hold(result, shown.note)
+        if settings.gates:
+            importlib.import_module("orchestrator.runner.comparing.gating").hold(result, shown.note)
     return result
 
 
@@ -137,7 +197,7 @@ def _in_directory(
     servers: "Servers",
     *,
     fresh: bool,
-) -> "Result":
+) -> "Result | HandedOn":
     """Hold the run directory, send what is left to send, and return the results."""
     with contextlib.ExitStack() as stack:
         lenders = open_lenders(prepared.recipe.reuse, None if fresh else newest(where))
@@ -159,7 +219,7 @@ def _in_directory(
             shown.note(line)
 
         opened = open_plan(prepared, directory, store)
-        alike = notes_on_items(prepared)
+        alike = notes_on_items(prepared) if _is_read(prepared, Ended()) else ()
         for line in (*announce(prepared, opened, store), *prepared.read_as, *alike):
             shown.note(line)
 
@@ -177,20 +237,26 @@ def _in_directory(
             shown.note(f"complete: nothing to send ({n_stored:,} units in the store)")
 
         late.begin()
+        if not _is_read(prepared, ended):
+            return _handed_on(opened, directory, store, ended)
         # Imported while requests were in flight: none of them waited for it.
         result: Result = _results().result_of(
-            prepared,
-            opened,
-            directory,
-            store,
-            shown,
-            ended,
-            late,
-            is_read=not _is_handed_on(prepared, ended),
-            notes=alike,
-            before=before,
+            prepared, opened, directory, store, shown, ended, late, notes=alike, before=before
         )
     return result
+
+
+def _handed_on(opened: Opened, directory: RunDirectory, store: Store, ended: Ended) -> HandedOn:
+    """Return the end of a call that another client goes on from, or puts together with others."""
+    done = counted(store, opened.n_not_needed)
+    if not ended.interrupted:
+        # Otherwise the other client waits for this one.
+        done = msgspec.structs.replace(done, failed=failed_units(store))
+        if ended.progress is not None:
+            n_before = max(0, done.failed - ended.progress.units_failed)
+            progress = msgspec.structs.replace(ended.progress, units_failed_before=n_before)
+            directory.write_status(msgspec.to_builtins(progress), last_outcome=store.last_outcome)
+    return HandedOn(directory.path, ended, done)
 
 
 async def _send(  # noqa: PLR0913 (the parts of a run)
@@ -231,15 +297,17 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
             interrupts.look()
             await asyncio.sleep(_WATCH_S)
 
-    beside = (
+    beside: list[Callable[[], Coroutine[Any, Any, None]]] = [
         watch,
         partial(obey, directory, session, interrupts),
         partial(fleet.mend, session.scheduler.fail),
         session.adaptive.run,
         session.loads.run,
         session.texts.run,
-        partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _results),
-    )
+    ]
+    if _is_read(prepared, Ended()):
+        items = partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _results)
+        beside.append(items)
     _log.info("sending begins", extra={"units_left": opened.n_left})
     with interrupts.handled():
         try:
@@ -327,10 +395,10 @@ def _results() -> ModuleType:
     return importlib.import_module("orchestrator.runner.interface.loading")
 
 
-def _is_handed_on(prepared: Prepared, ended: Ended) -> bool:
-    """Return True if another client goes on with the run, and nothing looks at this call's results.
+def _is_read(prepared: Prepared, ended: Ended) -> bool:
+    """Return False if another client goes on with the run, and nothing looks at its results.
 
     Then no frames are written: that would only delay the other client, and readers make their own.
     """
-    is_read = bool(prepared.recipe.settings.on_end or prepared.recipe.settings.log_to)
-    return ended.interrupted and HANDS_ON in os.environ and not is_read
+    settings = prepared.recipe.settings
+    return bool(settings.on_end or settings.log_to) or not is_handed_on(ended.interrupted)

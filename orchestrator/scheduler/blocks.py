@@ -10,7 +10,6 @@ Where a unit failed for the moment its block is not finished: later blocks go on
 decided before, and the next call, which asks again, decides what this one could not.
 """
 
-import copy
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.records import DONE, FAILED
-from orchestrator.statistics.adaptive import AdaptiveTest
 from orchestrator.statistics.sequential import LAG, OrderTest, PairOrder, pair_orders
 
 Bools = NDArray[np.bool_]
@@ -72,21 +70,6 @@ class Slot(msgspec.Struct, frozen=True):
     is_reversed: bool = False
 
 
-class Adaptive(msgspec.Struct, frozen=True):
-    """A choice of the pairs that are compared on each item.
-
-    Attributes:
-        share: Of all comparisons of a ranking that may be asked, in (0, 1].
-        seed: The recipe's, which with the outcomes decides what is chosen.
-        baseline: Name of the model that the others are compared with; empty for win rates
-            against all.
-    """
-
-    share: float
-    seed: int
-    baseline: str = ""
-
-
 class StoppingRule(msgspec.Struct, frozen=True):
     """The rule by which a run stops asking about a pair of models.
 
@@ -102,7 +85,6 @@ class StoppingRule(msgspec.Struct, frozen=True):
             left out.
         sizes: Items of each cluster, in their order; empty where each item stands alone, or where
             the orders are about exactly these items.
-        adaptive: How pairs are chosen; None where all are asked until they are settled.
     """
 
     n_items: int
@@ -114,7 +96,6 @@ class StoppingRule(msgspec.Struct, frozen=True):
     slots: tuple[Slot | None, ...]
     feeds: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...] = ()
-    adaptive: Adaptive | None = None
 
     def layout(self) -> "Layout":
         """Return the bounds of the blocks."""
@@ -129,9 +110,7 @@ class StoppingRule(msgspec.Struct, frozen=True):
         return Layout(bounds, firsts, self.sizes)
 
     def new_tests(self) -> list[OrderTest]:
-        """A test for each ranking; none where pairs are chosen (`adaptive_blocks`)."""
-        if self.adaptive is not None:
-            return []
+        """A test for each ranking."""
         return [
             OrderTest(
                 len(ranking.models),
@@ -146,8 +125,6 @@ class StoppingRule(msgspec.Struct, frozen=True):
     def fewest_items(self) -> int:
         """Items that are asked about whatever the values are: as if the first model always won."""
         layout, blocks = self.layout(), []
-        if self.adaptive is not None:
-            return layout.bounds[min(LAG, layout.n_blocks)]
         for test in self.new_tests():
             while test.n_blocks < layout.n_blocks and test.is_open(test.n_blocks + LAG - 1).any():
                 block = test.n_blocks
@@ -308,7 +285,6 @@ class Blocks:
     def _advance(self) -> None:
         while True:
             while self.n_open < min(self._n_ended + LAG, self.layout.n_blocks):
-                self._open(self.n_open)
                 first, last = self._first(self.n_open), self._first(self.n_open + 1)
                 self._n_left.append(int((self._units[first:last, self._deciding] == 0).sum()))
                 self.n_open += 1
@@ -317,9 +293,6 @@ class Blocks:
             if self._n_ended < self._unfinished:
                 self._look(self._n_ended)
             self._n_ended += 1
-
-    def _open(self, block: int) -> None:
-        """Mark what is not needed of a block that is about to begin, as far as it is not yet."""
 
     def _look(self, block: int) -> None:
         before = self.needed(self.n_open)
@@ -355,109 +328,3 @@ class Blocks:
             return bool(pairs[slot.index])
         test = self.tests[slot.ranking]
         return any(pairs[n] and slot.index in pair for n, pair in enumerate(test.pairs))
-
-
-# Blocks of items of which only some comparisons are asked, chosen by an adaptive test.
-#
-# The pairs of a block are chosen when it may begin, from the recipe's seed and the rows of the
-# blocks that were looked at by then (`statistics.adaptive`): the choice is the same however often
-# the run was cut off. Rows that were not chosen (of an earlier recipe, say) are never looked at.
-
-
-class AdaptiveBlocks(Blocks):
-    """The units of a plan of which pairs are chosen.
-
-    Args:
-        rule: With `adaptive`.
-        ended: As of `Blocks`.
-        adaptive: The one of the rule.
-
-    Attributes:
-        choices: A test for each ranking.
-    """
-
-    def __init__(self, rule: StoppingRule, ended: bytearray, adaptive: Adaptive) -> None:
-        super().__init__(rule, ended)
-        self._adaptive = adaptive
-        self.choices = [
-            AdaptiveTest(
-                len(ranking.models),
-                error=rule.error,
-                n_prompts=rule.n_items,
-                share=adaptive.share,
-                top=rule.top,
-                baseline=ranking.models.index(adaptive.baseline) if adaptive.baseline else None,
-                sizes=rule.sizes,
-            )
-            for ranking in rule.rankings
-        ]
-        # By ranking: pairs that are asked, shape (items, pairs), as far as blocks were opened.
-        self._chosen = [
-            np.zeros((rule.n_items, ranking.n_slots), np.bool_) for ranking in rule.rankings
-        ]
-        self._foreseen: tuple[int, list[Bools]] = (-1, [])
-
-    @property
-    def n_prompts(self) -> int:
-        """Prompts of the blocks that decisions rest on."""
-        return self._first(min(test.n_blocks for test in self.choices))
-
-    def needed_of(self, item: int) -> Bools:
-        """Combinations that are needed of an item; of a later block, as if nothing more is learnt.
-
-        Shape (combinations,).
-        """
-        chosen = self._chosen if item < self.n_items_open else self._foresee()
-        needed: Bools = self._needed_in(chosen, item, item + 1)[0]
-        return needed
-
-    def _open(self, block: int) -> None:
-        self._choose(self.choices, self._chosen, block)
-        first, last = self._first(block), self._first(block + 1)
-        unneeded = ~self._needed_in(self._chosen, first, last) & (self._units[first:last] == 0)
-        self.not_needed += unneeded.sum(axis=0)
-        self._units[first:last][unneeded] = 1
-
-    def _look(self, block: int) -> None:
-        first, last = self._first(block), self._first(block + 1)
-        sizes = self.layout.sizes_of(block, block + 1)
-        for ranking, test, values in zip(
-            self.rule.rankings, self.choices, self._values, strict=True
-        ):
-            shares = (values[first:last] - ranking.low) / (ranking.high - ranking.low)
-            test.look(2.0 * shares - 1.0, sizes)
-
-    def _choose(self, tests: list[AdaptiveTest], chosen: list[Bools], block: int) -> None:
-        """Choose the pairs of a block; judges that know the same ask about the same pairs."""
-        first, last = self._first(block), self._first(block + 1)
-        for test, of_ranking in zip(tests, chosen, strict=True):
-            rng = np.random.default_rng([self._adaptive.seed, block])
-            of_ranking[first:last] = test.design(last - first, rng)
-
-    def _foresee(self) -> list[Bools]:
-        """Pairs of later blocks, as if no order were settled any more."""
-        if self._foreseen[0] != self.n_open:
-            tests, chosen = copy.deepcopy(self.choices), [part.copy() for part in self._chosen]
-            for block in range(self.n_open, self.layout.n_blocks):
-                self._choose(tests, chosen, block)
-            self._foreseen = (self.n_open, chosen)
-        return self._foreseen[1]
-
-    def _needed_in(self, chosen: list[Bools], first: int, last: int) -> Bools:
-        """Combinations that are needed of some items, shape (items, combinations)."""
-        rule = self.rule
-        needed = np.ones((last - first, len(rule.slots)), np.bool_)
-        for which, slot in enumerate(rule.slots):
-            if slot is not None:
-                needed[:, which] = chosen[slot.ranking][first:last, slot.index]
-        for which, fed in enumerate(rule.feeds):
-            if fed:
-                needed[:, which] = needed[:, list(fed)].any(axis=1)
-        return needed
-
-
-def make_blocks(rule: StoppingRule, ended: bytearray) -> Blocks:
-    """Return the blocks of a rule, before the rows of earlier calls."""
-    if rule.adaptive is None:
-        return Blocks(rule, ended)
-    return AdaptiveBlocks(rule, ended, rule.adaptive)

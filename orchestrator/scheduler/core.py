@@ -16,7 +16,7 @@ import logging
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.records import ACCOUNT, REQUEST, UNCLEAR, UNREACHED, Failure, Outcome
+from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, UNREACHED, Failure, Outcome
 from orchestrator.scheduler.ready import Ready, RetryPolicy
 
 _log = logging.getLogger(__name__)
@@ -95,8 +95,10 @@ class ModelState(msgspec.Struct):
         permits: Requests that the server takes at a time; None where it has refused none.
         trust: Answers before it is tried with more.
         n_trusted: Answers since `permits` was changed.
+        n_doubts: Refusals since the last answer that may be the model's.
         n_trials: Requests that were sent since it is in doubt whether the model answers at all;
             None while it is in none.
+        unsure: Requests that were refused while it had answered none, and how.
         dead: Why it is given up.
         is_held: It is sent nothing for now.
     """
@@ -118,7 +120,9 @@ class ModelState(msgspec.Struct):
     permits: int | None = None
     trust: int = _TRUST
     n_trusted: int = 0
+    n_doubts: int = 0
     n_trials: int | None = None
+    unsure: list[tuple[Request, Failure]] = []
     dead: Failure | None = None
     is_held: bool = False
     n_done: int = 0
@@ -200,7 +204,7 @@ class Core:
     def done(
         self, request: Request, outcome: Outcome | Failure, now: float
     ) -> list[Settled | Retried]:
-        """An attempt has ended: what follows, for this request and where the model died, others."""
+        """An attempt has ended: what follows for this request, and others it tells something of."""
         state = self.models[request.ask.model]
         state.in_flight -= 1
         state.quiet_since = now
@@ -210,35 +214,60 @@ class Core:
                 self._learn(request.ask.model, was_trial=was_trial)
             if state.down_since is not None:
                 self._is_back(request.ask.model)
-            state.n_trials = None
+            state.n_trials, state.n_doubts = None, 0
             state.n_done += 1
-            return [Settled(request, outcome)]
+            return [Settled(request, outcome), *self._tell(state)]
         if state.dead is not None:
             return [self._settle_dead(state, request)]
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
             state.n_overloads += 1
-        if self._is_refused(state, outcome):
-            return [*self.kill(request.ask.model, outcome), self._settle_dead(state, request)]
+        wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
+        is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
+        is_last = wait is None and not outcome.permanent and not is_away
+        if self._is_refused(state, outcome, is_last=is_last):
+            whose = UNCLEAR if outcome.scope == REQUEST else outcome.scope
+            why = msgspec.structs.replace(outcome, scope=whose)
+            return [*self.kill(request.ask.model, why), self._settle_dead(state, request)]
         if self._is_refusal(outcome) or outcome.cause == "connection":
             state.n_refused += 1
             state.n_left = state.in_flight
-        if self._is_refusal(outcome) or self._is_crowded(state, outcome):
+        if is_away:
             return self._unreachable(state, request, outcome, now)
         if outcome.status and state.down_since is not None:
             self._is_back(request.ask.model)
-        wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
+        if wait is None and outcome.scope == UNCLEAR and outcome.permanent and not state.n_done:
+            state.unsure.append((request, outcome))
+            return self._tell(state)
         if wait is None:
             state.n_failed += 1
-            return [Settled(request, outcome)]
+            return [Settled(request, outcome), *self._tell(state)]
         return [self._delay(state, request, outcome, now + wait)]
 
-    def _is_refused(self, state: ModelState, failure: Failure) -> bool:
+    @staticmethod
+    def _tell(state: ModelState) -> list[Settled | Retried]:
+        """Settle what was refused first: as the requests' where others were answered."""
+        if not state.n_done and (state.in_flight or state.n_queued):
+            return []
+        unsure, state.unsure, is_own = state.unsure, [], state.n_done > 0
+        state.n_failed += len(unsure)
+        return [Settled(one, msgspec.structs.replace(why, permanent=is_own)) for one, why in unsure]
+
+    @staticmethod
+    def _is_refused(state: ModelState, failure: Failure, *, is_last: bool) -> bool:
+        """Return whether a failure shows that the model answers nobody until somebody acts.
+
+        While it is in doubt, requests are sent one at a time. Of a model that has answered, several
+        in a row put it in doubt; of another one, also a request whose attempts are used up.
+        """
         # Where others were answered, an account's state may be this request's: too dear a one.
-        if failure.scope != UNCLEAR and not (failure.scope == ACCOUNT and state.n_done):
-            return failure.scope != REQUEST
-        if state.n_trials is None:
+        if failure.scope == SERVER or (failure.scope == ACCOUNT and not state.n_done):
+            return True
+        if failure.scope == REQUEST and (state.n_done or not is_last):
+            return False
+        state.n_doubts += 1
+        if state.n_trials is None and (not state.n_done or state.n_doubts >= _TRIALS):
             state.n_trials = 0
-        return state.n_trials >= _TRIALS
+        return (state.n_trials or 0) >= _TRIALS
 
     @staticmethod
     def _is_refusal(failure: Failure) -> bool:
@@ -350,6 +379,8 @@ class Core:
         cause = why.cause if has_refused else "dead_server"
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
+        waiting += [one for one, _ in state.unsure]
+        state.unsure = []
         state.delayed.clear()
         waiting.sort(key=lambda request: request.position)
         return [self._settle_dead(state, request) for request in waiting]

@@ -202,7 +202,8 @@ def _mean_above(values: Floats, of: Floats) -> Floats:
 
 def _tau(agree: Floats, differ_x: Floats, differ_y: Floats) -> Floats:
     defined = (np.asarray(differ_x) > 0.5) & (np.asarray(differ_y) > 0.5)
-    scale = np.sqrt(np.where(defined, differ_x, 1.0)) * np.sqrt(np.where(defined, differ_y, 1.0))
+    # The root of the product: of equal numbers it is exact, so that the same order has exactly 1.
+    scale = np.sqrt(np.where(defined, differ_x, 1.0) * np.where(defined, differ_y, 1.0))
     return np.where(defined, np.clip(agree / scale, -1.0, 1.0), np.nan)
 
 

@@ -1,4 +1,4 @@
-"""Resampling of prompts: the jackknife, the bootstrap, sign-flip tests, and folds."""
+"""Resampling of prompts: the jackknife, the bootstrap, and sign-flip tests."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,24 +13,6 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
-
-N_FOLDS: Final = 10
-
-
-def folds_of(
-    prompts: Ints, known: NDArray[np.bool_], rng: np.random.Generator, n_folds: int = N_FOLDS
-) -> Ints:
-    """Return the fold of each case, shape (n,), from 0 on; a prompt's cases share one.
-
-    Cases of a prompt that has no known one are in fold -1: what is learned on all others may be
-    applied to them. `prompts`, any whole numbers, and `known`, cases that can be learned from, have
-    shape (n,). No more folds are made than there are prompts with known cases.
-    """
-    learned = np.unique(prompts[known])
-    fold_of = rng.permutation(len(learned)) % min(n_folds, len(learned))
-    place = np.minimum(np.searchsorted(learned, prompts), len(learned) - 1)
-    return np.where(learned[place] == prompts, fold_of[place], -1)
-
 
 _CHUNK_BYTES: Final = 4 * 2**20
 

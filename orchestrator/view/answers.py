@@ -97,9 +97,9 @@ class Answers:
         `failed` (a cause, or None), `worth` in [0, 1] or a score, and `best`.
         """
         wanted = pl.Series("index", indexes[: max(1, _MOST_CELLS // max(1, len(self.models)))])
-        cells = self.texts().filter(pl.col("index").is_in(wanted.implode())).collect()
+        cells = self.texts_of(wanted)
         if by in self.by:
-            values = self.worth(by).filter(pl.col("index").is_in(wanted.implode()))
+            values = self.worth_of(wanted, by).select("index", "model", "worth", "best")
             cells = cells.join(values, on=["index", "model"], how="left")
         found: dict[tuple[int, str], dict[str, Any]] = {
             (row["index"], row["model"]): {
@@ -207,24 +207,35 @@ class Answers:
 
         They are in a file, since they are many, which is written when they are first wanted.
         """
-        parts = [self._read(name) for name in self._answered]
-        if not parts:
-            return pl.LazyFrame(schema=_TEXTS)
         with self._writing:
             if self._texts is None:
-                rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
-                found = self._numbers.join(rows, on="item", maintain_order="left")
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / "answers.arrow"
-                columns = [pl.col(name).cast(kind) for name, kind in _TEXTS.items()]
-                found.select(columns).collect().write_ipc(path, compression="uncompressed")
+                self._begun().collect().write_ipc(path, compression="uncompressed")
                 self._texts = columnar.scan_arrow(path)
             return self._texts
 
-    def _read(self, frame: str, *, whole: bool = False) -> pl.LazyFrame:
+    def _begun(self, keys: pl.Series | None = None) -> pl.LazyFrame:
+        """The same of the items with these keys alone; of all where None."""
+        parts = [self._read(name, keys=keys) for name in self._answered]
+        if not parts:
+            return pl.LazyFrame(schema=_TEXTS)
+        rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
+        found = self._numbers.join(rows, on="item", maintain_order="left")
+        return found.select(pl.col(name).cast(kind) for name, kind in _TEXTS.items())
+
+    def texts_of(self, indexes: pl.Series) -> pl.DataFrame:
+        """The same of some items, which wait for no others: the first screen is soon there."""
+        if self._texts is None:
+            return self._begun(self._keys.gather(indexes)).collect()
+        return self._texts.filter(pl.col("index").is_in(indexes.implode())).collect()
+
+    def _read(
+        self, frame: str, *, whole: bool = False, keys: pl.Series | None = None
+    ) -> pl.LazyFrame:
         role = roles_in(self._frames)[frame].answers
         columns = there(self._frames, frame, role.columns() if role is not None else {})
-        rows = self._frames.scan(frame)
+        rows = _only(self._frames.scan(frame), keys)
         names = set(rows.collect_schema())
         text = pl.col(columns["text"])
         turn = pl.col(columns["turn"]) if "turn" in columns else pl.lit(1)
@@ -241,16 +252,16 @@ class Answers:
             digest=text.hash(),
         )
 
-    def _good(self, by: str) -> pl.LazyFrame:
-        """Rows of a method that did not fail."""
-        rows = self._frames.scan(self._sources[by].frame)
+    def _good(self, by: str, keys: pl.Series | None = None) -> pl.LazyFrame:
+        """Rows of a method that did not fail, of all items or of those with these keys."""
+        rows = _only(self._frames.scan(self._sources[by].frame), keys)
         return rows.filter((pl.col("method") == by) & (pl.col("status") == "ok"))
 
-    def _sides(self, by: str) -> pl.LazyFrame:
+    def _sides(self, by: str, keys: pl.Series | None = None) -> pl.LazyFrame:
         """Rows of one model against another: item, model, other, and a value that is > 0 for it."""
         frame = self._sources[by].frame
         if frame in self._pairs:
-            rows = self._good(by)
+            rows = self._good(by, keys)
             columns = there(self._frames, frame, self._pairs[frame].columns())
             a, b, p = (pl.col(columns[name]) for name in ("model_a", "model_b", "prefer_a"))
             sides = [
@@ -258,17 +269,17 @@ class Answers:
                 for one, two, value in ((a, b, p - 0.5), (b, a, 0.5 - p))
             ]
             return pl.concat(sides).filter(pl.col("value").is_finite())
-        means = self._means(by)
+        means = self._means(by, keys)
         both = means.join(means.rename({"model": "other", "mean": "mean_b"}), on="item")
         both = both.filter(pl.col("model") != pl.col("other"))
         return both.select("item", "model", "other", value=pl.col("mean") - pl.col("mean_b"))
 
-    def _means(self, by: str) -> pl.LazyFrame:
+    def _means(self, by: str, keys: pl.Series | None = None) -> pl.LazyFrame:
         """The first score of a method, times its sign, by item and model."""
         (score, sign), *_ = self._sources[by].scores.items()
         value = pl.col(score).cast(pl.Float64) * sign
         return (
-            self._good(by)
+            self._good(by, keys)
             .filter(value.is_finite())
             .group_by("item", "model")
             .agg(mean=value.mean())
@@ -277,16 +288,29 @@ class Answers:
     def worth(self, by: str) -> pl.DataFrame:
         """Return the worth of each answer by a method; best is one that no other reaches."""
         if by not in self._kept:
-            shown = pl.col("worth").round(_DIGITS)
-            if self._sources[by].frame in self._pairs:
-                mean = pl.col("value").mean() + 0.5
-                worth = self._sides(by).group_by("item", "model").agg(worth=mean)
-                is_won = shown > 0.5
-            else:
-                worth = self._means(by).rename({"mean": "worth"})
-                is_won = pl.lit(value=True)
-            most = shown.max().over("item")
-            is_alone = (shown == most).sum().over("item") == 1
-            found = worth.with_columns(best=(shown == most) & is_alone & is_won)
-            self._kept[by] = self._numbers.join(found, on="item").collect()
+            self._kept[by] = self._worth(by)
         return self._kept[by]
+
+    def worth_of(self, indexes: pl.Series, by: str) -> pl.DataFrame:
+        """The same of the answers to some items."""
+        if by not in self._kept:
+            return self._worth(by, self._keys.gather(indexes))
+        return self._kept[by].filter(pl.col("index").is_in(indexes.implode()))
+
+    def _worth(self, by: str, keys: pl.Series | None = None) -> pl.DataFrame:
+        shown = pl.col("worth").round(_DIGITS)
+        if self._sources[by].frame in self._pairs:
+            mean = pl.col("value").mean() + 0.5
+            worth = self._sides(by, keys).group_by("item", "model").agg(worth=mean)
+            is_won = shown > 0.5
+        else:
+            worth = self._means(by, keys).rename({"mean": "worth"})
+            is_won = pl.lit(value=True)
+        most = shown.max().over("item")
+        is_alone = (shown == most).sum().over("item") == 1
+        found = worth.with_columns(best=(shown == most) & is_alone & is_won)
+        return self._numbers.join(found, on="item").collect()
+
+
+def _only(rows: pl.LazyFrame, keys: pl.Series | None) -> pl.LazyFrame:
+    return rows if keys is None else rows.filter(pl.col("item").is_in(keys.implode()))

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -270,10 +270,10 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     table = _begun(frames)
     measures: list[Measure] = []
     for found in _measured(frames, all_sources({}, settings, allow_code=allow_code).sources):
-        for measure, column in found:
-            if measure.key not in table.columns:
-                table = table.join(column, on="item", how="left", maintain_order="left")
-                measures.append(measure)
+        new = {one: value for one, value in found.values.items() if one.key not in table.columns}
+        if new:
+            table = table.join(found.by_item(new), on="item", how="left", maintain_order="left")
+            measures += new
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
         measures = [replace(one, title=one.title.partition(" · ")[2]) for one in measures]
@@ -338,11 +338,19 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
 )
 
 
-Measured = list[tuple[Measure, pl.DataFrame]]
-"""Measures, each with its values by item."""
+class _Measured(NamedTuple):
+    """Measures of the rows of a method: each with its value of an item."""
+
+    rows: pl.DataFrame
+    values: dict[Measure, pl.Expr]
+
+    def by_item(self, values: Mapping[Measure, pl.Expr]) -> pl.DataFrame:
+        """Return some of the measures, one row an item."""
+        cast = [value.cast(pl.Float64).alias(one.key) for one, value in values.items()]
+        return self.rows.group_by("item").agg(cast)
 
 
-def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[Measured]:
+def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[_Measured]:
     """Yield the measures of each method, by the roles of its columns."""
     pairs = {name: role.pairs for name, role in roles_in(frames).items() if role.pairs}
     for source in sources:
@@ -357,7 +365,7 @@ def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[Measure
             yield _of_pairs(frames, frame, pairs[frame], name)
 
 
-def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) -> Measured:
+def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) -> _Measured:
     columns = {
         name: column
         for name, column in there(frames, frame, role.columns()).items()
@@ -370,13 +378,13 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         rows = rows.with_columns(side=side)
         sides = pl.col("side").filter(pl.col("side") != 0).n_unique().over(*pair)
         rows = rows.with_columns(pl.when(sides > 1).then(pl.struct(pair[1:])).alias("pair split"))
-    found = []
-    for needed, name, title, digits, value in _OF_PAIRS:
-        if needed <= set(rows.columns):
-            key = f"{method}.{name}"
-            measure = Measure(key, _title(method, title), terms()["column"][title], digits)
-            found.append((measure, _each(rows, value, key)))
-    return found
+    said = terms()["column"]
+    found = {
+        Measure(f"{method}.{name}", _title(method, title), said[title], digits): value
+        for needed, name, title, digits, value in _OF_PAIRS
+        if needed <= set(rows.columns)
+    }
+    return _Measured(rows, found)
 
 
 def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -> pl.DataFrame:
@@ -387,29 +395,21 @@ def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -
     return rows.filter((pl.col("method") == method) & (pl.col("status") == "ok"))
 
 
-def _of_scores(frames: FrameFiles, source: Source) -> Measured:
+def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
     good = _good(frames, source.frame, source.name, source.scores)
-    found = []
+    found = {}
     scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
-    for name in scores[:_MOST_SCORES]:
-        key = f"{source.name}.{name}"
+    values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
+    for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        value = pl.col(name).filter(pl.col(name).is_finite())
-        found.append(
-            (Measure(key, _title(source.name, name), says), _each(good, value.mean(), key))
-        )
+        one = Measure(f"{source.name}.{name}", _title(source.name, name), says)
+        found[one] = value.mean()
     if scores:
-        key = f"{source.name}.spread"
         says = f"Range of {scores[0]} in {source.name}."
-        value = pl.col(scores[0]).filter(pl.col(scores[0]).is_finite())
-        spread = value.max() - value.min()
-        found.append((Measure(key, _title(source.name, "spread"), says), _each(good, spread, key)))
-    return found
+        one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
+        found[one] = values[0].max() - values[0].min()
+    return _Measured(good, found)
 
 
 def _title(source: str, what: str) -> str:
     return safe_line(f"{source} · {what}")
-
-
-def _each(rows: pl.DataFrame, value: pl.Expr, key: str) -> pl.DataFrame:
-    return rows.group_by("item").agg(value.cast(pl.Float64).alias(key))

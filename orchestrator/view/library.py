@@ -33,6 +33,9 @@ from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
 from orchestrator.view.items import Items, Texts, build, write_texts
 
+# What a browser takes to show the first items, and nothing should take from it.
+_FIRST_SCREEN_S: Final = 0.5
+
 
 class Snapshot:
     """One version of a run.
@@ -82,10 +85,12 @@ class Snapshot:
         return write_texts(self.result.frames, self.items.keys, self.folder / "texts.arrow")
 
     def prepare_search(self) -> None:
-        """Gather the texts before the first letter is typed, in a thread of its own."""
+        """Gather the texts before the first letter is typed, and after the first items are seen."""
         if not self._searched:
             self._searched = True
-            threading.Thread(target=lambda: self.texts, daemon=True).start()
+            later = threading.Timer(_FIRST_SCREEN_S, lambda: (self.answers.texts(), self.texts))
+            later.daemon = True
+            later.start()
 
     @cached_property
     def overview(self) -> dict[str, object]:

@@ -30,7 +30,8 @@ def overview(result: Result) -> dict[str, object]:
     """The run as the report shows it, without examples, which are pages, and without drawings."""
     about = material(result)
     drawn = can_draw()
-    parts = [part for part in page.sections(about) if part.figures or part.tables or part.folded]
+    found = page.shown_sections(about)
+    parts = [part for part in found if part.figures or part.tables or part.folded]
     return {
         "name": safe_line(about.name),
         "description": safe_line(str(about.settings.get("description") or "")),

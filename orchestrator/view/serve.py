@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
@@ -23,6 +24,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orchestrator.contracts.context import bundled
 from orchestrator.errors import UsageError
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
@@ -257,6 +259,8 @@ def serve(
         shown = f"runs in {places}" if places else "no runs"
         shown += "" if labels is None else f"; labels go to {safe_line(str(labels))}"
         write_to(sys.stderr, f"{shown}; press Ctrl-C to stop\n")
+        # Every run needs them; loaded while the browser opens, not when it asks.
+        threading.Thread(target=bundled, daemon=True).start()
         door.begin()
         if open_browser:
             webbrowser.open(f"http://{HOST}:{taken}{page}{TOKEN}={door.token}")

@@ -28,11 +28,12 @@ UNKNOWN: Final = "unknown"
 
 _NAMES: Final = {
     STOP: "stop eos eos_token end end_turn end_of_turn end_of_text stop_sequence stop_token "
-    "stop_string word complete completed finish finished done eos_found stop_string_found",
+    "stop_string stop_str word normal im_end eot eot_id complete completed finish finished done "
+    "eos_found stop_string_found",
     LENGTH: "length limit max_tokens max_length max_new_tokens max_output_tokens "
     "max_completion_tokens model_length token_limit model_context_window_exceeded "
     "context_length max_context_length context_length_reached max_predicted_tokens_reached "
-    "error_limit",
+    "error_limit length_capped incomplete truncated",
     WITHHELD: "content_filter content_filtered filtered safety recitation blocklist blocked "
     "prohibited_content spii refusal sensitive moderation guardrail guardrail_intervened "
     "error_toxic image_safety sensitive_content content_policy content_policy_violation "
@@ -41,7 +42,7 @@ _NAMES: Final = {
     "unexpected_tool_call",
     BROKEN: "abort aborted error cancel cancelled canceled timeout network_error interrupted "
     "insufficient_system_resource preempted failed user_cancel user_stopped time_limit "
-    "model_unloaded",
+    "model_unloaded load server_error internal_error exception",
 }
 _ENDS: Final[Mapping[str | None, str]] = {
     None: UNSAID,
@@ -57,7 +58,7 @@ def end_of(reason: str | None) -> str:
     """Translate a server's `finish_reason`, or its like, to one of the names above."""
     found = _ENDS.get(reason)
     if found is None and reason is not None:
-        name = _HUMP.sub("_", _ENUM.sub("", reason.strip(), count=1))
+        name = _HUMP.sub("_", _ENUM.sub("", reason.strip(" <|>"), count=1))
         return _ENDS.get(re.sub(r"[- ]", "_", name).lower(), UNKNOWN)
     return found or UNSAID
 

@@ -8,6 +8,7 @@ shortened, and never repeats the key it was sent.
 
 import base64
 import datetime as dt
+import html
 import json
 import math
 import re
@@ -160,15 +161,23 @@ LONG_SECRET: Final = 12
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 _STATUS: Final = re.compile(r"[345][0-9]{2}")
 _STATUS_NAMES: Final = ("code", "status", "status_code", "http_status", "http_code")
+# Of a page the title tells what it is; words such as "content" are in the code of each.
+_PAGE: Final = re.compile(r"\A\s*<.*?<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
 # Levels of an error body whose words are read.
 _DEEPEST: Final = 6
 _MOST_PARTS: Final = 20
 _TELLING: Final = frozenset({
-    "code", "detail", "details", "error", "error_type", "estimated_time", "innererror", "loc",
-    "message", "metadata", "msg", "object", "param", "reason", "reasons", "retryDelay",
-    "retry_after", "retry_after_seconds", "status", "type",
+    "base_resp", "code", "description", "detail", "details", "error", "error_code", "error_msg",
+    "error_type", "errors", "estimated_time", "fault", "faultstring", "innererror", "issues", "loc",
+    "message", "Message", "metadata", "msg", "object", "param", "path", "raw", "reason", "reasons",
+    "retry_after", "retry_after_seconds", "retryDelay", "status", "status_msg", "title", "type",
 })  # fmt: skip
+_SAYING: Final = (
+    "error", "errors", "message", "Message", "fault", "faultstring", "detail", "msg", "error_msg",
+    "base_resp", "status_msg", "issues", "title", "type",
+)  # fmt: skip
+"""Where an error's words are, the first that is there."""
 
 
 def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str = "") -> Failure:
@@ -212,7 +221,7 @@ def _failure(
     cause = found.cause
     if cause == "server_error" and _DEAD.search(said):
         cause = "dead_server"
-    message = f"{what}: {said}" if said else what
+    message = f"{what}: {said}" if said else f"{what}, without a word"
     if found.advice:
         message = f"{message} ({found.advice})"
     return Failure(
@@ -230,7 +239,9 @@ def message_in(body: bytes) -> str:
     parsed = _parsed(body)
     if parsed is not None:
         return _message(parsed)
-    return body[: _INSPECTED if len(body) > _MOST_PARSED else None].decode("utf-8", "replace")
+    text = body[: _INSPECTED if len(body) > _MOST_PARSED else None].decode("utf-8", "replace")
+    page = _PAGE.search(text[:_INSPECTED])
+    return text if page is None else f"a web page: {html.unescape(page[1])}"
 
 
 def _parsed(body: bytes) -> Mapping[str, Any] | None:
@@ -280,25 +291,29 @@ def spelled(secret: str) -> re.Pattern[str]:
     return re.compile("|".join(found) or r"(?!)", re.IGNORECASE)
 
 
-def _message(parsed: Mapping[str, object]) -> str:
-    error = parsed.get("error")
-    if isinstance(error, dict):
-        return _words(error.get("message") or error.get("type") or error)
-    return _words(error or parsed.get("message") or parsed.get("detail") or parsed)
+def _message(value: object, depth: int = 0) -> str:
+    """An error's words in whatever form, with those of the provider that a gateway repeats."""
+    if isinstance(value, str):
+        repeated = _inner(value)
+        return value if repeated is None or depth >= _DEEPEST else _message(repeated, depth + 1)
+    first = value[0] if isinstance(value, list) and value else value
+    if not isinstance(first, dict) or depth >= _DEEPEST:
+        return _shown(value)
+    found = (first.get(name) for name in _SAYING)
+    inner = next((one for one in found if one and isinstance(one, str | dict | list)), None)
+    said = _shown(value) if inner is None else _message(inner, depth + 1)
+    where = (first.get("loc") or first.get("path")) if first is not value else None
+    if isinstance(where, list) and where:
+        said = f"{'.'.join(map(_shown, where))}: {said}"
+    beside = first.get("metadata")
+    if isinstance(beside, dict) and (raw := beside.get("raw")):
+        said = f"{said}: {_message(raw, depth + 1)}"
+    return said
 
 
-def _words(value: object) -> str:
-    match value:
-        case str():
-            return value
-        case {"detail": detail}:
-            return _words(detail)
-        case [dict() as first, *_] if isinstance(first.get("msg"), str):
-            where = first.get("loc")
-            steps = ".".join(map(_shown, where)) if isinstance(where, list) else ""
-            return f"{steps}: {first['msg']}" if steps else str(first["msg"])
-        case _:
-            return _shown(value)
+def _inner(text: str) -> Mapping[str, object] | None:
+    """The error body that a gateway repeats as text; None where it is none."""
+    return _parsed(text.encode("utf-8", "replace")) if text.lstrip().startswith("{") else None
 
 
 def _shown(value: object) -> str:
@@ -322,5 +337,7 @@ def _all_words(value: object, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, list) and depth < _DEEPEST:
         for part in value[:_MOST_PARTS]:
             yield from _all_words(part, depth + 1)
+    elif isinstance(value, str) and depth < _DEEPEST and (inner := _inner(value)) is not None:
+        yield from _all_words(inner, depth + 1)
     elif isinstance(value, str | int | float):
         yield _shown(value)[:MESSAGE_LENGTH]

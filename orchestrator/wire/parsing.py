@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -41,6 +42,9 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 T = TypeVar("T")
+_UNREADABLE: Final = (
+    ValueError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError
+)  # fmt: skip
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -120,7 +124,7 @@ class Decoder(Generic[T]):
             return too_large(len(body))
         try:
             return self._decode(body)
-        except (ValueError, RecursionError, MemoryError):
+        except _UNREADABLE:
             return self._decode_leniently(body, secret)
 
     def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
@@ -130,20 +134,60 @@ class Decoder(Generic[T]):
             return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
             parsed = _parsed(body)
-        except (ValueError, RecursionError, MemoryError):
+        except _UNREADABLE:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
-            return Failure("unparseable", f"the reply is {what}: {_start(body, secret)}")
+            what = "not JSON" if body.strip() else "empty"
+            what = "no whole stream of parts" if _STREAMED.match(body) else what
+            said = f"the reply is {what}: {_start(body, secret)}".removesuffix(": ")
+            return Failure("unparseable", said)
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
-        try:
-            return msgspec.convert(parsed, self._kind)
-        except (ValueError, RecursionError, OverflowError, MemoryError) as error:
-            if isinstance(parsed, dict) and parsed.get("error"):
-                return failures.in_reply(parsed, secret)
-            said = failures.clean(f"{error}: {_start(body, secret)}", secret)
-            return unparseable(f"the reply has an unexpected shape: {said}")
+        reply = parsed[0] if isinstance(parsed, list) and len(parsed) == 1 else parsed
+        has_choices = isinstance(reply, dict) and isinstance(reply.get("choices"), list)
+        for is_mended in (False, True) if has_choices else (False,):
+            try:
+                found = _usual(reply) if is_mended else reply
+                return msgspec.convert(found, self._kind)
+            except _UNREADABLE as error:
+                said = failures.clean(f"{error}: {_start(body, secret)}", secret)
+        if isinstance(parsed, dict) and parsed.get("error"):
+            return failures.in_reply(parsed, secret)
+        said = f"the reply has an unexpected shape: {said}"
+        return Failure("unparseable", said, permanent=True, status=200, scope=UNCLEAR)
+
+
+# What a part is, and what is made of it where a server writes it otherwise.
+_FORMS: Final[Mapping[str, tuple[Any, Callable[[Any], object]]]] = {
+    "finish_reason": (str, lambda said: said.get("type") if isinstance(said, dict) else str(said)),
+    "message": (dict, lambda said: {"content": said}),
+    # A gateway that decodes JSON makes a number of the text 4.
+    "content": (str | list, lambda said: [said] if isinstance(said, dict) else json.dumps(said)),
+    "top_logprobs": (
+        list, lambda said: [{"token": token, "logprob": value} for token, value in said.items()]
+    ),
+    **dict.fromkeys(("bytes", "token_ids"), (list, lambda _: None)),
+    "logprob": (float | int, float),
+    "logprobs": (dict, lambda _: None),
+    "refusal": (str, lambda _: None),
+}  # fmt: skip
+
+
+def _usual(value: object, name: str = "") -> object:
+    """A part of a reply as most servers write it.
+
+    What is no part of the answer, and can't be read, is left out: it must not cost a paid answer.
+    """
+    kind, otherwise = _FORMS.get(name, (object, str))
+    if value is None:
+        value = [] if name == "top_logprobs" else None
+    elif not isinstance(value, kind):
+        value = otherwise(value)
+    if isinstance(value, dict):
+        return {key: _usual(part, key) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_usual(one) for one in value]
+    return value
 
 
 class _Pieces(list[object]):
@@ -267,7 +311,7 @@ def error_in(body: bytes, secret: str) -> Failure:
     """Return the failure in a reply without an answer."""
     try:
         parsed = _parsed(body)
-    except (ValueError, RecursionError, MemoryError):
+    except _UNREADABLE:
         parsed = None
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)

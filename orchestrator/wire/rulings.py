@@ -19,7 +19,8 @@ class Ruling(NamedTuple):
     Attributes:
         cause: One word for grouping.
         scope: Whose state it is; see `records.Failure`.
-        permanent: Whether the same request would meet it again, whoever acts meanwhile.
+        permanent: Whether the same request would meet it again, whoever acts meanwhile; where it is
+            unclear, if it shows to be the request's.
         advice: What its reader can do; empty where the words say it.
     """
 
@@ -47,27 +48,44 @@ _SETTING: Final = Ruling("unsupported", UNCLEAR)
 _NO_SYSTEM: Final = _SETTING._replace(advice="say `system_role: false` in its settings")
 _OVERLOADED: Final = Ruling("rate_limited")
 _BROKEN: Final = Ruling("server_error")
+_UNLOADED: Final = Ruling("server_error", UNCLEAR)
+_ODD: Final = Ruling("bad_request", UNCLEAR)
+_UNEXPLAINED: Final = _ODD._replace(permanent=True)
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL)
 
 
-_NOT: Final = r"(?:\bnot\b|n't\b|\bcannot\b|\bno longer\b|\bnever\b)"
+_NOT: Final = r"(?:\bnot\b|n['\u2019]t\b|\bcannot\b|\bno longer\b|\bnever\b)"
 _REFUSED: Final = (
     rf"(?:{_NOT}|unsupported|unavailable|disabled|forbidden|denied|unrecogni[sz]ed|unknown|"
     r"unexpected|extra (?:inputs?|fields?)|extra_forbidden)"
 )
 _FIELDS: Final = (
     r"\b(?P<field{n}>seed|temperature|top_p|top_k|min_p|stop|stream|n|max_tokens|"
-    r"max_completion_tokens|return_token_ids|continue_final_message|add_generation_prompt)\b"
+    r"max_completion_tokens|return_token_ids|continue_final_message|add_generation_prompt|"
+    r"enable_thinking)\b"
+)
+_THROTTLED: Final = _words(
+    r"throttlingexception|too many requests|wait before trying",
+    r"(?:capacity|allocated quota) exceeded",
 )
 _OF_A_MINUTE: Final = _words(
-    r"per[ _-](?:second|minute|hour|day|min)\b",
+    _THROTTLED.pattern,
+    r"(?:per[ _-]|/ ?)(?:second|minute|hour|day|min)(?![a-z])",
     r"rate[ _-]?limit",
     r"\b[RT]P[MDS]\b",
-    r"resource has been exhausted",
+    r"resource has been exhausted|quota will be replenished",
 )
+# Whatever else they say: what is over is not a minute's share.
+_NO_MONEY: Final = _words(
+    r"余额|欠费|充值|额度",
+    r"(?:all|any|enough|out of|insufficient) (?:\w+ ){0,2}(?:credits?|balance|funds)\b",
+    r"\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
+    r"(?:spend|spending) limit|good standing|free tier.{0,30}exhausted|credits? expired",
+)
+_NEVER_WITHIN: Final = _words(r"request too large.*\blimit\b.{0,30}\brequested\b")
 FIELD_REFUSED: Final = _words(
     _FIELDS.format(n=1) + rf"[\"'`]?.{{0,40}}{_REFUSED}",
     rf"{_REFUSED}.{{0,40}}[\"'`:. ]" + _FIELDS.format(n=2),
@@ -79,18 +97,19 @@ _SYSTEM_REFUSED: Final = _words(
     r"(?:developer|system)[_ ]instructions? (?:is|are) not",
     r"(?:unexpected|unsupported|invalid|unknown) role:? [\"'`]?(?:system|developer)",
     r"roles must alternate",
+    r"\brole\b.{0,40}(?:unknown variant|does not support|not supported)\W{0,4}(?:system|developer)",
     r"only [\"'`]?user[\"'`]?.{0,40}assistant[\"'`]?.{0,40}roles?",
     r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
 )
 CAP: Final = _words(
     r"log_?probs?\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|between|exceed|\brange\b|"
-    r"smaller than|too (?:large|many|high)|\bin [\[(])",
-    r"(?:at most|\bmax\w*|up to).{0,40}log_?probs?\b",
+    r"smaller than|too (?:large|many|high)|\bin [\[(]?\d)",
+    r"(?:at most|\bmax\w*|up to|less than or equal to).{0,40}log_?probs?\b",
 )
 """More alternatives were asked for than the server lists."""
 _MOST: Final = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
-    r"\bin [\[(]\d+\s?,|not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
+    r"\bin [\[(]?\d+\s?(?:,|\.\.)|not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
     re.IGNORECASE,
 )
 _LEAST: Final = re.compile(
@@ -98,7 +117,11 @@ _LEAST: Final = re.compile(
     r"greater than or equal to)\D{0,10}([0-9]{1,3})(?![0-9])",
     re.IGNORECASE | re.DOTALL,
 )
-_LISTS_NONE: Final = _words(rf"{_REFUSED}.{{0,60}}log_?prob", rf"log_?prob\w*.{{0,60}}{_REFUSED}")
+_LISTS_NONE: Final = _words(
+    rf"{_REFUSED}.{{0,60}}log_?prob",
+    rf"log_?prob\w*.{{0,60}}{_REFUSED}",
+    r"log_?prob\w*.{0,20}must be (?:set to )?(?:false|null|0\b)",
+)
 _ACCOUNT_CLOSED: Final = _words(
     r"\b(?:account|organi[sz]ation|project|workspace|subscription|access|user)\b.{0,60}"
     r"\b(?:deactivated|suspended|terminated|disabled|banned|restricted|not active|inactive|"
@@ -108,7 +131,9 @@ _ACCOUNT_CLOSED: Final = _words(
 _MODERATED: Final = _words(
     r"moderat(?:ion|ed|or)",
     r"\bflagged\b",
-    r"content[ _-]?(?:policy|policies|filter|management|violat|inspection|safety|risk|restriction)",
+    r"content[ _-]?(?:policy|policies|filter|management|violat|inspection|safety|restriction)",
+    r"\bcontent\b.{0,20}\brisk|high[ _-]risk",
+    r"\b(?:content|prompt|input|output|response)s?\b.{0,50}\bblocked|censor",
     r"guard-?rail",
     r"(?:safety|responsible[ _]?ai|usage|acceptable use)[ _-](?:system|filter|polic|check|setting)",
     r"(?:blocked|rejected|refused|filtered).{0,40}(?:safety|content|filter|harm|prohibited)",
@@ -118,7 +143,8 @@ _MODERATED: Final = _words(
     r"违规|敏感|不安全|风险",
 )
 _SPENT: Final = _words(
-    r"insufficient[ _](?:quota|balance|credits?|funds)",
+    _NO_MONEY.pattern,
+    r"insufficient[ _](?:user[ _])?(?:quota|balance|credits?|funds)|(?:enough|out of)_balance",
     r"credit balance",
     r"\b(?:enough|more|out of|no|exhausted|exceeded|insufficient|remaining).{0,30}\bcredits?\b",
     r"\bcredits?\b.{0,30}(?:exhausted|exceeded|depleted|used up|ran out|insufficient)",
@@ -127,24 +153,27 @@ _SPENT: Final = _words(
     r"\b(?:spend|spending|usage|budget|key|monthly|cost)\b.{0,30}\blimit\b.{0,30}"
     r"(?:exceed|reach|hit)|(?:exceed|reach|hit)\w*.{0,40}\b(?:spend\w*|usage|budget|key|monthly)"
     r".{0,12}limit",
-    r"budget.{0,20}exceeded|exceeded.{0,20}budget",
-    r"余额|欠费|充值",
+    r"budget.{0,20}exceeded|exceeded.{0,20}budget|\barrearage",
 )
 _WRONG_KEY: Final = _words(
     r"(?:incorrect|invalid|missing|expired|wrong|revoked|no|malformed).{0,30}"
     r"(?:api[ _-]?key|credentials?|access token|bearer|auth\w* token|subscription key)",
     r"(?:api[ _-]?key|credentials?|access token|subscription key)\b.{0,40}"
     r"(?:not valid|invalid|missing|expired|required|not found|incorrect|revoked|not provided)",
-    r"authentication (?:failed|fails|error|required)|unauthenticated",
+    r"authentication (?:failed|fails|error|required)|unauthenticated|\blogin fail",
 )
 _MISSING_MODEL: Final = _words(
     r"\bmodel\b.{0,100}(?:does not exist|do not exist|not found|not exist|is not a valid|"
     r"not available|not loaded|not deployed|decommissioned|deprecated|has been retired|"
     r"no longer (?:available|supported))",
     r"(?:unknown|invalid|no such|nonexistent|not a valid) model",
-    r"model_not_found|deploymentnotfound|no endpoints found",
+    r"(?:unable to access|no available channel for|on-demand throughput).{0,30}\bmodel\b",
+    r"\bmodel\b.{0,80}(?:identifier is invalid|on-demand throughput|not supported by any)",
+    r"does not work with the specified model|无可用渠道|模型不存在",
+    r"model_not_(?:found|supported|available)|deploymentnotfound|no endpoints found",
 )
 _SIZE: Final = r"(?=.*(?:token|length|context|character|too long|too large|size))"
+_DRAWS_LESS: Final = _words(r"at most \d+ completion tokens|maximum output for this model")
 _OVERFLOW: Final = _words(
     # A part of the request, and that it is over something, in one sentence.
     rf"\A{_SIZE}.*\b(?:prompts?|inputs?|messages?|requests?|conversation|sequence|text|tokens?|"
@@ -157,6 +186,14 @@ _OVERFLOW: Final = _words(
     r"token limit|input token count|prompt is too long|input (?:is|are) too long|session_len",
     r"request_too_large|超长|过长|长度.{0,12}超|超.{0,12}长度|tokens?.{0,12}超",
 )
+_ONE_FORM_ONLY: Final = _words(
+    r"\b(?:only|must).{0,30}\bstream\w*\b|\bnon-?streaming\b", r"chat template"
+)
+_BY_CHANCE: Final = _words(
+    r"\bcrashed\b|channel error|operation cancel|errored already|out of memory|\bterminated\b",
+    r"temporar(?:y|ily)|(?:try|retry)[^.]{0,20}\blater\b|unable to process your request",
+    r"could not parse the json body",
+)
 
 _NEEDS_A_KEY: Final = frozenset({401, 402, 403, 407})
 _UNSTATED: Final = 0
@@ -165,50 +202,51 @@ _OF_A_REQUEST: Final = frozenset({_UNSTATED, 400, 413, 422})
 _OF_MANY: Final = frozenset({_UNSTATED, 403, 429})
 _BUSY: Final = frozenset({408, 409, 424, 425, 429, 529})
 _TABLE: Final = (
-    _Row(_ACCOUNT_CLOSED, _KEY, _BUSY | {404}),
-    _Row(_MODERATED, _FLAGGED, _BUSY | {401, 402}),
+    _Row(_NO_MONEY, _CREDIT, _BUSY - {429}),
+    _Row(_ACCOUNT_CLOSED, _KEY, _BUSY | {402, 404}),
+    _Row(_MODERATED, _FLAGGED, (_BUSY - {424}) | {401, 402}),
     _Row(_SPENT, _CREDIT, _BUSY - {429}),
     _Row(_LISTS_NONE, _NO_LOGPROBS, _BUSY),
     _Row(CAP, _SETTING, _BUSY | _NEEDS_A_KEY),
     _Row(_WRONG_KEY, _KEY, _BUSY),
     _Row(_MISSING_MODEL, _NO_MODEL, _BUSY | {401, 402}),
+    _Row(_DRAWS_LESS, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_OVERFLOW, _TOO_LONG, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_SYSTEM_REFUSED, _NO_SYSTEM, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(FIELD_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(_ONE_FORM_ONLY, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(_BY_CHANCE, _BROKEN, _BUSY | _NEEDS_A_KEY | {404}),
 )  # fmt: skip
 """The first row whose words are found decides; a server's own errors (5xx) have no words here but
 those of a prompt that is too long."""
 
 _BY_STATUS: Final[Mapping[int, Ruling]] = {
-    # What no words tell of is a server's own error.
-    _UNSTATED: _BROKEN,
-    400: Ruling("bad_request", permanent=True),
-    401: _KEY,
+    # What no words tell of is a server's own error. TGI says 424 when a shard failed, and a gateway
+    # 499 of a request that it gave up.
+    **dict.fromkeys((_UNSTATED, 409, 424, 425, 499), _BROKEN),
+    **dict.fromkeys((400, 422), _UNEXPLAINED),
+    **dict.fromkeys((401, 407), _KEY),
     402: _CREDIT,
     403: Ruling("unauthorised", UNCLEAR),
-    404: _NO_MODEL,
-    405: _SETTING,
-    407: _KEY,
+    **dict.fromkeys((404, 410), _NO_MODEL),
+    **dict.fromkeys((405, 501), _SETTING),
     408: Ruling("timeout"),
-    409: Ruling("server_error"),
-    410: _NO_MODEL,
     413: _TOO_LONG,
-    422: Ruling("bad_request", permanent=True),
-    # TGI says so when a shard failed.
-    424: Ruling("server_error"),
-    425: Ruling("server_error"),
-    429: _OVERLOADED,
-    # A gateway's own words for a request that it gave up.
-    499: Ruling("server_error"),
-    501: _SETTING,
-    529: _OVERLOADED,
+    **dict.fromkeys((429, 529), _OVERLOADED),
 }
 _REDIRECTED: Final = Ruling("redirected", SERVER)
-_ODD: Final = Ruling("bad_request", UNCLEAR)
+_MORE_THAN_A_MINUTES: Final = Ruling("too_long", UNCLEAR, advice="the account's limit is lower")
 # llama.cpp and gateways say with status 500 that a prompt is too long.
 _TOO_LARGE_TO_PROCESS: Final = _words(
     r"(?:prompts?|inputs?|requests?|tokens?)\b.{0,60}(?:too (?:large|long)|exceed\w*|longer than)"
     r".{0,60}(?:context|process|max\w*|limit|batch)"
+)
+_BY_A_SERVER: Final = (
+    (_TOO_LARGE_TO_PROCESS, _TOO_LONG),
+    (_SYSTEM_REFUSED, _NO_SYSTEM),
+    (_words(r"requires more (?:system|gpu) memory|failed to load model"), _UNLOADED),
+    (_words(r"无可用渠道|no available channel"), _NO_MODEL),
+    (_words(r"\bjinja\b|chat template"), _SETTING),
 )
 
 
@@ -223,9 +261,13 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     if 300 <= status < 400:
         return _REDIRECTED
     if status >= 500 and status not in _BY_STATUS:
-        return _TOO_LONG if _TOO_LARGE_TO_PROCESS.search(words) else _BROKEN
+        said = (found for its, found in _BY_A_SERVER if its.search(words))
+        return next(said, _BROKEN)
     by_status = _BY_STATUS.get(status, _ODD)
-    if (status == 429 and may_wait) or (status in _OF_MANY and _OF_A_MINUTE.search(words)):
+    if status in (413, 429) and _NEVER_WITHIN.search(words):
+        return _MORE_THAN_A_MINUTES
+    its = _OF_A_MINUTE if status in _OF_MANY else _THROTTLED
+    if (status == 429 and may_wait) or (its.search(words) and not _NO_MONEY.search(words)):
         return _OVERLOADED
     found = next(
         (row.ruling for row in _TABLE if status not in row.but and row.words.search(words)),

@@ -1,7 +1,6 @@
 """Human labels and judge scores together: tables, files, and what is refused."""
 
 import json
-from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -16,11 +15,6 @@ from orchestrator.methods import pairwise_ranking
 from orchestrator.ranking.human_labels import key_path, read_human_labels
 from orchestrator.ranking.labelled import Config
 from orchestrator.report.generic import generic_json
-from orchestrator.statistics.label_ratings import (
-    LabelledPairs,
-    corrected_ratings,
-    rating_interval,
-)
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.prediction_powered import Labelled, corrected_mean
 from orchestrator.statistics.results import Interval
@@ -228,55 +222,6 @@ def test_the_order_in_which_a_pair_was_shown_does_not_matter(judged):
     plain = summarise(config, context)
     config, context, _ = judged(turned=range(0, 80, 2))
     assert [table.rows for table in summarise(config, context)] == [t.rows for t in plain]
-
-
-def three_models(tmp_path, n_items=60, n_labels=90):
-    """Judgments of every two of three models, by a judge that likes the first; and labels."""
-    rng = np.random.default_rng(4)
-    rows, told = [], []
-    for index in range(n_items):
-        felt = dict(zip("abc", rng.normal([0.6, 0.0, -0.6]), strict=True))
-        for one, two in combinations("abc", 2):
-            gap = felt[one] - felt[two] + (0.5 if one == "a" else 0.0) + 0.5 * rng.normal()
-            share = 1 / (1 + np.exp(-2 * gap))
-            both = invented.leaning(share), invented.leaning(1 - share)
-            rows.append(invented.pair_row(f"i{index}", one, two, *both))
-            told.append(f"i{index},{one},{two},{'1' if felt[one] > felt[two] else '2'}")
-    chosen = [told[place] for place in rng.permutation(len(told))[:n_labels]]
-    file = write(tmp_path / "pairs.csv", chosen, "item,model_a,model_b,label")
-    method = pairwise_ranking.PairwiseRanking(pairwise_ranking.Config(judges=("judge",)))
-    source = Source("pairwise_ranking", "pairwise_ranking", method, "judgments")
-    frames = {"judgments": invented.pairs(rows)}
-    context = Context("human_labels", frames, pl.DataFrame(), [source], 0.95, 200, 0)
-    return Config(labels=file), context, rows, chosen
-
-
-def test_ratings_of_three_models_are_those_of_the_statistics(tmp_path):
-    config, context, rows, chosen = three_models(tmp_path)
-    tables = {table.key: table for table in summarise(config, context)}
-    said = {tuple(line.split(",")[:3]): float(line.endswith("1")) for line in chosen}
-    first, second = (np.array(["abc".index(row[f"model_{x}"]) for row in rows]) for x in "ab")
-    labels = [said.get((row["item"], row["model_a"], row["model_b"]), np.nan) for row in rows]
-    scores = np.array([row["prefer_a"] for row in rows])
-    told = Labelled(scores, np.array(labels), np.repeat(np.arange(60), 3))
-    expected = corrected_ratings(LabelledPairs(told, first, second, 3))
-    found = {line["model"]: line for line in lines(tables["human_labels.ratings"])}
-    for place, model in enumerate("abc"):
-        interval = rating_interval(expected, place)
-        assert isinstance(interval, Interval)
-        assert found[model]["corrected"].value == pytest.approx(expected.models[place].value)
-        assert found[model]["corrected"].low == pytest.approx(interval.low)
-        assert found[model]["labelled prompts"] == expected.prompts_of_models[place]
-    assert found["a"]["judge alone"] > found["a"]["corrected"].value
-    gap = lines(tables["human_labels.rating_differences"])[0]
-    assert (gap["model"], gap["minus"]) == ("a", "b")
-    assert gap["corrected"].value == pytest.approx(
-        found["a"]["corrected"].value - found["b"]["corrected"].value
-    )
-
-
-def test_two_models_have_a_win_rate_and_no_ratings(judged):
-    assert "human_labels.ratings" not in {one.key for one in summarise(*judged()[:2])}
 
 
 # -- files ---------------------------------------------------------------------------------------

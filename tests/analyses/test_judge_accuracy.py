@@ -323,30 +323,3 @@ def test_nothing_known_of_any_pair_is_said():
 def test_there_is_one_way_to_know_the_winner(wrong):
     with pytest.raises(ValidationError):
         Winner(**wrong)
-
-
-def test_calibrated_probabilities_stand_beside_the_estimators():
-    # Sure preferences are right, slight ones wrong: Platt's offset turns the slight ones around.
-    rows, n_slight = [], 0
-    for item, right in RIGHT.items():
-        slight = right is not None and n_slight < 6
-        n_slight += slight
-        for model in ("x", "y"):
-            better = around(5.2) if slight else around(7.0)
-            worse = around(5.0) if slight else around(3.0)
-            rows.append(
-                judged.score_row(item, model, better if (model == right) != slight else worse)
-            )
-    found = pointwise_tables(rows, calibrate={"by": "platt"})
-    (row,) = lines(found["judge_accuracy.pointwise"])
-    assert (row["mean"], row["calibrated"]) == (10 / 16, 1.0)
-    (contrast,) = [
-        one for one in lines(found["judge_accuracy.contrasts"]) if one["second"] == "calibrated"
-    ]
-    assert contrast["difference"].value == pytest.approx(-6 / 16)
-    assert "calibrated" not in lines(pointwise_tables(rows)["judge_accuracy.pointwise"])[0]
-
-
-def test_too_few_known_winners_to_calibrate_are_refused():
-    with pytest.raises(UsageError, match="calibration needs 10 prompts"):
-        pointwise_tables(rated(4)[:8], calibrate={"by": "isotonic"})

@@ -95,25 +95,3 @@ def test_a_recipe_without_a_judge_is_refused():
     context = Context("style_control", {}, pl.DataFrame(), [], 0.95, 200, 0)
     with pytest.raises(UsageError, match="no method of this recipe judges"):
         StyleControlAnalysis(Config()).summarise(context)
-
-
-def test_preferences_may_be_calibrated_first(tmp_path):
-    path = tmp_path / "labels.csv"
-    rows = [f"i{k},{a},{b},{a}" for k in range(40) for a, b in (("x", "y"), ("x", "z"), ("y", "z"))]
-    path.write_text("item,model_a,model_b,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    held = Config(calibrate={"by": "temperature", "winner": {"labels": str(path)}})
-    plain, calibrated = (run(styled.padded, 0.2, config) for config in (None, held))
-    # The judge prefers the padded answers of the worst model: labels say that it is mostly wrong.
-    spread = [
-        abs(rows["z"]["rating"].value - rows["x"]["rating"].value)
-        for rows in (by_name(plain["style_control"]), by_name(calibrated["style_control"]))
-    ]
-    assert spread[1] < 0.2 * spread[0]
-    for table in calibrated.values():
-        assert any("calibrated (temperature)" in note for note in table.notes)
-
-
-def test_a_judge_that_cannot_be_calibrated_is_refused():
-    config = Config(calibrate={"by": "temperature", "winner": {"field": "better"}})
-    with pytest.raises(UsageError, match="has no columns of its dataset"):
-        run(even, config=config)

@@ -5,13 +5,11 @@ import json
 import subprocess
 import sys
 
-import polars as pl
 import pytest
 import yaml
 
 import orchestrator
 from orchestrator.errors import UsageError
-from orchestrator.report.export.inspect_log import logs
 from tests.cli.conftest import command, here, recipe  # noqa: F401 (fixtures)
 
 
@@ -91,52 +89,3 @@ def test_the_library_of_hugging_face_loads_the_folder(result, command, here):  #
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "answers": n_answers, "items": result.frames["items"].height, "default": n_answers,
     }  # fmt: skip
-
-
-def test_logs_of_inspect_have_every_answer_and_its_scores(result, command, here):  # noqa: F811
-    assert command("export", "made", "--format", "inspect", "--to", "logs")[0] == 0
-    answers = result.frames["answers"]
-    found = {}
-    for path in sorted((here / "logs").iterdir()):
-        log = json.loads(path.read_text(encoding="utf-8"))
-        assert (log["version"], log["status"]) == (2, "success")
-        found[log["eval"]["model"].rpartition("/")[2]] = log
-    assert set(found) == set(answers["model"])
-    for model, log in found.items():
-        rows = {row["item"]: row for row in answers.to_dicts() if row["model"] == model}
-        assert {sample["id"] for sample in log["samples"]} == set(rows)
-        for sample in log["samples"]:
-            row = rows[sample["id"]]
-            assert sample["output"]["choices"][0]["message"]["content"] == row["text"]
-            assert sample["scores"]["exact_match"]["value"] == ("C" if row["exact_match"] else "I")
-            assert sample["scores"]["mean_logprob"]["value"] == row["mean_logprob"]
-        (exact,) = [one for one in log["results"]["scores"] if one["name"] == "exact_match"]
-        share = sum(row["exact_match"] for row in rows.values()) / len(rows)
-        assert exact["metrics"]["accuracy"]["value"] == pytest.approx(share)
-
-
-def test_a_failed_answer_is_an_error_and_not_a_score():
-    rows = pl.DataFrame({
-        "method": ["answers"], "item": ["a"], "model": ["m"], "turn": [1], "prompt": ["p"],
-        "text": [None], "exact_match": [None], "status": ["failed"], "cause": ["refused"],
-        "message": ["no"],
-    })  # fmt: skip
-    about = {"recipe": "r", "version": "1", "created": "", "dataset": "d", "complete": True}
-    ((_, log),) = logs(rows, about)
-    (sample,) = log["samples"]
-    assert sample["error"]["message"] == "refused: no"
-    assert "scores" not in sample
-    assert log["results"] == {"total_samples": 1, "completed_samples": 0, "scores": []}
-
-
-@pytest.mark.slow
-def test_inspect_reads_its_logs(result, command, here):  # noqa: F811
-    need("inspect_ai")
-    assert command("export", "made", "--format", "inspect", "--to", "logs")[0] == 0
-    code = (
-        "from inspect_ai.log import list_eval_logs, read_eval_log; "
-        "print(*(len(read_eval_log(one).samples) for one in list_eval_logs('logs')))"
-    )
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
-    n_models = result.frames["answers"]["model"].n_unique()
-    assert done.stdout.split() == [str(result.frames["items"].height)] * n_models

@@ -1,11 +1,13 @@
 """A back-end of one's own: its server is sent what the back-end sends, and nothing else."""
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from orchestrator.errors import PluginError
 from orchestrator.runner import api
 
 LAB = '''"""A laboratory's own route."""
@@ -100,3 +102,29 @@ def test_its_server_is_asked_by_the_back_end_alone(tmp_path, lab):
     assert set(asked) == {"/answer"}
     # A text for each item, and the first contact of the probe.
     assert len(asked) == 5 + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("async def load(self)", "async def lode(self)", "'load' is missing"),
+        ("async def score(self, ask)", "def score(self, ask)", "'score' must be a coroutine"),
+        ("async def close(self)", "async def close(self, at)", "'close' must take ()"),
+        ("return Generation(", "return (", "returned tuple, not Generation or Failure"),
+        ("return Provenance(", "return dict(", "returned dict, not Provenance or Failure"),
+    ],
+)
+def test_a_connection_that_breaks_its_contract_ends_the_run_with_what_is_wrong(
+    tmp_path, lab, old, new, words
+):
+    text = LAB.replace(old, new)
+    (tmp_path / "lab.py").write_text(text)
+    recipe = {
+        "name": "own",
+        "models": {"mine": {"base_url": lab[0], "backend": "./lab.py"}},
+        "dataset": {"kind": "demo", "n": 5},
+        "methods": [{"kind": "answers", "answer": {"max_tokens": 4}}],
+    }
+    (tmp_path / "r.json").write_text(json.dumps(recipe))
+    with pytest.raises(PluginError, match=re.escape(words)):
+        api.run(tmp_path / "r.json", run_dir=tmp_path / "run", allow_code=True, display="none")

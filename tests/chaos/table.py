@@ -1,6 +1,6 @@
-"""Runs the tests of this folder and writes what they measured into docs/reliability.md.
+"""Runs the tests of this folder, prints what they measured, and writes its sums into the docs.
 
-`python -m tests.chaos.table`; `make chaos` does it after set-up.
+`python -m tests.chaos.table`; `make chaos` does it after set-up. The page is docs/reliability.md.
 """
 
 import json
@@ -74,6 +74,7 @@ def main() -> int:
         )  # fmt: skip
         if ended.returncode == 0:
             rows = [Row(**json.loads(file.read_text())) for file in Path(folder).glob("*.json")]
+            sys.stdout.write(tables(rows))
             PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
     return ended.returncode
 
@@ -82,7 +83,7 @@ def replaced(text: str, rows: Iterable[Row]) -> str:
     """The page with another table."""
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{tables(rows)}{END}{after}"
+    return f"{before}{BEGIN}\n{sums(rows)}{END}{after}"
 
 
 def tables(rows: Iterable[Row]) -> str:
@@ -94,6 +95,25 @@ def tables(rows: Iterable[Row]) -> str:
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         parts.append(f"\n### {section}\n\n{table}")
     return "".join(parts) + "\n"
+
+
+def sums(rows: Iterable[Row]) -> str:
+    """One table: a row for the faults of a section that lost nothing, and each that lost some."""
+    lines = ["| faults | times | recorded | lost | sent twice |", "| --- | --: | --: | --: | --: |"]
+    ordered = sorted(rows, key=lambda row: (SECTIONS.index(row.section), row.fault))
+    for section, members in groupby(ordered, key=lambda row: row.section):
+        of_section = list(members)
+        harmless = [row for row in of_section if not (row.lost or row.asked_again)]
+        recorded = sum(row.recorded or 0 for row in harmless)
+        times = sum(row.times for row in harmless)
+        lines.append(f"| {section}: {len(harmless)} kinds | {times:,} | {recorded:,} | 0 | 0 |")
+        lines += [
+            f"| {section}: {row.fault} | {row.times:,} | {row.recorded or 0:,} | "
+            f"{row.lost or 0:,} | {row.asked_again or 0:,} |"
+            for row in of_section
+            if row.lost or row.asked_again
+        ]
+    return "\n".join(["", *lines, "", ""])
 
 
 def joined(rows: Iterable[Row]) -> Iterator[Row]:

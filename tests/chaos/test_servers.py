@@ -57,14 +57,17 @@ MOMENTARY = {
     "a finish reason that reports a server abort": Fault({"fault": "abort"}, "server_error"),
 }
 LASTING = {
-    "400": Fault({"fault": "status", "status": 400}, "bad_request"),
-    "JSON of another shape": Fault({"fault": "wrong_types"}, "unparseable"),
+    "400, of moderation": Fault(
+        {"fault": "status", "status": 400, "message": "flagged"}, "moderation"
+    ),
     "too few log-probabilities": Fault({"fault": "fewer_logprobs"}, "unparseable"),
     "too many log-probabilities": Fault({"fault": "more_logprobs"}, "unparseable"),
     "a body declared as one terabyte": Fault({"fault": "huge"}, "unparseable"),
     "an answer cut by a content filter": Fault({"fault": "withheld"}, "no_answer", ANSWERS),
 }
 OF_THE_SERVER = {
+    "400": Fault({"fault": "status", "status": 400}, "bad_request"),
+    "JSON of another shape": Fault({"fault": "wrong_types"}, "unparseable"),
     "401": Fault({"fault": "status", "status": 401}, "unauthorised"),
     "402": Fault({"fault": "status", "status": 402}, "no_credit"),
     "403": Fault({"fault": "status", "status": 403}, "unauthorised"),

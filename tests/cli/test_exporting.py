@@ -82,15 +82,6 @@ def test_without_a_folder_the_command_says_what_to_give(command, made):
     assert "parquet does not fit on stdout" in err
 
 
-def test_logs_of_inspect_are_of_all_answers(command, made, here):
-    for option in ("--table", "--frame"):
-        wanted = (option, "answers", "--format", "inspect", "--to", "x")
-        code, out, err = command("export", made, *wanted)
-        assert (code, out) == (EXIT_USAGE, "")
-        assert "the logs of Inspect hold all answers" in err
-    assert not (here / "x").exists()
-
-
 def test_a_table_and_a_frame_of_one_name_are_two_files(command, made, here):
     code, out, _ = command("export", made, "--table", "answers", "--frame", "answers", "--to", "x")
     assert code == 0

@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import EXIT_PARTIAL, UsageError
+from orchestrator.recipe import load
 from orchestrator.recipe.load import loads
 from orchestrator.recipe.settings import Cluster
+from orchestrator.runner.planning import prepare
 from orchestrator.runner.planning.budget import shares
 from orchestrator.runner.results.runs import shards_of
 from orchestrator.runner.servers.slurm_chain import SHARD, script
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory
+from tests.cli.test_incomplete import METHOD
 
 FAKE = {
     # Counts from 71 what it is given.
@@ -135,11 +140,6 @@ def test_shards_that_ended_become_the_run_of_all_items(command, recipe, here):
     [
         ({}, ["--shards=7"], "use at most 6"),
         ({"statistics": {"stop_when": {}}}, ["--shards=2"], "stop_when decides from all items"),
-        (
-            {"statistics": {"adaptive_pairs": {"share": 0.5}}},
-            ["--shards=2"],
-            "adaptive_pairs decides from all items",
-        ),
         ({"subset": 4}, ["--shards=2"], "subset: 4 can't be used with --shards"),
         ({}, ["--shards=2", "--fresh"], "--fresh can't be used with --shards"),
         ({}, ["--shards=2", "--submit"], "--submit can't be used with --shards"),
@@ -248,6 +248,52 @@ def test_jobs_that_wait_are_ended_before_any_shard_has_begun(command, recipe, sl
     code, out, err = command("stop", "made")
     assert (code, "no shard is running" in out + err) == (0, True)
     assert (slurm / "scancel.words").read_text().endswith("--state=PENDING\n")
+
+
+@pytest.mark.slow
+def test_the_call_that_puts_shards_together_reads_recipe_and_items_once(
+    command, recipe, here, monkeypatch
+):
+    path = recipe()
+    run_shards(command, path, 1, 2, n=2)
+    read: Counter[str] = Counter()
+
+    def counted(name, call, *given, **options):
+        read[name] += 1
+        return call(*given, **options)
+
+    for name in ("loads", "open_dataset"):
+        for module in (load, prepare):
+            if (call := getattr(module, name, None)) is not None:
+                monkeypatch.setattr(module, name, partial(counted, name, call))
+    for _ in range(2):
+        read.clear()
+        assert command("run", path, "-q", "--shards", "2")[0] == 0
+        assert read == {"loads": 1, "open_dataset": 1}
+
+
+@pytest.mark.slow
+def test_a_shard_without_frames_tells_as_many_failed_units_as_one_with_them(
+    command, recipe, here, monkeypatch
+):
+    monkeypatch.syspath_prepend(here)
+    (here / "failing_kinds").mkdir()
+    (here / "failing_kinds" / "mine.py").write_text(METHOD, encoding="utf-8")
+    methods = [{"kind": "failing_kinds.mine", "answer": {"max_tokens": 4}}]
+    words = ("run", recipe(methods=methods), "-q", "--allow-code", "--shard", "1/3")
+    assert command(*words)[0] == EXIT_PARTIAL
+
+    def told():
+        said = json.loads(command("status", "made.shard-1-of-3", "--json")[1])
+        return said["units_failed"] + said["units_failed_before"]
+
+    n_failed = told()
+    shutil.rmtree(here / "runs")
+    monkeypatch.setenv("ORCHESTRATOR_HANDS_ON", "shard")
+    for _ in range(2):
+        assert command(*words)[0] == EXIT_PARTIAL
+        assert told() == n_failed > 0
+    assert not [*(here / "runs" / "made.shard-1-of-3" / "results").glob("*.parquet")]
 
 
 def test_shards_are_stopped_while_a_call_waits_for_them(command, here, monkeypatch):

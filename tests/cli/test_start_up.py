@@ -141,3 +141,16 @@ finally:
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
     assert callable(cli._handler(commands()[name].get_default("handler")))
+
+
+@pytest.mark.slow
+def test_a_shard_of_several_imports_nothing_of_results(recipe, monkeypatch):
+    """The call that puts the shards together shows them."""
+    path = recipe(dataset={"kind": "demo", "n": 4})
+    monkeypatch.setenv("ORCHESTRATOR_HANDS_ON", "shard")
+    modules, _ = after("run", path, "-q", "--shard", "1/2")
+    assert "orchestrator.runner.session.session" in modules
+    assert modules.isdisjoint({
+        "polars", "orchestrator.runner.interface.result", "orchestrator.runner.results.frames",
+        "orchestrator.runner.comparing.gating", "orchestrator.report.tables",
+    })  # fmt: skip

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.errors import EXIT_COMPLETE
 from tests.cluster.ray_rig import RayRig
 from tests.cluster.runs import LONG_S, complete
 from tests.cluster.test_ray_shards import N, Shards
@@ -58,12 +58,11 @@ class Kept:
         return [one for one, words in found if f"--port {port}" in words.replace("=", " ")]
 
     def stop(self) -> None:
-        """Interrupt the program, as the command that can't end it says; nothing is left."""
-        stop = [sys.executable, "-m", "orchestrator", "servers", "stop", "--all"]
-        refused = self._run.ended(*stop)
-        assert refused.returncode == EXIT_USAGE
-        assert f"runs until process {self._keeper.pid} on" in refused.stderr
-        self._keeper.send_signal(signal.SIGINT)
+        """Have the program end its servers by the command of another; nothing is left."""
+        stop = [sys.executable, "-m", "orchestrator", "servers", "stop", "judge-ray"]
+        stopped = self._run.ended(*stop)
+        assert stopped.returncode == EXIT_COMPLETE, stopped.stderr
+        assert not self._run.rig.servers()
         _, errors = self._keeper.communicate(timeout=LONG_S)
         assert self._keeper.returncode == EXIT_COMPLETE, errors
         assert not self.urls()

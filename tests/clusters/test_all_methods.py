@@ -43,13 +43,6 @@ METHODS: list[dict[str, Any]] = [
     {"kind": "peer_elo", "answer": ANSWER, "similarity": {"kind": "rouge_l"}},
     {"kind": "alpaca_eval", "baseline": "weak", **HARNESS},
     {"kind": "judged_rewrites", **JUDGED},
-    {
-        "kind": "padded_answers",
-        "judges": ["judge", "strong"],
-        "judge_prompt": "compact",
-        "padding": "repeat",
-        "answer": ANSWER,
-    },
     {"kind": "pairwise_scoring", **JUDGED},
     {"kind": "mt_bench_judge", "distribution": True, **WRITTEN},
     {"kind": "mt_bench_judge", "name": PAIRS, "mode": "pairwise", "distribution": True, **WRITTEN},

@@ -114,6 +114,33 @@ FORMS = {
     "wandb.table.json": lambda rows: {
         "columns": ["id", "output"], "data": [[n, a] for n, a in rows], "nrows": len(rows)
     },
+    "gemini_batch.jsonl": lambda rows: [
+        {"request": {"contents": [{"role": "user", "parts": [{"text": ASKED[n]}]}]},
+         "response": {"candidates": [{"content": {"parts": [{"text": a}]}}]} if a else {
+             "error": {"code": 8}}}
+        for n, a in rows
+    ],
+    "bedrock_batch.jsonl": lambda rows: [
+        {"recordId": str(n), "modelInput": {"messages": chat(n, a)[:1]},
+         "modelOutput": {"content": [{"type": "text", "text": a}]} if a else None}
+        for n, a in rows
+    ],
+    "vllm_outputs.jsonl": lambda rows: [
+        {"request_id": str(n), "prompt": ASKED[n], "outputs": [{"index": 0, "text": a}]}
+        for n, a in rows
+    ],
+    "langsmith.jsonl": lambda rows: [
+        {"id": f"u{n}", "inputs": {"question": ASKED[n]}, "outputs": {"output": a}}
+        for n, a in rows
+    ],
+    "langfuse.jsonl": lambda rows: [
+        {"id": f"u{n}", "input": {"query": ASKED[n]}, "output": {"answer": a}} for n, a in rows
+    ],
+    "ragas.jsonl": lambda rows: [{"user_input": ASKED[n], "response": a} for n, a in rows],
+    "opencompass.json": lambda rows: {
+        str(n): {"origin_prompt": [{"role": "HUMAN", "prompt": ASKED[n]}], "prediction": a}
+        for n, a in rows
+    },
     "float_ids.jsonl": lambda rows: [{"id": float(n), "text": a} for n, a in rows],
 }  # fmt: skip
 
@@ -167,6 +194,11 @@ ITEMS = {
         {"type": "text", "text": "Add.\n"}, {"type": "input_text", "text": "1 2"}]}]}],
     "turns.jsonl": [{"turns": [{"content": "Add.\n\n1 2"}]}],
     "nested.json": {"version": "1", "data": [{"question": "Add.\n\n1 2"}]},
+    "user_input.jsonl": [{"user_input": "Add.\n\n1 2", "response": "3"}],
+    "problem.jsonl": [{"problem": "Add.\n\n1 2", "solution": "3"}],
+    "chosen.jsonl": [{"chosen": [
+        {"role": "user", "content": "Add.\n\n1 2"}, {"role": "assistant", "content": "3"}]}],
+    "index.json": {"a": {"question": "Add.\n\n1 2"}, "b": {"question": "More."}},
     "split.json": {"columns": ["question"], "data": [["Add.\n\n1 2"]]},
 }  # fmt: skip
 
@@ -175,6 +207,49 @@ ITEMS = {
 def test_items_of_each_form_ask_the_same(tmp_path, form):
     item = opened(write(tmp_path / form, ITEMS[form])).item(0)
     assert item.messages == (Message("user", "Add.\n\n1 2"),)
+
+
+# As programs write them, though the standard has it otherwise.
+LOOSE = {
+    "nan.jsonl": '{"prompt": "a", "score": NaN}\n{"prompt": "b", "score": Infinity}\n',
+    "nan.json": '[{"prompt": "a", "score": NaN}, {"prompt": "b"}]',
+    "commas.jsonl": '{"prompt": "a"},\n{"prompt": "b"},\n',
+    "blank.csv": "id,prompt\n1,a\n,\n2,b\n,\n,\n",
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_what_programs_write_loosely_is_read(tmp_path, name):
+    (tmp_path / name).write_text(LOOSE[name], encoding="utf-8")
+    dataset = opened(tmp_path / name)
+    assert [dataset.item(n).prompt for n in range(len(dataset))] == ["a", "b"]
+
+
+OTHERWISE = {
+    "gzip": (gzip.compress(b'{"prompt": "a"}\n'), "add .gz to its name"),
+    "zstd": (b"\x28\xb5\x2f\xfd....", "unpack it first"),
+    "zip": (b"PK\x03\x04....", "name it .xlsx"),
+    "parquet": (b"PAR1....", "name it .parquet"),
+    "utf-16": ('{"prompt": "a"}\n'.encode("utf-16"), "save the file as UTF-8"),
+    "a list": (b'[{"prompt": "a"}]', "name the file .json"),
+    "spread": (b'{\n"prompt": "a"\n}\n', "one object per line"),
+    "half": (b'{"prompt": "\\ud83d is"}\n', "half a character"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERWISE)
+def test_another_kind_of_file_is_named_once_with_what_to_do(tmp_path, kind):
+    content, said = OTHERWISE[kind]
+    (tmp_path / "x.jsonl").write_bytes(content)
+    with pytest.raises(DatasetError, match=said) as raised:
+        opened(tmp_path / "x.jsonl")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("beside", ["context", "choices"])
+def test_what_a_question_needs_and_no_model_is_shown_is_said(tmp_path, beside):
+    path = write(tmp_path / "x.jsonl", [{"question": "Which?", beside: "a or b"}])
+    assert f"'{beside}' shown to no model" in opened(path).read_as
 
 
 @functools.cache

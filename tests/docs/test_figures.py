@@ -35,7 +35,6 @@ HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 OF_OTHERS = {
     ("statistics.md", "Length"),
     ("how_to/gate_in_ci.md", "The verdict"),
-    ("methods/padded_answers.md", "Padded answers"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Files for other schedulers in the docs have what those ask, as far as they are used there.
+"""Files for other schedulers have what those ask, as far as they are used in examples and docs.
 
 The schemas are written here from the references of Kubernetes, KubeRay, Argo and SkyPilot.
 """
@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("cluster.md", "how_to/merge_runs.md")
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
 
 
 def known(required, **properties):
@@ -109,32 +109,29 @@ SKY = known(
 )
 
 
-def blocks(mark):
-    """Documents in YAML of the pages that begin with, or have, a key."""
-    found = []
-    for page in PAGES:
-        text = (DOCS / page).read_text(encoding="utf-8")
-        found += [one for one in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if mark in one]
-    return found
+def of_kind(kind):
+    """The manifest of a kind; there is one."""
+    made = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in MANIFESTS]
+    (manifest,) = [one for one in made if one["kind"] == kind]
+    return manifest
 
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_manifest_has_what_its_kind_asks(kind):
-    made = [yaml.safe_load(text) for text in blocks("apiVersion: ")]
-    (manifest,) = [one for one in made if one["kind"] == kind]
+    manifest = of_kind(kind)
     assert manifest.keys() == {"apiVersion", "kind", "metadata", "spec"}
     assert manifest["metadata"].keys() & {"name", "generateName"}
     jsonschema.validate(manifest["spec"], SPECS[kind])
 
 
 def test_steps_of_the_workflow_name_its_templates():
-    (text,) = [one for one in blocks("apiVersion: ") if "kind: Workflow" in one]
-    spec = yaml.safe_load(text)["spec"]
+    spec = of_kind("Workflow")["spec"]
     names = {one["name"] for one in spec["templates"]}
     steps = [step for one in spec["templates"] for group in one.get("steps", []) for step in group]
     assert {spec["entrypoint"], *(step["template"] for step in steps)} <= names
 
 
 def test_a_task_of_skypilot_has_only_what_it_knows():
-    (text,) = blocks(".sky.yaml")
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(# \w+\.sky\.yaml.*?)```", page, re.DOTALL)
     jsonschema.validate(yaml.safe_load(text), SKY)

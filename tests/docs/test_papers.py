@@ -84,6 +84,7 @@ def test_an_entry_names_a_recipe_with_the_kinds_of_its_tables_or_says_why_not(en
     if not entry.recipe:
         assert entry.tables == ()
         assert entry.differs.startswith(NOT_MADE)
+        assert DATE.search(entry.differs)
         return
     assert entry.tables
     recipe = yaml.safe_load(find(entry.recipe).read_text(encoding="utf-8"))

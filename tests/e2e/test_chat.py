@@ -61,7 +61,6 @@ def test_a_sample_of_the_validation_has_every_score(tmp_path: Path) -> None:
                 "judge_audit",
                 "jury.agreement",
                 "leaderboard",
-                "padded_answers",
                 "self_preference",
                 "sharpening",
             },

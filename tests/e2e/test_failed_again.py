@@ -32,6 +32,9 @@ def call(*arguments: object) -> int:
     return main([*map(str, arguments)])
 
 
+FLAGGED = {"fault": "status", "status": 400, "message": "flagged", "first": 1}
+
+
 @pytest.mark.parametrize(
     "method",
     [one if one == "samples" else pytest.param(one, marks=pytest.mark.slow)
@@ -39,8 +42,7 @@ def call(*arguments: object) -> int:
 )  # fmt: skip
 def test_what_failed_is_asked_again_in_the_same_run_and_nothing_else(tmp_path, capsys, method):
     """The rows are those of a run in which nothing failed."""
-    refusing = [{"model": name, "fault": "status", "status": 400, "first": 1}
-                for name in ("*0.6", "*1.0")]  # fmt: skip
+    refusing = [{**FLAGGED, "model": name} for name in ("*0.6", "*1.0")]
     given: dict[str, Any] = {
         "methods": [{"kind": method, **METHODS[method]}],
         "statistics": {"n_resamples": 100},
@@ -54,14 +56,14 @@ def test_what_failed_is_asked_again_in_the_same_run_and_nothing_else(tmp_path, c
         while code == EXIT_PARTIAL:
             before = stats(url)["total"]
             capsys.readouterr()
-            planned = ("plan", recipe, *kept[:2], "--retry", "bad_request", "--json")
+            planned = ("plan", recipe, *kept[:2], "--retry", "moderation", "--json")
             assert call(*planned) == EXIT_COMPLETE
             said = json.loads(capsys.readouterr().out)
             assert sum(stage["left"] for stage in said["stages"]) > 0
             assert stats(url)["total"] == before
-            code = call("run", recipe, *kept, "--retry", "bad_request")
+            code = call("run", recipe, *kept, "--retry", "moderation")
             err = capsys.readouterr().err
-            assert "failed requests (bad_request) may be asked again" in err
+            assert "failed requests (moderation) may be asked again" in err
             assert "missing from" not in err
             assert stats(url)["total"] > before
             again += 1
@@ -83,7 +85,9 @@ def same(one: Path, other: Path) -> bool:
 
 
 def test_a_recipe_of_before_asks_again_what_another_recipe_retried(tmp_path):
-    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
+    refusing = [
+        {"model": "*1.0", "fault": "status", "status": 400, "message": "flagged", "first": 1}
+    ]
     with fake_server(rules=refusing) as url:
         before, now = (
             write_recipe(tmp_path / f"{method}.json", url, n=1,
@@ -93,19 +97,21 @@ def test_a_recipe_of_before_asks_again_what_another_recipe_retried(tmp_path):
         kept = ("--run-dir", tmp_path / "run", "--display", "none")
         assert call("run", before, *kept) == EXIT_PARTIAL
         assert call("run", now, *kept) == EXIT_PARTIAL
-        assert call("run", now, *kept, "--retry", "bad_request") == EXIT_COMPLETE
+        assert call("run", now, *kept, "--retry", "moderation") == EXIT_COMPLETE
         assert call("run", before, *kept) == EXIT_COMPLETE
     assert set(frames(tmp_path / "run")["judgments"]["status"]) == {"ok"}
 
 
 def test_a_retry_that_was_cut_off_goes_on_by_the_same_command(tmp_path):
-    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
+    refusing = [
+        {"model": "*1.0", "fault": "status", "status": 400, "message": "flagged", "first": 1}
+    ]
     with fake_server(rules=refusing) as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=1)
         kept = ("--run-dir", tmp_path / "run", "--display", "none")
         assert call("run", recipe, *kept) == EXIT_PARTIAL
-        assert drop_failures(tmp_path / "run" / STORE_NAME, "bad_request") > 0
-        again = (recipe, *kept[:2], "--retry", "bad_request")
+        assert drop_failures(tmp_path / "run" / STORE_NAME, "moderation") > 0
+        again = (recipe, *kept[:2], "--retry", "moderation")
         assert call("plan", *again) == EXIT_COMPLETE
         assert call("run", *again, *kept[2:]) == EXIT_COMPLETE
         assert call("run", *again, *kept[2:]) == EXIT_USAGE
@@ -126,7 +132,9 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, ca
 @pytest.mark.slow
 def test_kept_failures_alone_are_asked_again_by_a_run_that_reuses_the_one_before(tmp_path):
     # Each request to the judge is refused when it comes first.
-    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
+    refusing = [
+        {"model": "*1.0", "fault": "status", "status": 400, "message": "flagged", "first": 1}
+    ]
     made, again = tmp_path / "runs" / "made", tmp_path / "runs" / "made.2"
     with fake_server(rules=refusing) as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=N)
@@ -146,12 +154,11 @@ def test_kept_failures_alone_are_asked_again_by_a_run_that_reuses_the_one_before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "rule", [{"adaptive_pairs": {"share": 0.5, "block": 20}}, {"stop_when": {"block": 20}}]
-)
-def test_a_run_that_decides_what_it_asks_takes_back_what_failed(tmp_path, rule):
-    refusing = [{"model": "*1.0", "fault": "status", "status": 400, "first": 1}]
-    given: dict[str, Any] = {"statistics": {"n_resamples": 100, **rule}}
+def test_a_run_that_decides_what_it_asks_takes_back_what_failed(tmp_path):
+    refusing = [
+        {"model": "*1.0", "fault": "status", "status": 400, "message": "flagged", "first": 1}
+    ]
+    given: dict[str, Any] = {"statistics": {"n_resamples": 100, "stop_when": {"block": 20}}}
     code = EXIT_PARTIAL
     with fake_server(rules=refusing) as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=60, **given)
@@ -159,7 +166,7 @@ def test_a_run_that_decides_what_it_asks_takes_back_what_failed(tmp_path, rule):
         assert call("run", recipe, *kept) == EXIT_PARTIAL
         for _ in range(6):
             before = stats(url)["total"]
-            code = call("run", recipe, *kept, "--retry", "bad_request")
+            code = call("run", recipe, *kept, "--retry", "moderation")
             assert stats(url)["total"] > before
             if code == EXIT_COMPLETE:
                 break

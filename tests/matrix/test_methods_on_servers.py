@@ -56,9 +56,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "reward": {"kind": "reward", **JUDGED},
     "reward_pairs": {"kind": "reward_pairs", **JUDGED},
     "judged_rewrites": {"kind": "judged_rewrites", "judge_prompt": "compact", **JUDGED},
-    "padded_answers": {
-        "kind": "padded_answers", "judge_prompt": "compact", "padding": "repeat", **JUDGED,
-    },
     "alpaca_eval": {"kind": "alpaca_eval", "baseline": "a", "prompts": "compact", **JUDGED},
     "mt_bench": {"kind": "mt_bench_judge", **WRITTEN},
     "mt_bench_distribution": {"kind": "mt_bench_judge", "distribution": True, **WRITTEN},
@@ -90,7 +87,7 @@ PLAIN = ("plain", "vllm_as_openai", "openai", "ollama")
 """Servers of which only the alternatives of one token are known."""
 LONG_LABELS = (
     "ranking_five", "ranking_three", "ranking_compact", "pointwise_to_ten", "pointwise_brackets",
-    "judged_rewrites", "padded_answers", "alpaca_eval",
+    "judged_rewrites", "alpaca_eval",
 )  # fmt: skip
 BEHIND = (
     "ranking_cot", "scoring", "scoring_to_ten", "scoring_cot", "pointwise_cot",

@@ -57,11 +57,6 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
         "642835386ac73fa501671d4ac5c369e1",
         "47d3e60214026545642547b2f19fc229",
     ),
-    "padded_answers": (
-        {"judges": ["j"], "judge_prompt": "compact"},
-        "eba55951b4a90fa8492c374ebeb52e91",
-        "b6f107e1866260836fe1ef17b14eb98d",
-    ),
     "pairwise_ranking": (
         {"judges": ["j", "k"], "prompt": "compact", "labels": "five"},
         "adefc9a58eec7daa87fbe840cf7a9ca7",

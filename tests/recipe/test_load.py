@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import plugins
 from orchestrator.errors import RecipeError, UsageError
 from orchestrator.recipe.load import available, find, load, loads
 from orchestrator.recipe.source import dump_yaml
@@ -321,10 +322,15 @@ def test_runs_to_reuse_that_are_none_are_faults_with_their_line(file, tmp_path):
     ]
 
 
-def test_a_file_of_labels_in_the_statistics_is_found_beside_the_recipe(file, tmp_path):
-    said = "statistics: {calibrate: {by: isotonic, winner: {labels: labels.csv}}}\n"
-    file.write_text(RECIPE + said, encoding="utf-8")
-    assert any("no such file: 'labels.csv'" in fault for fault in faults_of(file))
-    (tmp_path / "labels.csv").write_text("item,model_a,model_b,label\n", encoding="utf-8")
-    calibrate = loaded(file).settings.statistics.calibrate
-    assert calibrate.winner.labels == str(tmp_path / "labels.csv")
+@pytest.mark.parametrize("name", plugins.REMOVED)
+def test_a_name_that_is_gone_is_refused_with_what_is_used_instead(name, file):
+    said = f"it was removed: {plugins.REMOVED[name]}"
+    assert not [family for family in plugins.WORDS if name in plugins.known_kinds(family)]
+    for override in (
+        f"statistics={{{name}: {{}}}}",
+        f"analyses=[{{kind: {name}}}]",
+        f"methods.0.kind={name}",
+    ):
+        assert [fault for fault in faults_of(file, override) if said in fault], override
+    with pytest.raises(UsageError, match="it was removed"):
+        find(name)

@@ -21,7 +21,7 @@ from orchestrator.report.text import safe_names
 from orchestrator.report.words import Name, names, phrase, told_apart
 from orchestrator.statistics.ranking import Pair
 from orchestrator.statistics.trust import Judgments, assess
-from orchestrator.tables import Column, Measured, make_table
+from orchestrator.tables import Column, Comparison, Measured, ModelPair, make_table
 from tests.report.samples import an_analysis, printed
 
 SCRIPTS = ("نموذج كبير", "通义千问-72B-指令", "🦙 llama 👨‍👩‍👧", "Ψηφιακό-μοντέλο", "प्रतिरूप")
@@ -178,6 +178,9 @@ def test_judges_that_name_different_models_are_counted(clear):
 COLUMNS = [Column("model"), Column("mean d", "signed")]
 
 
+NAMED = {"a": 0.5, "b": 1.5}
+
+
 def measured(*rows):
     table = make_table("probdiff", "ProbDiff", COLUMNS, rows, basis="12 prompts")
     return brief(tables=[table]).questions
@@ -198,6 +201,39 @@ def test_intervals_that_overlap_name_no_leader():
     (found,) = measured(("a", Measured(0.1, 0.0, 0.2)), ("b", Measured(0.15, 0.05, 0.25)))
     assert found.state == "open"
     assert found.answer.text().endswith("; not clearly above a.")
+
+
+@pytest.mark.parametrize("is_tested", [False, True])
+def test_where_lower_is_better_the_lowest_comes_first_and_is_called_so(is_tested):
+    values = {"a": 0.1, "b": 0.9, "c": 0.12}
+    rows = [(name, "lower", Measured(at, at - 0.05, at + 0.05)) for name, at in values.items()]
+    pairs = [
+        ModelPair(
+            high, low, Measured(values[high] - values[low], -0.01, 0.8, 40), 0.5,
+            adjusted_p=0.5, resolvable=high == "b", level=0.95,
+        )
+        for high, low in (("b", "a"), ("b", "c"), ("c", "a"))
+    ]  # fmt: skip
+    compared = [Comparison("", 0.95, tuple(pairs))] if is_tested else []
+    columns = [Column("model"), Column("better"), Column("mean", "number")]
+    table = make_table("loss", "Loss", columns, rows, comparisons=compared)
+    found = brief(tables=[table])
+    (question,) = found.questions
+    assert [one.model for one in question.standings] == ["a", "c", "b"]
+    assert question.answer.text() == ("Lowest mean: a 0.100 [0.050, 0.150]; not clearly below c.")
+    assert question.n_apart == 2
+    steps = [line.text() for line in found.next_steps]
+    assert [step.startswith("More prompts to tell a from c: ") for step in steps] == [
+        True
+    ] * is_tested
+
+
+def test_a_doubt_stands_beside_the_sentence_and_not_in_it():
+    cells = [(name, Measured(at, at - 0.1, at + 0.1, why="skewed")) for name, at in NAMED.items()]
+    (found,) = measured(*cells)
+    assert "!" not in found.answer.text()
+    assert all("!" in one.bounds for one in found.standings)
+    assert any(check.about == "values" for check in found.checks)
 
 
 def test_several_rows_a_model_are_no_question():

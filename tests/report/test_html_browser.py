@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page as html
-from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.layout import unfold
 from tests.report import hostile
 from tests.report.samples import an_analysis
@@ -121,7 +121,7 @@ def test_it_reads_without_scripts(browser, report):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault(browser, report, axe, scheme):
     with opened(browser, report, color_scheme=scheme) as (page, _):
-        assert_no_serious_fault(page, axe, 20)
+        assert_no_fault(page, axe, 20)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from orchestrator.report.html import page as html
 from orchestrator.report.html.shell import render_comparison
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Column, Measured, make_table
-from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_serious_fault
+from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_fault
 from tests.layout import colliding, cut_off, ragged, too_wide, unfold
 from tests.report import hostile
 from tests.report.samples import an_analysis
@@ -216,14 +216,14 @@ def test_the_heading_of_a_long_table_stays(browser, thirty):
 def test_axe_finds_no_fault_in_a_comparison(browser, comparison, axe, scheme, width):
     size = {"width": width, "height": 844}
     with opened(browser, comparison, color_scheme=scheme, viewport=size) as (page, _):
-        assert_no_serious_fault(page, axe, 15)
+        assert_no_fault(page, axe, 15)
 
 
 @in_chromium
 def test_axe_finds_no_fault_in_thirty_models_on_a_telephone(browser, thirty, axe):
     size = {"width": 390, "height": 844}
     with opened(browser, thirty, color_scheme="dark", viewport=size) as (page, _):
-        assert_no_serious_fault(page, axe, 20)
+        assert_no_fault(page, axe, 20)
 
 
 @in_chromium

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.html import shell
-from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.report.samples import an_analysis
 from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
 
@@ -95,4 +95,4 @@ def test_a_touch_explains_a_term(browser, report):  # noqa: F811
 def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
     with opened(browser, report) as (page, _):
         page.locator(".term").first.focus()
-        assert_no_serious_fault(page, axe, 20)
+        assert_no_fault(page, axe, 20)

@@ -124,7 +124,7 @@ def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
 
 def test_where_others_are_answered_one_that_is_too_dear_ends_no_model():
     c = core()
-    for position in range(9):
+    for position in range(20):
         c.submit(request(position=position), 0.0)
     dear = Failure("no_credit", "needs more credits", status=402, scope=ACCOUNT)
     c.done(c.take("m", 0.0), generation("x"), 0.0)
@@ -134,6 +134,51 @@ def test_where_others_are_answered_one_that_is_too_dear_ends_no_model():
     while c.models["m"].dead is None:
         c.done(c.take("m", 0.0), dear, 0.0)
     assert c.models["m"].dead.cause == "no_credit"
+
+
+ODD = Failure("bad_request", "HTTP 400", permanent=True, status=400, scope=UNCLEAR)
+OWN_ERROR = Failure("server_error", "HTTP 500", status=500)
+# Of the model, the request or the moment, and whether it is stored where others are answered.
+OF_ALL = {"right": UNSURE, "odd": ODD, "broken": OWN_ERROR}
+
+
+@pytest.mark.parametrize("of_all", OF_ALL)
+@pytest.mark.parametrize("has_answered", [False, True])
+@pytest.mark.parametrize("in_flight", [1, 2, 64])
+def test_what_every_request_meets_ends_a_model_that_answers_nobody(in_flight, has_answered, of_all):
+    c = core(max_in_flight=in_flight, max_attempts=1)
+    for position in range(200):
+        c.submit(request(position=position), 0.0)
+    if has_answered:
+        c.done(c.take("m", 0.0), generation("x"), 0.0)
+    n_sent = 0
+    stored = []
+    while (sent := list(iter(lambda: c.take("m", 0.0), None))) and n_sent < 150:
+        n_sent += len(sent)
+        ends = [end for one in sent for end in c.done(one, OF_ALL[of_all], 0.0)]
+        stored += [end.outcome.permanent for end in ends]
+    if of_all == "broken" and has_answered:
+        assert c.models["m"].dead is None  # each is sent as often as it may be
+        return
+    assert n_sent <= in_flight + 9
+    assert c.models["m"].dead.cause == OF_ALL[of_all].cause
+    # What ends a model is no fact about its requests.
+    assert any(stored) == (of_all == "odd" and has_answered)
+
+
+@pytest.mark.parametrize("failure", [UNSURE, ODD])
+def test_some_that_are_refused_alone_take_no_place_from_others(failure):
+    c = core(max_in_flight=8)
+    for position in range(80):
+        c.submit(request(position=position), 0.0)
+    c.done(c.take("m", 0.0), generation("x"), 0.0)
+    for turn in range(20):
+        sent = [c.take("m", 0.0) for _ in range(3)]
+        assert None not in sent
+        for number, one in enumerate(sent):
+            (end,) = c.done(one, failure if number == turn % 3 else generation("x"), 0.0)
+            if number == turn % 3:
+                assert end.outcome.permanent == failure.permanent
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 64])

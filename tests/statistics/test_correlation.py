@@ -81,6 +81,14 @@ def test_pair_sums_are_what_counting_gives(points):
     np.testing.assert_array_equal(differ_y, np.abs(dy).sum(1))
 
 
+@given(st.lists(small, min_size=2, max_size=25).map(np.array))
+def test_the_tau_of_the_same_order_is_exactly_one(values):
+    # The first screen says of less than 1 that the orders differ.
+    assume(np.ptp(values) > 0)
+    assert association(values, 3.0 * values + 1.0, "kendall") == 1.0
+    assert association(values, -values, "kendall") == -1.0
+
+
 @given(st.lists(small, min_size=1, max_size=30))
 def test_midranks_are_those_of_scipy(values):
     np.testing.assert_array_equal(midranks(np.array(values)), scipy.stats.rankdata(values))

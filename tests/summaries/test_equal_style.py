@@ -33,6 +33,14 @@ def test_they_are_left_out_where_the_recipe_says_so_or_asks_for_its_own(changed)
     assert bool(found) == ("analyses" in changed)
 
 
+@pytest.mark.parametrize(("value", "is_told"), [(None, True), ("temperature", False)])
+def test_a_setting_of_an_older_version_that_was_left_unset_changes_nothing(value, is_told):
+    analysis = {"kind": "style_control", "of_an_older_version": value}
+    found = told(styled.frames(styled.padded, bias=0.2), {**SETTINGS, "analyses": [analysis]})
+    assert (("style_control", "style_control.effects") in found) == is_told
+    assert (("style_control", "style_control.skipped") in found) != is_told
+
+
 @pytest.mark.parametrize("left_out", [None, "answers", "differences"])
 def test_there_is_no_table_where_no_feature_can_be_controlled(left_out):
     frames = styled.frames(styled.padded, bias=0.2)

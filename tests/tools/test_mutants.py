@@ -1,5 +1,6 @@
 import ast
 import json
+from contextlib import closing
 
 import pytest
 
@@ -87,8 +88,47 @@ def test_a_line_is_tried_by_the_tests_that_run_it(tree):
 
 @pytest.mark.slow
 def test_a_test_that_takes_too_long_decides_nothing(tree):
-    bench = mutants.Bench(tree, limit_s=2)
-    (tree / "tests/methods/test_a.py").write_text("while True:\n    pass\n")
-    source = (tree / "orchestrator/methods/a.py").read_bytes()
-    mutant, *_ = mutants.mutants_of("orchestrator/methods/a.py", source)
-    assert bench.tried(mutant) == ("timeout", "")
+    path = tree / "orchestrator/methods/a.py"
+    path.write_text("def held(x):\n    while x < 2:\n        x += 1\n    return x\n")
+    mutant = next(m for m in _mutants(path) if m.kind == "deleted statement")
+    with closing(mutants.Bench(tree, limit_s=2)) as bench:
+        assert bench.tried(mutant) == ("timeout", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert held(1) == 2",
+        # Another process reads the changed file.
+        "from subprocess import run\n    from sys import executable\n"
+        "    code = 'import orchestrator.methods.a as a; assert a.held(1) == 2'\n"
+        "    run([executable, '-c', code], check=True)",
+    ],
+)
+def test_a_change_is_seen_by_the_test_and_by_what_it_starts(tree, test):
+    path = tree / "orchestrator/methods/a.py"
+    (tree / "tests/methods/test_a.py").write_text(
+        f"from orchestrator.methods.a import held\n\n\ndef test_held():\n    {test}\n"
+        "    assert held.__name__ == 'held'\n"
+    )
+    path.write_text("def held(x):\n    return x + 1\n")
+    with closing(mutants.Bench(tree, limit_s=60)) as bench:
+        assert [bench.tried(m)[0] for m in _mutants(path)] == ["killed"] * 2
+
+
+@pytest.mark.slow
+def test_a_function_that_runs_on_import_is_changed_before(tree):
+    path = tree / "orchestrator/methods/a.py"
+    path.write_text("def three(x):\n    return x + 1\n\n\nTHREE = three(2)\n")
+    (tree / "tests/methods/test_a.py").write_text(
+        "from orchestrator.methods.a import THREE, three\n\n\n"
+        "def test_three():\n    assert THREE == 3\n    three(1)\n"
+    )
+    with closing(mutants.Bench(tree, limit_s=60)) as bench:
+        tried = {bench.tried(m) for m in _mutants(path)}
+    assert tried == {("killed", "tests/methods/test_a.py::test_three")}
+
+
+def _mutants(path):
+    return mutants.mutants_of("orchestrator/methods/a.py", path.read_bytes())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.layout import colliding, cut_off, too_wide
 from tests.view.pages import opened, served
 from tests.view.pages import values_of_sheet as values
@@ -79,4 +79,4 @@ def test_the_page_fits_and_has_no_serious_fault(browser, axe, links, width, sche
         assert too_wide(page) <= 0
         assert cut_off(page) == []
         assert colliding(page) == []
-        assert_no_serious_fault(page, axe, 10)
+        assert_no_fault(page, axe, 10)

@@ -9,7 +9,7 @@ import pytest
 
 import orchestrator
 from orchestrator.report.html.shell import terms
-from tests.browser import IN_CHROMIUM, assert_no_serious_fault
+from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.conftest import ROOT
 from tests.report.test_html_browser import opened as report_opened
 from tests.view.pages import opened, served
@@ -138,7 +138,7 @@ def test_a_term_is_explained_where_it_stands(browser, axe, links, touch):
         found = page.get_by_role("columnheader").get_by_role("button", name="margin")
         found.focus()
         assert page.locator("#tip").text_content() == meanings["column"]["margin"]
-        assert_no_serious_fault(page, axe, 10)
+        assert_no_fault(page, axe, 10)
         assert said == []
 
 
@@ -174,4 +174,4 @@ def test_the_answers_fit_each_width_and_no_row_covers_another(browser, axe, link
         )
         assert all(one[1] <= two[0] + 0.5 for one, two in pairwise(tops))
         assert said == []
-        assert_no_serious_fault(page, axe, 10)
+        assert_no_fault(page, axe, 10)

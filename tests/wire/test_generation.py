@@ -226,7 +226,7 @@ def test_other_numbers_of_ids_and_logprobs_are_a_failure():
         (b"[" * 100_000, "unparseable", False),
         (b'"\xff"', "unparseable", False),
         (b'{"choices": "none"}', "unparseable", True),
-        (b'{"choices": [{"message": {"content": 7}}]}', "unparseable", True),
+        (b'{"choices": [7]}', "unparseable", True),
         (b'{"choices": []}', "unparseable", False),
         (b"{}", "unparseable", False),
         (b'{"error": {"message": "no", "code": 500}}', "server_error", False),
@@ -270,3 +270,55 @@ def test_one_long_list_does_not_make_all_lists_long():
     body = {"choices": [{**choice, "logprobs": {"content": listed}}]}
     failure = fail(json.dumps(body).encode(), top=2)
     assert "more than 8,388,608 alternatives" in failure.message
+
+
+def _put(path, value):
+    def change(reply):
+        place = reply
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = value
+        return reply
+
+    return change
+
+
+OF_A_CHOICE = ("choices", 0)
+OF_AN_ENTRY = (*OF_A_CHOICE, "logprobs", "content", 0)
+ODD = {
+    "reason as an object": _put((*OF_A_CHOICE, "finish_reason"), {"type": "stop"}),
+    "refusal: 0": _put((*OF_A_CHOICE, "message", "refusal"), 0),
+    "refusal as a list": _put((*OF_A_CHOICE, "message", "refusal"), []),
+    "content as an object": _put((*OF_A_CHOICE, "message", "content"), {"text": "ab c"}),
+    "message as a text": _put((*OF_A_CHOICE, "message"), "ab c"),
+    "ids as an object": _put((*OF_A_CHOICE, "token_ids"), {}),
+    "bytes in base64": _put((*OF_AN_ENTRY, "bytes"), "QUJD"),
+    "no alternatives: null": _put((*OF_AN_ENTRY, "top_logprobs"), None),
+    "alternatives by token": _put((*OF_AN_ENTRY, "top_logprobs"), {"ab": -0.1}),
+    "a number as a text": _put((*OF_AN_ENTRY, "logprob"), "-0.1"),
+    "a list of one reply": lambda reply: [reply],
+    "usage as a text": _put(("usage",), "x"),
+}
+
+
+@pytest.mark.parametrize("top", [0, 1])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_part_that_is_written_otherwise_costs_no_answer(odd, top):
+    entries = [
+        {"token": token, "logprob": -0.1, "top_logprobs": [{"token": token, "logprob": -0.1}]}
+        for token in ("ab", " c")
+    ]
+    choice = {"finish_reason": "stop", "message": {"content": "ab c"}}
+    reply = {"choices": [{**choice, "logprobs": {"content": entries}}]}
+    body = json.dumps(ODD[odd](reply)).encode()
+    got = replies.generation(body, Reading(top=top))
+    assert isinstance(got, Generation)
+    assert (got.text, got.finish_reason) == ("ab c", "stop")
+    assert got.logprobs is not None
+    assert got.logprobs.tolist() == pytest.approx([-0.1, -0.1])
+
+
+def test_a_shape_that_no_reply_has_is_the_servers_until_others_are_answered():
+    failure = fail(b'{"choices": {"0": {}}}')
+    assert (failure.cause, failure.permanent, failure.scope) == ("unparseable", True, UNCLEAR)
+    assert fail(b" ").message == "the reply is empty"

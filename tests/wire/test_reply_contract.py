@@ -26,7 +26,7 @@ N_PROMPT = 3
 
 STOPPED = (
     "stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "STOP", "completed",
-    "FinishReason.STOP", "FINISH_REASON_STOP", "endTurn", "eosFound",
+    "FinishReason.STOP", "FINISH_REASON_STOP", "endTurn", "eosFound", "<eos>", "<|im_end|>",
 )  # fmt: skip
 CUT = (
     "length",
@@ -36,13 +36,14 @@ CUT = (
     "max_output_tokens",
     "maxTokens",
     "FINISH_REASON_MAX_TOKENS",
+    "incomplete",
 )
 WITHHELD = (
     "content_filter", "safety", "SAFETY", "RECITATION", "refusal", "guardrail_intervened",
     "contentFilter", "ContentFiltered", "FinishReason.SAFETY", "IMAGE_SAFETY", "policy_violation",
 )  # fmt: skip
 CALLED = ("tool_calls", "function_call", "tool_use", "toolUse", "MALFORMED_FUNCTION_CALL")
-BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource", "USER_CANCEL", "failed")
+BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource", "USER_CANCEL", "load")
 OTHERS = ("something_new", "CLOUDY")
 REASONS = (*STOPPED, *CUT, *WITHHELD, *CALLED, *BROKEN, *OTHERS, None, "")
 

@@ -53,6 +53,10 @@ TOO_LONG = {
     "Fireworks": "The prompt is too long: 9000, model maximum context length: 8192",
     "lmdeploy": "the input_ids is larger than session_len 2048",
     "Zhipu": "Prompt exceeds max length",
+    "Cloudflare": "The estimated number of input and maximum output tokens (25) exceeded this "
+    "model context window limit (24).",
+    "Cerebras": "Current length is 9000 while limit is 8192: context_length_exceeded",
+    "Vertex": "the input token count is 40000 but model only supports up to 32768",
 }
 FLAGGED = {
     "OpenRouter": (403, "The model requires moderation and your input was flagged for violence. No "
@@ -64,6 +68,12 @@ FLAGGED = {
     "DashScope": (400, "Input data may contain inappropriate content."),
     "DeepSeek": (400, "Content Exists Risk: content risk"),
     "gateway": (403, "Request blocked by the guardrail 'pii'"),
+    "Moonshot": (400, "The request was rejected because it was considered high risk"),
+    "StepFun": (451, "The content you provided or machine outputted is blocked."),
+    "DeepSeek, bare": (400, "Content Exists Risk"),
+    "Vertex": (400, "The prompt was blocked: PROHIBITED_CONTENT"),
+    "Cloudflare": (424, "Prompt blocked due to security configurations"),
+    "xAI": (403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"),
     "gateway, words": (446, "prompt violates the acceptable use policy"),
 }  # fmt: skip
 SPENT = {
@@ -73,6 +83,17 @@ SPENT = {
     "OpenRouter, key": (403, "Key limit exceeded (total limit)"),
     "xAI": (403, "Your team has used all available credits or reached its monthly spending limit."),
     "Moonshot": (429, "Your account is out of balance, please recharge"),
+    "xAI, exhausted": (
+        429,
+        "Some resource has been exhausted: Your team has used all available "
+        "credits. Please purchase more.",
+    ),
+    "xAI, new": (403, "Your newly created teams doesn't have any credits yet."),
+    "NVIDIA": (402, "Account 'x': Cloud credits expired"),
+    "SiliconFlow": (403, "Sorry, your account balance is insufficient"),
+    "Novita": (403, "not enough balance"),
+    "DashScope": (403, "The free tier of the model has been exhausted."),
+    "Zhipu": (429, "您的账户已欠费"),
 }
 CLOSED = {
     "OpenAI": (401, "Incorrect API key provided: sk-x."),
@@ -101,6 +122,24 @@ SETTINGS = {
     "Mistral, seed": (422, "body.seed: Extra inputs are not permitted", "unsupported"),
     "Groq, seed": (400, "property 'seed' is unsupported", "unsupported"),
     "Google, seed": (400, 'Unknown name "seed": Cannot find field.', "unsupported"),
+    "OpenAI, reasoning": (400, "'messages[0].role' does not support 'system' with this model.",
+                          "unsupported"),
+    "DeepSeek": (400, "messages[0].role: unknown variant `developer`, expected one of `system`",
+                 "unsupported"),
+    "llama.cpp": (500, "Jinja Exception: System role not supported", "unsupported"),
+    "vLLM, template": (400, "default chat template is no longer allowed", "unsupported"),
+    "DashScope, stream": (400, "This model only support stream mode", "unsupported"),
+    "OpenAI, output": (400, "This model supports at most 4096 completion tokens", "unsupported"),
+    "cap, range": (400, "logprobs must be in 0..5", "unsupported"),
+    "Together": (400, "Unable to access non-serverless model x.", "not_found"),
+    "Bedrock": (400, "Invocation of model ID x with on-demand throughput isn\u2019t supported.",
+                "not_found"),
+    "router": (400, "The requested model 'x' is not supported by any provider", "not_found"),
+    "Ollama": (500, "model requires more system memory (5.6 GiB) than is available",
+               "server_error"),
+    "OpenAI, a minute": (429, "Request too large for x on tokens per min (TPM): Limit 30, "
+                         "Requested 41.", "too_long"),
+    "no words": (400, "Something is odd", "bad_request"),
     "no model": (404, "The model `x` does not exist or you do not have access to it.", "not_found"),
     "OpenRouter, no model": (400, "x is not a valid model ID: model x is not a valid", "not_found"),
     "no route": (404, "Not Found", "not_found"),
@@ -157,13 +196,80 @@ def test_a_key_or_an_account_that_is_refused_is_no_fault_of_a_request(who):
 def test_what_a_server_does_not_offer_is_asked_again_by_the_next_call(who):
     status, words, cause = SETTINGS[who]
     failure = said(words, status)
-    assert (failure.cause, failure.permanent, failure.scope) == (cause, False, UNCLEAR)
+    # One that nothing explains is the request's where others are answered.
+    assert (failure.cause, failure.scope) == (cause, UNCLEAR)
+    assert failure.permanent == (cause == "bad_request")
+
+
+# As gateways hand on what providers said.
+WRAPPED = {
+    "OpenRouter": lambda words: {"error": {"message": "Provider returned error", "metadata": {
+        "raw": json.dumps({"error": {"message": words}}), "provider_name": "x"}}},
+    "OpenRouter, text": lambda words: {"error": {"message": "Provider returned error",
+                                                 "metadata": {"raw": words}}},
+    "Databricks": lambda words: {"error_code": "BAD_REQUEST",
+                                 "message": json.dumps({"message": words})},
+    "Cloudflare": lambda words: {"success": False, "errors": [{"code": 1, "message": words}]},
+    "Cloudflare, gateway": lambda words: {"error": [{"code": 1, "message": words}]},
+    "NVIDIA": lambda words: {"status": 400, "title": "Bad Request", "detail": words},
+    "Apigee": lambda words: {"fault": {"faultstring": words, "detail": {"errorcode": "x"}}},
+    "AWS": lambda words: {"Message": words},
+    "Zod": lambda words: {"error": {"name": "ZodError", "issues": [{"message": words,
+                                                                  "path": ["x"]}]}},
+    "LiteLLM": lambda words: {"error": {"message": f"litellm.BadRequestError: {words}"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", WRAPPED)
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("This model's maximum context length is 8192 tokens", "too_long"),
+        ("Unsupported parameter: 'logprobs' is not supported with this model.", "no_logprobs"),
+        ("Your prompt was flagged", "moderation"),
+        ("Insufficient balance", "no_credit"),
+    ],
+)
+def test_what_a_gateway_hands_on_is_told_and_shown_by_the_providers_words(who, words, cause):
+    failure = classify(400, json.dumps(WRAPPED[who](words)).encode(), {})
+    assert failure.cause == cause
+    assert words in failure.message
+
+
+def test_a_page_is_told_by_its_title_and_never_by_what_is_in_its_code():
+    page = b'<html><head><meta content="x"><title>You are blocked</title><p>Insufficient balance'
+    failure = classify(403, page, {})
+    assert (failure.cause, failure.scope) == ("unauthorised", UNCLEAR)
+    assert failure.message == "HTTP 403: a web page: You are blocked"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "ThrottlingException: Too many tokens, please wait before trying again."),
+        (403, "Out of call volume quota. Quota will be replenished in 00:30:00."),
+        (403, "The endpoint is disabled due to a Databricks-set rate limit of 0."),
+        (429, "Quota exceeded for generate_requests_per_minute_per_project"),
+        (429, "Allocated quota exceeded, please increase your quota limit."),
+        (429, "limited to 40 API calls / minute. You can upgrade to a Production key"),
+        (498, "Flex tier capacity exceeded"),
+    ],
+)
+def test_what_is_over_for_some_time_is_waited_for(status, words):
+    assert said(words, status).cause == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    "words", ["Channel Error", "The model has crashed", "Background loop has errored already."]
+)
+def test_a_servers_own_error_with_a_clients_status_is_tried_again(words):
+    assert said(words).retriable
 
 
 def test_a_prompt_about_money_that_an_error_repeats_ends_no_model():
     body = {"detail": [{"loc": ["body", "n"], "msg": "too odd", "input": "my credit balance"}]}
     failure = classify(422, json.dumps(body).encode(), {})
-    assert (failure.cause, failure.scope) == ("bad_request", REQUEST)
+    assert (failure.cause, failure.scope) == ("bad_request", UNCLEAR)
     assert said("cannot read 'Your credit balance is too low'").scope == UNCLEAR
 
 
@@ -176,7 +282,7 @@ def test_a_redirect_names_its_target_and_is_the_servers():
 @given(status=st.integers(201, 599), message=st.text(max_size=60))
 def test_only_what_the_request_itself_says_is_kept_for_ever(status, message):
     failure = said(message, status)
-    assert not failure.permanent or failure.scope == REQUEST
+    assert not failure.permanent or failure.scope == REQUEST or failure.cause == "bad_request"
     assert not failure.permanent or status in range(400, 600)
 
 

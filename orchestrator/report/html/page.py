@@ -15,7 +15,6 @@ from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
 from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
 from orchestrator.report.picture import forest
-from orchestrator.report.questions import Question
 from orchestrator.report.rankings import coverage
 from orchestrator.report.text import in_command, safe_line, safe_name, safe_names
 from orchestrator.report.words import subject
@@ -68,8 +67,7 @@ def render(material: Material) -> str:
 
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
-    questions = material.brief.questions
-    found = [_drawn(section, questions) for section in sections(material) if section]
+    found = shown_sections(material)
     recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
     return page(
         "page.html.j2",
@@ -122,20 +120,30 @@ def sections(material: Material) -> Iterator[Section]:
         yield replace(section, figures=figures)
 
 
-def _drawn(section: Section, questions: Sequence[Question]) -> Section:
-    """The section without the pictures of numbers that the first screen has drawn."""
-    shown = [
+def shown_sections(material: Material) -> list[Section]:
+    """Return the sections without what the page has shown before them.
+
+    The first screen has drawn some of the numbers, and a table stands with its picture where there
+    is one, else among all tables. Of one without columns the first screen tells why.
+    """
+    questions = material.brief.questions
+    drawn = [
         {one.value for one in question.standings} for question in questions if question.is_drawn
     ]
-    figures = [
-        replace(one, picture=None)
-        if one.picture is not None
-        and one.picture.kind == "intervals"
-        and any({row["value"] for row in one.picture.rows} <= values for values in shown)
-        else one
-        for one in section.figures
-    ]
-    return replace(section, figures=figures)
+    found, there = [], []
+    for section in sections(material):
+        figures = []
+        for one in section.figures:
+            is_drawn = one.picture is None or (
+                one.picture.kind == "intervals"
+                and any({row["value"] for row in one.picture.rows} <= values for values in drawn)
+            )
+            if not is_drawn or one.table not in material.tables:
+                figures.append(replace(one, picture=None) if is_drawn else one)
+        there += [one.table for one in figures]
+        folded = [one for one in section.folded if one.columns and one not in there]
+        found.append(replace(section, figures=figures, folded=folded))
+    return [section for section in found if section]
 
 
 def _free(wanted: str, taken: set[str]) -> str:

@@ -14,15 +14,14 @@ from rich.text import Text
 
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, RecipeError, RunDirectoryError
-from orchestrator.gates.results import Decision
-from orchestrator.report import tables
-from orchestrator.report.gate import gate_value
+from orchestrator.report import calls
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import make_console, print_to
 from orchestrator.report.progress import Progress
 from orchestrator.report.text import is_quiet, safe_line, say, write_to
 
 if TYPE_CHECKING:
+    from orchestrator.gates.results import Decision
     from orchestrator.runner.interface.result import Result
 
 
@@ -57,7 +56,7 @@ class Said(msgspec.Struct, frozen=True):
     def faults(self, error: OrchestratorError) -> None:
         """Print what is wrong, where, and what to do."""
         if not self.as_json:
-            print_to(sys.stderr, tables.faults(error), wrap=sys.stderr.isatty())
+            print_to(sys.stderr, calls.faults(error), wrap=sys.stderr.isatty())
             return
         faults = error.faults if isinstance(error, RecipeError) else []
         places = [{"file": f.file, "line": f.line, "message": f.message} for f in faults]
@@ -71,7 +70,7 @@ class Said(msgspec.Struct, frozen=True):
         """
         if self.as_json or is_quiet():
             return 0
-        shown = tables.run_summary(progress, n_left)
+        shown = calls.run_summary(progress, n_left)
         print_to(sys.stderr, shown)
         if not sys.stderr.isatty():
             return 0
@@ -79,10 +78,11 @@ class Said(msgspec.Struct, frozen=True):
         write_to(sys.stderr, "\n")
         return len(make_console(sys.stderr).render_lines(shown)) + 1
 
-    def verdict(self, found: Decision) -> None:
+    def verdict(self, found: "Decision") -> None:
         """Send the verdict on gates to a program; a person has it with the results."""
         if self.as_json:
-            self._event("gate", **gate_value(found))
+            gate = importlib.import_module("orchestrator.report.gate")
+            self._event("gate", **gate.gate_value(found))
 
     def wrote(self, path: Path) -> None:
         """Print the path of a file that was written."""

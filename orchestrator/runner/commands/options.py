@@ -282,9 +282,9 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value(
                 "--format",
                 "parquet (default) and jsonl are exact; csv is escaped for spreadsheets; hf is a "
-                "dataset folder for Hugging Face; inspect is the logs of Inspect",
+                "dataset folder for Hugging Face",
                 default="parquet",
-                choices=["parquet", "csv", "jsonl", "latex", "markdown", "html", "hf", "inspect"],
+                choices=["parquet", "csv", "jsonl", "latex", "markdown", "html", "hf"],
             ),
             _several(
                 "--table NAME",

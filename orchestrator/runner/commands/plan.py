@@ -1,12 +1,13 @@
 """`orchestrator plan`, and `orchestrator run` with `--submit` or `--shards`: clients as jobs."""
 
 import argparse
+import importlib
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,24 +19,17 @@ from orchestrator.report import tables
 from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
-from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_from
 from orchestrator.runner.interface.merging import merge_into
 from orchestrator.runner.planning.budget import shares
-from orchestrator.runner.planning.prepare import Prepared, describe_change
+from orchestrator.runner.planning.prepare import Prepared, describe_change, prepare
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.results.runs import unfinished
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.ray import address_of, nodes_of, run_tasks
-from orchestrator.runner.servers.slurm import (
-    MIB,
-    are_shared,
-    check,
-    room_of_all,
-    room_of_job,
-    see_that_all_fit,
-)
+from orchestrator.runner.servers.slurm import MIB, are_shared, check, see_that_all_fit
+from orchestrator.runner.servers.slurm_chain import room_of_all, room_of_job
 from orchestrator.runner.session.opening import open_plan
 from orchestrator.store import RunDirectory, Store, newest
 
@@ -72,10 +66,8 @@ class Shards:
     Attributes:
         run: Run directory of all items, absolute.
         paths: Those of the shards.
-        prepared: The first shard.
         overrides: Settings that each adds to the recipe, but for its number.
         first: Those of the first shard.
-        left: Shards that have not ended and why, by number.
 
     Raises:
         UsageError: If the recipe can't be run in shards, or not in so many.
@@ -86,9 +78,10 @@ class Shards:
         self.n, self.n_at_once = options.shards
         self._options = options
         self._accepts_change = getattr(options, "accept_server_change", False)  # not of `plan`
-        loaded, *_ = loaded_recipe(
+        self._loaded, self._base, _ = loaded_recipe(
             options.recipe, options.overrides, options.limit, allow_code=options.allow_code
         )
+        loaded = self._loaded
         if loaded.settings.subset is not None:
             raise UsageError(
                 f"subset: {loaded.settings.subset} can't be used with --shards, which has parts of "
@@ -102,8 +95,16 @@ class Shards:
         none = [f"{name}={none}" for name, none in after.items() if getattr(loaded.settings, name)]
         self.overrides = [*options.overrides, *shares(loaded, self.n, self.n_at_once), *none]
         self.first = [*self.overrides, f"subset=1/{self.n}"]
-        self.prepared = _prepared(options, *self.first[len(options.overrides) :])
-        self.left = unfinished(self.prepared, self.paths)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The first shard."""
+        return _prepared(self._options, *self.first[len(self._options.overrides) :])
+
+    @cached_property
+    def left(self) -> dict[int, str]:
+        """Shards that have not ended and why, by number."""
+        return unfinished(self.prepared, self.paths)
 
     def said(self) -> str:
         """Return what `plan` says of the shards, which stand behind the requests of the first."""
@@ -155,15 +156,16 @@ class Shards:
             self.run, dict(zip(files, (first, last), strict=True)), slurm_chain.overrides_of(large)
         )
 
-    def merged(self) -> Path:
-        """Put the runs of the shards together; return where the recipe then finds them.
+    def merged(self) -> tuple[Prepared, Path]:
+        """Put the runs of the shards together; return all items, and the run that has them.
 
         Raises:
             UsageError: If one has not ended.
         """
-        options = self._options
-        if self.left:
-            said = [f"shard {part} of {self.n}: {why}" for part, why in self.left.items()]
+        # Of all items, which the call goes on with: they are read once.
+        whole = prepare(self._loaded, self._base, allow_code=self._options.allow_code)
+        if left := unfinished(whole, self.paths):
+            said = [f"shard {part} of {self.n}: {why}" for part, why in left.items()]
             hint = (
                 "run them with `--on slurm` or `--on ray` beside `--shards`, which runs no others, "
                 f"or here by `--shard I/{self.n}`"
@@ -171,15 +173,13 @@ class Shards:
             why = "nothing was put together, for not all shards have ended:"
             raise UsageError("\n".join([why, *said, hint]))
         with RunDirectory.lock(self.run) as held:
-            before = revision_of(held, self.prepared.recipe.name)
-            if before is not None:
-                # That of all items must have the recipe of the shards.
-                whole = _prepared(options)
-                if describe_change(before, whole.identities, whole.recipe):
-                    with Store.open(held.store_path, check_owned=held.check_owned) as store:
-                        open_plan(whole, held, store)
+            before = revision_of(held, whole.recipe.name)
+            # That of all items must have the recipe of the shards.
+            if describe_change(before, whole.identities, whole.recipe):
+                with Store.open(held.store_path, check_owned=held.check_owned) as store:
+                    open_plan(whole, held, store)
             merge_into(held, self.paths, accept_change=self._accepts_change)
-        return self.run
+        return whole, self.run
 
 
 def submit(options: argparse.Namespace, said: Said) -> int:
@@ -301,7 +301,8 @@ def plan(options: argparse.Namespace) -> int:
     overrides = options.overrides if shards is None else shards.first
     shown = progress("counting items", None) if options.exact else nullcontext(lambda _: None)
     with shown as advance:
-        counted = api.plan(
+        # Its module shows everything else, too, and most calls here count nothing.
+        counted = importlib.import_module("orchestrator.runner.api").plan(
             options.recipe,
             run_dir=options.run_dir if shards is None else shards.paths[0],
             overrides=[*overrides, *([] if job is None else job.overrides)],

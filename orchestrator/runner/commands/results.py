@@ -54,7 +54,8 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         # Lines below the results: that it was interrupted, or that units failed.
         done = result.completeness
         taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        run, n_tables = paths.shown(result.path), len(result.tables) + len(result.rankings)
+        run, n_tables = paths.shown(result.path), len(result.rankings)
+        n_tables += sum(bool(table.columns) for table in result.tables)
         if result.allow_code and not is_allowed(result.path):
             run = f"{run} --allow-code"
         full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
@@ -67,7 +68,7 @@ def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
         write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
 
-_Form = TextFormat | Format | Literal["hf", "inspect"]
+_Form = TextFormat | Format | Literal["hf"]
 _TEXTS: Final = get_args(TextFormat)
 
 
@@ -94,8 +95,6 @@ def export(options: argparse.Namespace) -> int:
             partial(beside, wanted=options.column, where=where, across=options.across or "",
                     average=options.average),
         )  # fmt: skip
-    if wanted and options.format == "inspect":
-        raise UsageError("the logs of Inspect hold all answers; --table and --frame don't choose")
     if options.figures is not None:
         for path in exporting.write_charts(result, Path(options.figures)):
             _wrote(path)
@@ -128,7 +127,7 @@ def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
                 raise UsageError(f"only one table or frame fits on stdout as {form}; give --to DIR")
             for read in readers.values():
                 write_to(sys.stdout, frame_text(read(), form))
-        case "parquet" | "hf" | "inspect":
+        case "parquet" | "hf":
             raise UsageError(f"{form} does not fit on stdout; give a folder to write to: --to DIR")
 
 
@@ -140,9 +139,6 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
         case "hf":
             for path, n_rows in exporting.write_dataset(result, folder, wanted):
                 _wrote(path, n_rows or None)
-        case "inspect":
-            for path, n_samples in exporting.write_logs(result, folder):
-                _wrote(path, n_samples)
         case "parquet" | "csv" | "jsonl":
             rows: dict[str, int] = {}
             n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)

@@ -9,16 +9,18 @@ import os
 import sys
 import time
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
 from orchestrator.runner.commands.messages import Said, write_files
 from orchestrator.runner.interrupts import deferred_interrupts
-from orchestrator.runner.run import run as run_recipe
-from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD
+from orchestrator.runner.run import read_for_run, run_prepared
+from orchestrator.runner.servers.slurm_chain import HANDS_ON, is_handed_on
+from orchestrator.runner.session.session import HandedOn
 
 if TYPE_CHECKING:
+    from orchestrator.report.display import Kind
     from orchestrator.runner.interface.result import Result
 
 # Between two looks whether another process still writes the run.
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             taken = 0
             if result.ended is not None and result.ended.progress is not None:
                 taken = said.summary(result.ended.progress, result.n_left)
-            if not _is_handed_on(result):
+            if _is_shown(result):
                 importlib.import_module("orchestrator.runner.commands.results").show(
                     result, options.format, whole=options.full, taken=taken
                 )
@@ -58,19 +60,37 @@ def _commands_of_plan() -> ModuleType:
     return importlib.import_module("orchestrator.runner.commands.plan")
 
 
-def _result(options: argparse.Namespace, said: Said) -> "Result":
+def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
     """Run the recipe; a job of Slurm does so once no other process writes the run.
 
     A job whose first node was lost is begun again by Slurm, while its client may live on there.
     """
-    settings = {name: getattr(options, name) for name in run_recipe.__kwdefaults__ or ()}
-    settings["display"] = options.display or ("none" if options.quiet else None)
+    display: Kind | None = options.display or ("none" if options.quiet else None)
     waits = False
     while True:
         try:
             if options.shards:
-                settings["run_dir"] = _commands_of_plan().Shards(options).merged()
-            return run_recipe(options.recipe, **settings)
+                prepared, run_dir = _commands_of_plan().Shards(options).merged()
+            else:
+                prepared, run_dir, _ = read_for_run(
+                    options.recipe,
+                    options.run_dir,
+                    options.overrides,
+                    options.limit,
+                    fresh=options.fresh,
+                    allow_code=options.allow_code,
+                    retry=options.retry,
+                )
+            return run_prepared(
+                prepared,
+                run_dir,
+                fresh=options.fresh,
+                display=display,
+                accept_server_change=options.accept_server_change,
+                keep_servers=options.keep_servers,
+                on_end=options.on_end,
+                on=options.on,
+            )
         except RunInUseError as error:
             if HANDS_ON not in os.environ:
                 raise
@@ -80,9 +100,9 @@ def _result(options: argparse.Namespace, said: Said) -> "Result":
             time.sleep(_TURN_S)
 
 
-def _ended(result: "Result", options: argparse.Namespace, said: Said) -> int:
+def _ended(result: "Result | HandedOn", options: argparse.Namespace, said: Said) -> int:
     """Write the files that are asked for, say how the run ended, and return the exit code."""
-    if not _is_handed_on(result):
+    if _is_shown(result):
         write_files(result, options, said)
     if result.gate is not None:
         said.verdict(result.gate)
@@ -93,10 +113,10 @@ def _ended(result: "Result", options: argparse.Namespace, said: Said) -> int:
     return code if result.gate is None else code or result.gate.exit_code
 
 
-def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:
+def _code(result: "Result | HandedOn", options: argparse.Namespace, said: Said) -> int:
     """Print what a user must know of how the run ended; return the exit code of the run itself."""
     ended = result.ended
-    warnings = [] if _is_handed_on(result) else result.warnings
+    warnings = result.warnings if _is_shown(result) else []
     # The summary of the call has said it to a person.
     if ended is not None and ended.progress is not None and (said.as_json or options.quiet):
         progress = importlib.import_module("orchestrator.report.progress")
@@ -120,14 +140,14 @@ def _code(result: "Result", options: argparse.Namespace, said: Said) -> int:
         return EXIT_PARTIAL
     failed = result.completeness.failed
     if failed:
-        where = f"see the table of failures, or {result.path}/results; `--retry CAUSE` asks again"
+        again = "the same command asks transient ones again, `--retry CAUSE` all"
+        where = f"see the table of failures, or {result.path}/results; {again}"
         said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
         return EXIT_PARTIAL
     return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
 
 
-def _is_handed_on(result: "Result") -> bool:
-    """Return True if another job waits for the end of this call, and will show the results."""
-    if os.environ.get(HANDS_ON) == OF_A_SHARD:
-        return True
-    return result.ended is not None and result.ended.interrupted and HANDS_ON in os.environ
+def _is_shown(result: "Result | HandedOn") -> TypeGuard["Result"]:
+    return not isinstance(result, HandedOn) and not is_handed_on(
+        result.ended is not None and result.ended.interrupted
+    )

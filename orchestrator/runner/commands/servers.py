@@ -15,7 +15,13 @@ from typing import Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, Endpoint, answered, base_url_fault, server_address
+from orchestrator.backend import (
+    LOCAL,
+    Endpoint,
+    answered,
+    base_url_fault,
+    server_address,
+)
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.probing.abilities import Verdict, name_of, verdict
@@ -40,7 +46,7 @@ from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
-from orchestrator.runner.servers.registry import Keep, ServerRegistry
+from orchestrator.runner.servers.registry import Keep, Kept, ServerRegistry
 from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
 from orchestrator.runner.session.event_loop import run_to_end, unwrapped
 from orchestrator.serving import ServeOptions
@@ -158,7 +164,7 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     found = contracts.load(plugins.BACKENDS, kind)
-    backend = found(found.Config()).connect(endpoint)
+    backend = contracts.connected(found(found.Config()), endpoint)
     try:
         provenance = await answered(backend.provenance())
         if isinstance(provenance, Failure):
@@ -274,19 +280,20 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
     if not options.name and not options.all:
         raise UsageError("specify a server name or --all")
-    jobs = {found[name].job for name in options.name or found}
-    for job in sorted(job for job in jobs if job.isdecimal()):
+    chosen = {_kept_by(found[name]) for name in options.name or found}
+    for job in sorted(job for _, _, job in chosen if job.isdecimal()):
         if isinstance(said := answer("scancel", job), NoAnswer):
             raise UsageError(f"scancel {job}: {said.why}")
     for name, kept in found.items():
-        if kept.job.isdecimal() and kept.job in jobs:
-            shelf.forget(kept)
-        elif name in options.name or not options.name:
-            shelf.stop(kept)
-        else:
-            continue
-        confirm(f"{name} stopped")
+        if _kept_by(kept) in chosen:
+            (shelf.forget if kept.job.isdecimal() else shelf.stop)(kept)
+            confirm(f"{name} stopped")
     return EXIT_COMPLETE
+
+
+def _kept_by(kept: Kept) -> tuple[str, int, str]:
+    """Return the job or the process that keeps a server, and may keep others that end with it."""
+    return ("", 0, kept.job) if kept.job.isdecimal() else (kept.host, kept.watchdog, kept.job)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -335,16 +342,18 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             async with asyncio.TaskGroup() as group:
                 fleet.look_after(group)
                 for server in fleet.launched:
-                    group.create_task(_keep_one(server, job))
+                    group.create_task(_keep_one(server, job, task))
         except asyncio.CancelledError:
             confirm("the servers end")
         except BaseExceptionGroup as errors:
             raise unwrapped(errors) from None
         finally:
-            for kept in shelf.all():
-                if kept.job == job and kept.watchdog == os.getpid():
-                    shelf.forget(kept)
+            own = [one for one in shelf.all() if one.job == job and one.watchdog == os.getpid()]
+            for kept in own:
+                shelf.forget(kept)
             await fleet.stop()
+            for kept in own:
+                shelf.stopped(kept)
 
 
 class _Elsewhere(Listener):
@@ -359,15 +368,16 @@ class _Elsewhere(Listener):
         return math.inf
 
 
-async def _keep_one(server: Launched, job: str) -> None:
+async def _keep_one(server: Launched, job: str, all_of_them: "asyncio.Task[object] | None") -> None:
     """Keep one server known, and start it again when it has ended or is out of reach."""
     before = None
     while True:
         running = await server.running()
         if isinstance(running, Failure):
             raise LaunchError(running.message)
-        if server.keeping is not None:
-            server.keeping.share(running, server.name, job)
+        is_to_stop = server.keeping is not None and server.keeping.share(running, server.name, job)
+        if is_to_stop and all_of_them is not None:
+            all_of_them.cancel()
         if running is not before:
             before = running
             confirm(f"{server.name} is ready at {running.base_url}")

@@ -1,10 +1,8 @@
 """A run as files: tables, frames, figures, and the HTML report."""
 
 import importlib
-import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -15,7 +13,6 @@ import polars as pl
 
 from orchestrator import __version__, figures
 from orchestrator.columns import ITEMS, is_name
-from orchestrator.contracts.context import answers_of
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError
 from orchestrator.recipe.faults import nearest
@@ -27,7 +24,6 @@ from orchestrator.report.export.files import (
     write_frame,
     write_text,
 )
-from orchestrator.report.export.inspect_log import COLUMNS, logs
 from orchestrator.report.export.latex import latex
 from orchestrator.report.export.tables import frame_of, html, table_of
 from orchestrator.report.generic import generic_markdown
@@ -343,38 +339,6 @@ def write_dataset(
     )
     write_text(folder / "README.md", text)
     yield folder / "README.md", 0
-
-
-def write_logs(result: Result, folder: Path) -> Iterator[tuple[Path, int]]:
-    """Write the answers as logs of Inspect, one for each method and model; paths and samples.
-
-    Raises:
-        UsageError: If there are no answers, or a file can't be written.
-    """
-    answers = answers_of(result.frames, COLUMNS)
-    of_run = material(result)
-    settings = result.settings.get("dataset", {})
-    # When the run last wrote its state; the present where it never did.
-    status = result.record.status
-    written = datetime.now(UTC) if status is None else status.at
-    about = {
-        "recipe": of_run.name,
-        "version": of_run.version,
-        "created": written.isoformat(),
-        "dataset": str(settings.get("kind", "")) if isinstance(settings, dict) else str(settings),
-        "complete": not result.n_left,
-    }
-    taken: set[str] = set()
-    # Inspect lists the files of a folder that are named by time, task and identity.
-    time = f"{written.astimezone(UTC):%Y-%m-%dT%H-%M-%S}+00-00"
-    for name, log in logs(answers, about):
-        stem = f"{time}_{figures.key(name)}_{log['eval']['eval_id']}"
-        path = folder / f"{_free(stem, taken)}.json"
-        taken.add(path.stem)
-        write_text(path, json.dumps(log, allow_nan=False) + "\n")
-        yield path, len(log["samples"])
-    if not taken:
-        raise UsageError("this run has no answers to write as logs; export its frames instead")
 
 
 def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:

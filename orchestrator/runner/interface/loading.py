@@ -21,9 +21,9 @@ from orchestrator.runner.planning.budget import money_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
-from orchestrator.runner.results.frames import completeness, export_items, notes_of
+from orchestrator.runner.results.frames import completeness, export_items, frame_notes, notes_of
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import counted, missing_notes, record_of
+from orchestrator.runner.results.stored import missing_notes, record_of
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
@@ -78,9 +78,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     with Store.open(directory.store_path, read_only=True) as store:
         record = record_of(store, directory, status)
         frames = frames_of(store, directory, apart)
-        notes = [*missing_notes(store, directory, said), *notes_of(store, record, frames)]
-        if ITEMS in frames:
-            notes += notes_on_frame(frames.scan(ITEMS), record.recipe)
+        notes = [*missing_notes(store, directory, said), *notes_of(store, record)]
         if store.current_plan is None:
             notes.append(
                 "this run has no rows: it was repaired or has just started. `orchestrator run` "
@@ -90,7 +88,12 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
     return Result(
         path,
-        notes=notes,
+        # All answers and prompts are read for these, which not every reader wants.
+        notes=lambda: [
+            *notes,
+            *frame_notes(frames),
+            *(notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()),
+        ],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
@@ -108,22 +111,17 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     ended: Ended,
     late: DeferredInterrupts,
     *,
-    is_read: bool,
     notes: Sequence[str],
     before: RunStatus | None,
 ) -> Result:
-    """Return the result of a call, and write its frames if anything will read them.
+    """Return the result of a call, and write its frames.
 
-    `before` is the status of the run before this call, and `is_read` says whether anything reads
-    the frames.
+    `before` is the status of the run before this call.
     """
-    if not is_read:
-        done = counted(store, opened.n_not_needed)
-        return Result(directory.path, ended, completeness=done, allow_code=prepared.allow_code)
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
-    found = notes_of(store, record, frames)
+    found = [*notes_of(store, record), *frame_notes(frames)]
     for line in found:
         shown.note(line)
     orders = read_orders(store)

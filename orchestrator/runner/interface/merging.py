@@ -128,7 +128,8 @@ def merge(
         if any(path.samefile(other) for other in paths[:at]):
             raise UsageError(f"{path} is named twice")
     with RunDirectory.lock(target) as directory:
-        return merge_into(directory, paths, accept_change=accept_server_change, advance=advance)
+        found = merge_into(directory, paths, accept_change=accept_server_change, advance=advance)
+        return _ended(directory, found)
 
 
 def merge_into(
@@ -137,8 +138,8 @@ def merge_into(
     *,
     accept_change: bool,
     advance: Callable[[int], None] | None = None,
-) -> Merged:
-    """As `merge`, into a run directory that is held for writing.
+) -> list[FromRun]:
+    """As `merge`, into a run directory that is held for writing, and without the frames.
 
     `paths` are runs that nobody writes.
 
@@ -160,7 +161,8 @@ def merge_into(
             _check_servers(stores)
         plan = _plan_of(stores, directory)
         found = merge_stores(stores, folder, plan, advance or (lambda _: None))
-        return _finish(stores, found, plan, folder / STORE_NAME, directory)
+        _finish(stores, found, plan, folder / STORE_NAME, directory)
+        return found
 
 
 def _settle(directory: RunDirectory) -> None:
@@ -284,8 +286,8 @@ def _finish(
     plan: bytes | None,
     new: Path,
     directory: RunDirectory,
-) -> Merged:
-    """Complete the new store, put it in place and write what is beside it."""
+) -> None:
+    """Complete the new store, put it in place and write what a reader needs beside it."""
     values: dict[str, str] = {}
     for one in stores:
         left_out = (NOT_NEEDED,) if one.plan is not None and one.plan == plan else _OF_PLAN
@@ -306,6 +308,10 @@ def _finish(
         directory.write_revision(values[REVISION])
     if plan is not None:
         _copy_items([RunDirectory(one.run) for one in stores if one.plan == plan], directory)
+
+
+def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
+    """Write the frames and the status of a merged run; return how complete it is."""
     with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
         export(store, directory.results)
         done = completeness(store, FrameFiles(directory.results))

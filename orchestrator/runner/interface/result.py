@@ -1,7 +1,7 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -99,7 +99,6 @@ class Result:
     Attributes:
         path: The run directory.
         ended: How the last call ended; None where the run was only loaded.
-        notes: What a reader of the tables must know, e.g. that several servers answered.
         completeness: How far the run is, and how many units failed.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
@@ -113,7 +112,7 @@ class Result:
         self,
         path: Path,
         ended: Ended | None = None,
-        notes: Sequence[str] = (),
+        notes: Sequence[str] | Callable[[], Sequence[str]] = (),
         *,
         completeness: Completeness | None = None,
         allow_code: bool = False,
@@ -124,7 +123,7 @@ class Result:
         self.path = path
         self.frames = FrameFiles(path / "results") if frames is None else frames
         self.ended = ended
-        self.notes = tuple(notes)
+        self._notes = notes
         self.completeness = completeness or Completeness()
         self.orders = orders
         self._record = record
@@ -260,6 +259,11 @@ class Result:
     def metadata(self) -> dict[str, Any]:
         """Identity and progress of the run, as JSON values."""
         return self.record.metadata(self.path, self.completeness)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the tables must know, e.g. that several servers answered."""
+        return tuple(self._notes() if callable(self._notes) else self._notes)
 
     @cached_property
     def brief(self) -> Brief:

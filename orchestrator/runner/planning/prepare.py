@@ -130,8 +130,6 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             # The order on exactly these items rests on each being drawn for itself.
             by_cluster = stop_when.population == "source"
             dataset = dataset.shuffled(settings.seed, by_cluster=by_cluster)
-        elif settings.statistics.adaptive_pairs is not None:
-            dataset = dataset.shuffled(settings.seed, by_cluster=True)
         identities = {}
         for name, spec in specs.items():
             if name in given:
@@ -156,9 +154,9 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             is_new=None if copies is None else copies.is_first(),
         )
         rule: StoppingRule | None = None
-        if stop_when is not None or settings.statistics.adaptive_pairs is not None:
+        if stop_when is not None:
             # It imports the statistics, which no other check of a recipe needs.
-            if stop_when is None or stop_when.population == "source":
+            if stop_when.population == "source":
                 check_stopping(recipe, dataset)
             stopping = importlib.import_module("orchestrator.runner.planning.stopping")
             rule = stopping.find_rule(recipe, plan)
@@ -230,13 +228,11 @@ def describe_change(
 
 
 def _refuse_shard(recipe: Recipe) -> None:
-    chosen = recipe.settings.statistics
-    for name in ("stop_when", "adaptive_pairs"):
-        if getattr(chosen, name) is not None:
-            raise UsageError(
-                f"statistics.{name} decides from all items what is asked next, and a shard knows "
-                f"only its own: leave it out, or run all items at once"
-            )
+    if recipe.settings.statistics.stop_when is not None:
+        raise UsageError(
+            "statistics.stop_when decides from all items what is asked next, and a shard knows "
+            "only its own: leave it out, or run all items at once"
+        )
 
 
 def method_changes(old: object, new: object) -> str:

@@ -343,10 +343,9 @@ def check_stopping(recipe: Recipe, dataset: Dataset) -> None:
     """
     found = _near_copies(dataset, recipe.dataset.resolved().get("fields"))
     if found is not None:
-        name = "adaptive_pairs" if recipe.settings.statistics.stop_when is None else "stop_when"
         raise UsageError(
-            f"statistics.{name} would declare wrong orders: it takes prompts for independent, but "
-            f"{found.words()}"
+            "statistics.stop_when would declare wrong orders: it takes prompts for independent, "
+            f"but {found.words()}"
         )
 
 

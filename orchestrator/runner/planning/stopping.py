@@ -8,18 +8,9 @@ import msgspec
 import numpy as np
 
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.ranking.orders import orders_table, places_table
-from orchestrator.recipe.schema import AdaptivePairs, Recipe, StopWhen
-from orchestrator.scheduler.blocks import (
-    Adaptive,
-    AdaptiveBlocks,
-    Blocks,
-    Ranking,
-    Slot,
-    StoppingRule,
-    make_blocks,
-)
-from orchestrator.statistics.adaptive import AdaptiveTest
+from orchestrator.ranking.orders import orders_table
+from orchestrator.recipe.schema import Recipe, StopWhen
+from orchestrator.scheduler.blocks import Blocks, Ranking, Slot, StoppingRule
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.sequential import PairOrder
 from orchestrator.store import Store
@@ -36,11 +27,6 @@ _STOPPED = (
     "intervals do not account for the stopping; rely on the orders declared by the "
     "sequential test"
 )
-_CHOSEN = (
-    "comparisons were chosen while the run went on (statistics.adaptive_pairs): ratings, win "
-    "rates, ranks and their intervals rest on more comparisons of some models than of others, and "
-    "the intervals do not account for the choice; rely on the places declared by the adaptive test"
-)
 
 
 def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
@@ -48,16 +34,14 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
 
     Raises:
         UsageError: If no method of the recipe says on each prompt which of two models is better, or
-            the rule names models that are not compared.
+            the rule asks for as many best models as there are.
     """
     statistics = recipe.settings.statistics
-    # A recipe has one of them at most.
-    settings = statistics.stop_when or statistics.adaptive_pairs
+    settings = statistics.stop_when
     if settings is None:
         return None
-    chosen = settings if isinstance(settings, AdaptivePairs) else None
-    of_dataset = not isinstance(settings, AdaptivePairs) and settings.population == "dataset"
-    rankings, slots = _rankings(plan, only_pairs=chosen is not None)
+    of_dataset = settings.population == "dataset"
+    rankings, slots = _rankings(plan)
     _check(recipe, settings, rankings)
     asked_for = {method.name for method in recipe.methods}
     return StoppingRule(
@@ -74,38 +58,24 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
             for which, (part, _) in enumerate(plan.combinations)
         ),
         sizes=() if of_dataset else _cluster_sizes(plan),
-        adaptive=None
-        if chosen is None
-        else Adaptive(chosen.share, abs(recipe.settings.seed), chosen.baseline or ""),
     )
 
 
-def _check(recipe: Recipe, settings: StopWhen | AdaptivePairs, rankings: Sequence[Ranking]) -> None:
+def _check(recipe: Recipe, settings: StopWhen, rankings: Sequence[Ranking]) -> None:
     """Refuse a rule for which there are no models to order, and a goal that these do not have."""
-    if isinstance(settings, AdaptivePairs):
-        rule, does, baseline = "adaptive_pairs", "choose pairs of models", settings.baseline
-        compares = "two answers: pairwise_ranking or pairwise_scoring"
-    else:
-        rule, does, baseline = "stop_when", "order models", None
-        compares = "models on each prompt: pairwise_ranking, pairwise_scoring or pointwise"
     if not rankings:
         names = ", ".join(method.name for method in recipe.methods)
         raise UsageError(
-            f"statistics.{rule}: cannot {does} with {names}; this needs two candidates and a "
-            f"method that compares {compares}"
+            f"statistics.stop_when: cannot order models with {names}; this needs two candidates "
+            "and a method that compares models on each prompt: pairwise_ranking, pairwise_scoring "
+            "or pointwise"
         )
     fewest = min(len(ranking.models) for ranking in rankings)
     if settings.top is not None and settings.top >= fewest:
         raise UsageError(
-            f"statistics.{rule}.top: the top {settings.top} of {fewest} models are all of "
+            f"statistics.stop_when.top: the top {settings.top} of {fewest} models are all of "
             "them; omit it to settle every order"
         )
-    for ranking in rankings:
-        if baseline is not None and baseline not in ranking.models:
-            raise UsageError(
-                f"statistics.{rule}.baseline: {baseline!r} is no candidate of "
-                f"{ranking.method}; expected one of {', '.join(ranking.models)}"
-            )
 
 
 def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
@@ -116,7 +86,7 @@ def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
     return tuple(np.diff([0, *begins, len(plan.items)]).tolist())
 
 
-def _rankings(plan: Plan, *, only_pairs: bool = False) -> tuple[list[Ranking], list[Slot | None]]:
+def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
     """Return the rankings, and the place of each combination's value in them."""
     rankings: list[Ranking] = []
     numbers: dict[tuple[str, str], int] = {}
@@ -124,7 +94,7 @@ def _rankings(plan: Plan, *, only_pairs: bool = False) -> tuple[list[Ranking], l
     for part, combination in plan.combinations:
         compared = part.method.compared()
         of_pairs = "model_a" in part.columns
-        if compared is None or len(part.candidates) < 2 or (only_pairs and not of_pairs):
+        if compared is None or len(part.candidates) < 2:
             slots.append(None)
             continue
         key = (part.name, combination.judge)
@@ -165,7 +135,7 @@ def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> No
 
 def new_blocks(rule: StoppingRule) -> Blocks:
     """Return the blocks of a run without a row."""
-    blocks = make_blocks(rule, bytearray(rule.n_items * len(rule.slots)))
+    blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
     blocks.start()
     return blocks
 
@@ -176,7 +146,7 @@ def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray)
     The store is read once, as far as the rows compare models. `done` has one byte a position; units
     that are not needed are marked too.
     """
-    blocks = make_blocks(rule, done)
+    blocks = Blocks(rule, done)
     for frame in sorted({ranking.frame for ranking in rule.rankings}):
         for unit in store.iter_rows(plan_id, frame):
             if done[unit.position]:
@@ -193,8 +163,7 @@ class Orders(msgspec.Struct, frozen=True):
         n_prompts: Prompts that the decisions rest on.
         n_not_needed: Units that were not asked, because they could not change an order.
         n_left: Units that are still to be done.
-        pairs: By ranking; empty where comparisons were chosen.
-        choices: By ranking, the test that chose them; empty where every comparison was asked.
+        pairs: By ranking.
     """
 
     rule: StoppingRule
@@ -202,7 +171,6 @@ class Orders(msgspec.Struct, frozen=True):
     n_not_needed: int
     n_left: int
     pairs: list[list[PairOrder]]
-    choices: list[AdaptiveTest] = []
 
 
 def read_orders(store: Store) -> Orders | None:
@@ -226,33 +194,13 @@ def read_orders(store: Store) -> Orders | None:
     done = store.done_bitmap(plan_id, n_units)
     blocks = open_blocks(rule, store, plan_id, done)
     n_left = blocks.ended.count(0)
-    choices = blocks.choices if isinstance(blocks, AdaptiveBlocks) else []
-    pairs = blocks.orders()
-    return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, pairs, choices)
+    return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, blocks.orders())
 
 
 def tables_of(orders: Orders, analyses: Sequence[RankingAnalysis] = ()) -> list[Table]:
     """One table a ranking, with the warning of its analysis where the judge is not trusted."""
     rule = orders.rule
     warnings = {(one.source, one.judge): one.warning for one in analyses}
-    if rule.adaptive is not None:
-        return [
-            places_table(
-                ranking.method,
-                ranking.judge,
-                ranking.models,
-                test,
-                error=rule.error,
-                n_items=rule.n_items,
-                n_clusters=len(rule.sizes) or None,
-                block=rule.block,
-                top=rule.top,
-                baseline=rule.adaptive.baseline,
-                is_finished=not orders.n_left,
-                warning=warnings.get((ranking.method, ranking.judge), ""),
-            )
-            for ranking, test in zip(rule.rankings, orders.choices, strict=True)
-        ]
     tables = [
         orders_table(
             ranking.method,
@@ -296,8 +244,7 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
         )
         for pair in analysis.pairs
     )
-    note = _STOPPED if orders.rule.adaptive is None else _CHOSEN
-    found = replace(analysis, pairs=pairs, notes=(note, *analysis.notes))
+    found = replace(analysis, pairs=pairs, notes=(_STOPPED, *analysis.notes))
     return with_decisions(
         found,
         lambda pair: not (found.warning or found.caution) and (pair.better, pair.worse) in known,
@@ -309,11 +256,6 @@ def _declared(analysis: RankingAnalysis, orders: Orders) -> dict[tuple[str, str]
     known: dict[tuple[str, str], float] = {}
     for number, ranking in enumerate(orders.rule.rankings):
         if (ranking.method, ranking.judge) != (analysis.source, analysis.judge):
-            continue
-        if orders.choices:
-            test, names = orders.choices[number], ranking.models
-            for i, j in np.argwhere(test.better).tolist():
-                known[names[i], names[j]] = test.p(i, j)
             continue
         for order in orders.pairs[number]:
             a, b = ranking.models[order.first], ranking.models[order.second]

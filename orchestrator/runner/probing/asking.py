@@ -15,6 +15,7 @@ from orchestrator.backend import (
     reward,
     server_address,
     split_query,
+    verified,
     with_query,
 )
 from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
@@ -255,7 +256,8 @@ class Asking:
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
-        return await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
+        found = await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
+        return verified(found, Generation)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """Score a text."""

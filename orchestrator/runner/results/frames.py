@@ -276,14 +276,14 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def notes_of(store: Store, record: Record, frames: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return notes for readers of the tables on the sources of the numbers."""
-    return [
-        *epoch_notes(rows_by_epoch(frames)),
-        *server_notes(record.servers),
-        *likeness_notes(store, record.keys),
-        *answer_notes(frames),
-    ]
+def notes_of(store: Store, record: Record) -> list[str]:
+    """Return notes for readers of the tables on the servers that answered."""
+    return [*server_notes(record.servers), *likeness_notes(store, record.keys)]
+
+
+def frame_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Return notes for readers of the tables on rows and answers, all of which are read."""
+    return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames)]
 
 
 def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:

@@ -187,6 +187,22 @@ def counted(store: Store, n_not_needed: int | None) -> Completeness:
     return Completeness(n_units, store.n_ended(plan_id), not_needed=n_not_needed)
 
 
+def failed_units(store: Store) -> int:
+    """Return how many units of the current plan have a failed row, by their rows in the store."""
+    plan_id = store.current_plan
+    return (
+        0
+        if plan_id is None
+        else sum(
+            any(row[at] != "ok" for row in unit.rows)
+            for frame, schema in schemas_of(store).items()
+            if "status" in schema
+            for at in [[*schema].index("status")]
+            for unit in store.iter_rows(plan_id, frame)
+        )
+    )
+
+
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise damaged("the number of units that are not needed is", f"{text!r:.80}")

@@ -16,15 +16,13 @@ from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source, answer_frames
-from orchestrator.contracts.method import frame_of, is_judging
-from orchestrator.contracts.settings import Calibrate
+from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles, names_of
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
-from orchestrator.ranking.calibration import CalibratedRatings
 from orchestrator.ranking.cells import numbered
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import EqualStyle
@@ -80,10 +78,9 @@ def summarise(
             found += [untrusted(table, warnings) for table in said]
         if len(source.method.judges) > 1:
             found += _said(JudgesAgreement(source), context)
-        beside = _calibrated(source, context, settings)
         if styled and _is_bradley_terry(source, summary):
-            beside = [*_at_equal_style(source, context, keeping), *beside]
-        found += [untrusted(table, warnings) for table in beside]
+            beside = _at_equal_style(source, context, keeping)
+            found += [untrusted(table, warnings) for table in beside]
     analyses, skipped = _loaded(
         contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
@@ -152,14 +149,6 @@ def _at_equal_style(source: Source, context: Context, keeping: Keeping | None) -
     return _kept(context, source, keeping, compute, tuple(answer_frames(context.frames)))
 
 
-def _calibrated(source: Source, context: Context, settings: Mapping[str, Any]) -> list[Table]:
-    """Return ratings and win rates of a method by calibrated judges; [] where nobody asks."""
-    calibrate = settings.get("statistics", {}).get("calibrate")
-    if calibrate is None or not is_judging(source.method):
-        return []
-    return _said(CalibratedRatings(source, Calibrate.model_validate(calibrate)), context)
-
-
 def _kept(
     context: Context,
     source: Source,
@@ -203,7 +192,10 @@ def all_sources(
     `run` is the run's folder, to tell how its code is allowed.
     """
     context = _context("report", settings, frames, clusters_of(frames))
-    sources, _ = _sources(settings, allow_code=allow_code, run=run)
+    sources, skipped = _sources(settings, allow_code=allow_code, run=run)
+    # No table of theirs says it to whoever reads rows.
+    for table in skipped:
+        _log.warning("%s", *table.notes)
     return msgspec.structs.replace(context, sources=sources)
 
 
@@ -267,8 +259,11 @@ def _loaded(
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
             plugin = load(kind, allow_code=allow_code)
+            # What this version has no more, and an older one left unset, changes nothing.
+            known = plugin.Config.model_fields
+            told = {key: value for key, value in given.items() if value is not None or key in known}
             with plugins.blaming():
-                found.append((kind, plugin(plugin.Config.model_validate(given))))
+                found.append((kind, plugin(plugin.Config.model_validate(told))))
         except (PluginError, ValidationError) as error:
             # A run of another version, or of code that is not allowed now.
             why = str(error)
@@ -278,7 +273,6 @@ def _loaded(
                 f"skipped the summary of {plugins.label(kind)}: {why}. Its rows can still be "
                 "read and exported"
             )
-            _log.warning("%s", said)
             name = str(entry.get("name") or kind)
             title = f"{name}: no summary"
             skipped.append(Table(f"{kind}.skipped", title, (), (), notes=(said,), source=name))
@@ -302,11 +296,7 @@ def _context(
 
 
 def _said(
-    plugin: Summary[Settings]
-    | Analysis[Settings]
-    | Estimates
-    | JudgesAgreement
-    | CalibratedRatings,
+    plugin: Summary[Settings] | Analysis[Settings] | Estimates | JudgesAgreement,
     context: Context,
 ) -> list[Table]:
     try:
@@ -314,7 +304,8 @@ def _said(
             tables = plugin.summarise(context)
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
-        tables = [Table(context.name, context.name, (), (), notes=(str(error),))]
+        why = f"no tables of {context.name}: {error}"
+        tables = [Table(context.name, context.name, (), (), notes=(why,))]
     if context.clusters.are_named:
         tables = [by_cluster(table, context.clusters.n) for table in tables]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]

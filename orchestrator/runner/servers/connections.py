@@ -39,7 +39,7 @@ def create_backend(
         if is_named
         else backend.Config()
     )
-    return backend(config).connect(endpoint)
+    return contracts.connected(backend(config), endpoint)
 
 
 def backend_config(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.ask import digest
-from orchestrator.backend import Backend, Endpoint, NamesItself, answered
+from orchestrator.backend import Backend, Endpoint, NamesItself, Provenance, answered, verified
 from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
@@ -215,7 +215,7 @@ class Fleet:
         backend = create_backend(spec, kind, endpoint, allow_code=self._allow_code)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(backend.close)
-            provenance = await answered(backend.provenance())
+            provenance = verified(await answered(backend.provenance()), Provenance)
             if isinstance(provenance, Failure):
                 if not self._kinds.gives_up(spec, kind, provenance):
                     return provenance
@@ -269,7 +269,7 @@ class Fleet:
             return True
         backend = create_backend(spec, *way, allow_code=self._allow_code)
         try:
-            found = await answered(backend.provenance())
+            found = verified(await answered(backend.provenance()), Provenance)
         finally:
             await backend.close()
         return not isinstance(found, Failure) or bool(found.status)

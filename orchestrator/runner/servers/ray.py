@@ -11,7 +11,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +27,7 @@ from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.servers.launched import CarrierOf
 from orchestrator.runner.servers.ray_driver import NAME_CHARACTERS, NODE_LOST
 from orchestrator.serving import Carrier
+from orchestrator.store import RunDirectory
 
 # Lists the nodes of a Ray cluster and their resources.
 #
@@ -80,6 +83,9 @@ def main(address: str, *limits: str) -> None:
     if limits:
         cpus, gpus, n_bytes, n_at_once = map(int, limits)
         _run(json.load(sys.stdin), Size(cpus, gpus, n_bytes or None), n_at_once)
+        # No orderly end: it waits for nodes that may be gone.
+        sys.stderr.flush()
+        os._exit(0)
     else:
         os.write(output, msgspec.json.encode(sized(ray.nodes())) + b"\n")
 
@@ -101,23 +107,54 @@ def _run(commands: list[list[str]], size: Size, n_at_once: int) -> None:
     remote = ray.remote(
         num_cpus=size.cpus, num_gpus=size.gpus, memory=size.n_bytes, max_calls=1, max_retries=_TIMES
     )(task)
-    here, running = str(Path.cwd()), dict[Any, list[str]]()
+    here, running = str(Path.cwd()), dict[Any, _Running]()
     while commands or running:
+        lost = {str(node["NodeID"]) for node in ray.nodes() if not node["Alive"]}
         while commands and len(running) < n_at_once:
             words = commands.pop(0)
-            running[remote.remote(here, words)] = words
-        (ended, *_), _ = ray.wait([*running])
-        try:
-            said = f"ended with exit code {(code := ray.get(ended))}"
-        except ray.exceptions.RayError as error:
-            code, said = None, f"was lost {_TIMES + 1} times: {error}"
-        sys.stderr.write(f"{' '.join(running.pop(ended))}: {said}\n")
-        if code == EXIT_INTERRUPTED:
-            commands.clear()
+            running[remote.remote(here, words)] = _Running(words, lost)
+        ended, waiting = ray.wait([*running], timeout=_LOOK_S)
+        for one in ended:
+            try:
+                said = f"ended with exit code {(code := ray.get(one))}"
+            except ray.exceptions.RayError as error:
+                code, said = None, f"was lost {_TIMES + 1} times: {error}"
+            sys.stderr.write(f"{' '.join(running.pop(one).words)}: {said}\n")
+            if code == EXIT_INTERRUPTED:
+                commands.clear()
+        for one in waiting:
+            if running[one].is_silent(lost):
+                # Ray begins a task again whose node it has lost, but not always (2.60).
+                words = running.pop(one).words
+                sys.stderr.write(f"{' '.join(words)}: is silent, begun again elsewhere\n")
+                ray.cancel(one, force=True)
+                commands.append(words)
+
+
+class _Running:
+    """A shard that runs; its client writes into `status.json` every second."""
+
+    def __init__(self, words: list[str], lost: set[str]) -> None:
+        self.words, self._lost = words, lost
+        found = (word.partition("=") for word in words)
+        run = next(value for name, _, value in found if name == "--run-dir")
+        self._status, self._said = RunDirectory(Path(run)).status_path, b""
+        self._since = time.monotonic()
+
+    def is_silent(self, lost: set[str]) -> bool:
+        """Return True if it has said nothing for long, and nodes were lost since it began."""
+        with suppress(OSError):
+            said, before = self._status.read_bytes(), self._said
+            if said != before:
+                self._said, self._since = said, time.monotonic()
+        return time.monotonic() - self._since > _SILENT_S and not lost <= self._lost
 
 
 # How often a task is begun again whose node or process is lost.
 _TIMES: Final = 3
+_LOOK_S: Final = 5.0
+# More than a client needs from its start to its first word, and between two.
+_SILENT_S: Final = 60.0
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,8 @@ _TAIL_BYTES: Final = 64 * 1024
 # it. Clocks of nodes may differ by less.
 _LAST_SAID_S: Final = 120.0
 _WAIT_S: Final = 2.0
+# Between two looks whether a server has ended that another program keeps.
+_LOOK_S: Final = 0.2
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,11 +177,12 @@ class ServerRegistry:
         """End a server and all its children, and forget it.
 
         Raises:
-            UsageError: If it runs on another machine, or a program keeps it on a cluster.
+            UsageError: If it runs on another machine, or the program that keeps it on a cluster
+                does not end it.
         """
         if kept.job:
-            said = f"{kept.watchdog} on {kept.host}"
-            raise UsageError(f"{kept.name} runs until process {said} ends; stop that (Ctrl-C)")
+            self._tell(kept)
+            return
         if not kept.is_here:
             raise UsageError(f"{kept.name} runs on {kept.host}; stop it there")
         watchdog = _process(kept)
@@ -191,6 +195,32 @@ class ServerRegistry:
                 watchdog.kill()
                 watchdog.wait(_STOP_S)
         self.forget(kept)
+
+    def _tell(self, kept: Kept) -> None:
+        """Have the program that keeps a server, on whichever machine, end all that it keeps."""
+        if not self._path(kept).exists():
+            return  # with another that the same program kept
+        mark, until = self._mark(kept), time.monotonic() + 2 * _STOP_S
+        _write(mark, str(kept.watchdog).encode())
+        while mark.exists():
+            if time.monotonic() > until:
+                mark.unlink(missing_ok=True)
+                said = f"process {kept.watchdog} on {kept.host}"
+                raise UsageError(f"{kept.name}: {said} has not ended it; stop that one (Ctrl-C)")
+            time.sleep(_LOOK_S)
+
+    def interrupted(self, kept: Kept) -> bool:
+        """Return True if this program, which keeps a server, is to end."""
+        with contextlib.suppress(OSError):
+            return self._mark(kept).read_text(encoding="ascii") == str(os.getpid())
+        return False
+
+    def stopped(self, kept: Kept) -> None:
+        """Tell who had a server stopped that it has ended."""
+        self._mark(kept).unlink(missing_ok=True)
+
+    def _mark(self, kept: Kept) -> Path:
+        return self._folder / f"{kept.name}.stop"
 
     def _check(self) -> None:
         found = self._folder.lstat()
@@ -278,11 +308,17 @@ class Keeping(msgspec.Struct):
             await asyncio.sleep(_WAIT_S)
         return found
 
-    def share(self, server: RunningServer, name: str, job: str) -> None:
-        """Say that a server runs on a cluster, kept there by this program in this job."""
+    def share(self, server: RunningServer, name: str, job: str) -> bool:
+        """Say that a server runs on a cluster, kept there by this program in this job.
+
+        Returns:
+            True if `servers stop` wants this program to end its servers.
+        """
         now = datetime.now(UTC).timestamp()
         kept = self._record(server, f"{name}-{job}", os.getpid(), now)
-        self.of.shelf.put(msgspec.structs.replace(kept, job=job), server.api_key)
+        kept = msgspec.structs.replace(kept, job=job)
+        self.of.shelf.put(kept, server.api_key)
+        return self.of.shelf.interrupted(kept)
 
     def _record(self, server: RunningServer, name: str, watchdog: int, started: float) -> Kept:
         return Kept(

@@ -13,13 +13,12 @@ import secrets
 import shlex
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Share, Size
-from orchestrator.recipe.settings import SHARED, Cluster, ServerSize, minutes
+from orchestrator.recipe.settings import SHARED, Cluster, minutes
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf
@@ -324,7 +323,13 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
                 f"with --on {on}"
             )
         n_nodes = prepared.recipe.settings.cluster.size((name,)).nodes or 1
-        why = "on Ray a server has one node" if on == "ray" else kind.no_split(n_nodes)
+        why = "" if on == "ray" else kind.no_split(n_nodes)
+        if on == "ray" and n_nodes > 1:
+            # Its watchdogs would be actors of several bundles that begin and end as one.
+            why = (
+                "on Ray a server has one node, in one bundle: use --on slurm, or start it yourself "
+                "and give its `base_url`"
+            )
         if n_nodes > 1 and why:
             raise UsageError(
                 f"cluster.models.{name}.nodes: {n_nodes} of kind {spec.server.kind!r}: {why}"
@@ -344,7 +349,7 @@ def places_on(prepared: Prepared, on: On) -> Placed:
     settings = prepared.recipe.settings
     cluster, n_most = settings.cluster, settings.resources.max_servers
     if are_shared(prepared):
-        return _placed(prepared, Inventory())
+        return placed(prepared, Inventory())
     if on == "local":
         return find_places(prepared)
     job = os.environ.get("SLURM_JOB_ID")
@@ -357,13 +362,13 @@ def places_on(prepared: Prepared, on: On) -> Placed:
         see_that_all_fit(prepared)
     elif not cluster.autoscaling:
         nodes = nodes_of(address_of(cluster))
-    placed = _placed(prepared, Inventory((), n_most, nodes))
-    if placed.without_room and on == "ray":
+    found = placed(prepared, Inventory((), n_most, nodes))
+    if found.without_room and on == "ray":
         hint = "if it adds nodes when servers wait for them, set cluster.autoscaling: true"
-        _refuse(placed, "Ray cluster", hint)
-    _refuse(placed, "job")
-    placed.log()
-    return placed
+        _refuse(found, "Ray cluster", hint)
+    _refuse(found, "job")
+    found.log()
+    return found
 
 
 def see_that_all_fit(prepared: Prepared) -> None:
@@ -375,70 +380,11 @@ def see_that_all_fit(prepared: Prepared) -> None:
     """
     nodes = nodes_of_partition(prepared.recipe.settings.cluster)
     if not are_shared(prepared):
-        _refuse(_placed(prepared, Inventory(nodes=nodes)), "partition")
+        _refuse(placed(prepared, Inventory(nodes=nodes)), "partition")
 
 
-def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
-    """Return the most that the servers of a run need on one node: `cpus`, `gpus` and `memory`.
-
-    They are planned on nodes of the smallest of the sizes on which all run at once; where none is
-    so large, or none is known, a node has room for any one of them. Memory is in MiB, and absent
-    unless it is known of each.
-
-    Raises:
-        UsageError: If a server fits on no node.
-        LaunchError: If its weights can't be read.
-    """
-    cluster, taken = prepared.recipe.settings.cluster, Counter[str]()
-    if are_shared(prepared):
-        return taken
-    for size in sorted(sizes, key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0)):
-        nodes = tuple(Node(str(n), size) for n in range(cluster.nodes or 1))
-        placed = _placed(prepared, Inventory(nodes=nodes))
-        if len(placed.waves) == 1 and not placed.without_room:
-            break
-    else:
-        placed = _placed(prepared, Inventory())
-    used: dict[str, list[ServerSize]] = {}
-    for server in (server for wave in placed.waves for server in wave):
-        for number, share in enumerate(server.shares):
-            for where in share.nodes or [f"{server.name} {number}"]:
-                used.setdefault(where, []).append(cluster.size(server.models))
-    for each in used.values():
-        taken |= Counter(
-            cpus=sum(one.cpus for one in each),
-            gpus=sum(one.gpus for one in each),
-            # As Slurm counts each step.
-            memory=sum(-(-one.memory_bytes() // MIB) for one in each),
-        )
-    if not all(one.memory for each in used.values() for one in each):
-        del taken["memory"]
-    return taken
-
-
-def room_of_job(prepared: Prepared) -> list[str]:
-    """Return the options by which each node of a client's job has room for its servers.
-
-    What `cluster.options` say of GPUs and memory counts.
-
-    Raises:
-        UsageError: If a server fits on no node.
-        LaunchError: If its weights can't be read.
-    """
-    cluster = prepared.recipe.settings.cluster
-    taken = room_of_all(prepared, [one.size for one in nodes_of_partition(cluster)])
-    given = cluster.options.keys()
-    has_gpus = taken["gpus"] and "gpus-per-node" not in given
-    has_memory = taken["memory"] and not given & {"mem-per-cpu", "mem-per-gpu"}
-    return [
-        "--ntasks-per-node=1",
-        f"--cpus-per-task={max(1, taken['cpus'])}",
-        *([f"--gres=gpu:{taken['gpus']}"] if has_gpus else []),
-        *([f"--mem={taken['memory']}M"] if has_memory else []),
-    ]
-
-
-def _placed(prepared: Prepared, inventory: Inventory) -> Placed:
+def placed(prepared: Prepared, inventory: Inventory) -> Placed:
+    """Return the servers of a run on the nodes of an inventory, in waves."""
     cluster = prepared.recipe.settings.cluster
 
     def size(models: tuple[str, ...]) -> Size:

@@ -9,18 +9,29 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import UsageError
-from orchestrator.recipe.settings import SHARED, Cluster, minutes
-from orchestrator.runner.servers.slurm import answer, options_of
+from orchestrator.placement import Inventory, Node, Size
+from orchestrator.recipe.settings import SHARED, Cluster, ServerSize, minutes
+from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.slurm import (
+    MIB,
+    answer,
+    are_shared,
+    nodes_of_partition,
+    options_of,
+    placed,
+)
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"
 """Variable that tells a client that, if it is interrupted, a successor shows the results."""
 OF_A_SHARD: Final = "shard"
 """Its value for the client of a shard, whose results are shown with those of the others."""
+
 SHARD: Final = "$SLURM_ARRAY_TASK_ID"
 """The number of an array's element, which bash writes in place of this into its command."""
 
@@ -107,9 +118,75 @@ def overrides_of(cluster: Cluster) -> tuple[str, ...]:
     return (f"cluster.jobs={str(cluster.nodes is None).lower()}",)
 
 
+def is_handed_on(interrupted: object) -> bool:
+    """Return True if another job waits for the end of this call, and will show the results."""
+    said = os.environ.get(HANDS_ON)
+    return said == OF_A_SHARD or bool(said and interrupted)
+
+
 def file_of(run: Path, *, is_array: bool = False) -> Path:
     """Return the file of the job, which successors are submitted from, or of an array of shards."""
     return run / ("slurm-shards.sh" if is_array else "slurm.sh")
+
+
+def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
+    """Return the most that the servers of a run need on one node: `cpus`, `gpus` and `memory`.
+
+    They are planned on nodes of the smallest of the sizes on which all run at once; where none is
+    so large, or none is known, a node has room for any one of them. Memory is in MiB, and absent
+    unless it is known of each.
+
+    Raises:
+        UsageError: If a server fits on no node.
+        LaunchError: If its weights can't be read.
+    """
+    cluster, taken = prepared.recipe.settings.cluster, Counter[str]()
+    if are_shared(prepared):
+        return taken
+    for size in sorted(sizes, key=lambda size: (size.gpus, size.cpus, size.n_bytes or 0)):
+        nodes = tuple(Node(str(n), size) for n in range(cluster.nodes or 1))
+        found = placed(prepared, Inventory(nodes=nodes))
+        if len(found.waves) == 1 and not found.without_room:
+            break
+    else:
+        found = placed(prepared, Inventory())
+    used: dict[str, list[ServerSize]] = {}
+    for server in (server for wave in found.waves for server in wave):
+        for number, share in enumerate(server.shares):
+            for where in share.nodes or [f"{server.name} {number}"]:
+                used.setdefault(where, []).append(cluster.size(server.models))
+    for each in used.values():
+        taken |= Counter(
+            cpus=sum(one.cpus for one in each),
+            gpus=sum(one.gpus for one in each),
+            # As Slurm counts each step.
+            memory=sum(-(-one.memory_bytes() // MIB) for one in each),
+        )
+    if not all(one.memory for each in used.values() for one in each):
+        del taken["memory"]
+    return taken
+
+
+def room_of_job(prepared: Prepared) -> list[str]:
+    """Return the options by which each node of a client's job has room for its servers.
+
+    What `cluster.options` say of GPUs and memory counts.
+
+    Raises:
+        UsageError: If a server fits on no node.
+        LaunchError: If its weights can't be read.
+    """
+    cluster = prepared.recipe.settings.cluster
+    taken = room_of_all(prepared, [one.size for one in nodes_of_partition(cluster)])
+    given = cluster.options.keys()
+    has_gpus = taken["gpus"] and "gpus-per-node" not in given
+    has_memory = taken["memory"] and not given & {"mem-per-cpu", "mem-per-gpu"}
+    return [
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={max(1, taken['cpus'])}",
+        *([f"--gres=gpu:{taken['gpus']}"] if has_gpus else []),
+        *([f"--mem={taken['memory']}M"] if has_memory else []),
+    ]
 
 
 def submit(file: Path, *options: str) -> str:

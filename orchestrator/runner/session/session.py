@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from orchestrator.driver import Driver, Finished
 from orchestrator.errors import MethodError
 from orchestrator.recipe.schema import DEFAULT_UNITS
 from orchestrator.records import DONE, Failure, Generation, Outcome
-from orchestrator.report.progress import Progress
+from orchestrator.report.progress import Completeness, Progress
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared
@@ -70,6 +70,18 @@ class Ended(msgspec.Struct, frozen=True):
     progress: Progress | None = None
     stopping: str = ""
     interrupted: bool = False
+
+
+class HandedOn:
+    """A call whose results another one shows: without them, and without what computes them."""
+
+    warnings: ClassVar[tuple[str, ...]] = ()
+    gate: ClassVar[None] = None
+    gate_fault: ClassVar[None] = None
+
+    def __init__(self, path: Path, ended: Ended, completeness: Completeness) -> None:
+        self.path, self.ended, self.completeness = path, ended, completeness
+        self.n_left = completeness.left
 
 
 class Session(Listener):

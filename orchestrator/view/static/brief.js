@@ -40,11 +40,11 @@ const limits = (found) => h("div", { class: "limits" },
 const question = (found) => (one, index) => [
   index === 1 && h("h3", { class: "others" }, "Other questions"),
   h("div", { class: `question ${one.state}${index ? "" : " first"}` },
-    index ? h("h3", { class: "answer" }, said(one.answer)) : h("h2", { class: "answer", id: "h-glance" }, said(one.answer)),
+    index ? h("h3", { class: "answer" }, h("span", { class: "aside" }, said(one.subject), ":"), " ", said(one.answer)) : h("h2", { class: "answer", id: "h-glance" }, said(one.answer)),
     one.detail && h("p", { class: "detail" }, sentence(one.detail)),
     h("div", { class: one.checks.length > 0 ? "sides both" : "sides" },
       h("div", { class: "shown" }, forest(one), one.apart.length > 0 && h("p", { class: "apart" }, said(one.apart)),
-        h("p", { class: "basis" }, said(one.subject), one.basis && [" · ", explained(one.basis)])),
+        h("p", { class: "basis" }, !index && [said(one.subject), one.basis && " · "], explained(one.basis))),
       one.checks.length > 0 && h("div", { class: "panel trust" }, h("h3", {}, "How far to trust it"), checks(one.checks)),
       found.questions.length === 1 && limits(found))),
 ];

@@ -10,13 +10,13 @@ const figure = (one) => h("figure", { id: one.key },
   one.is_drawn && h("div", { class: "scroll chart", tabindex: 0, role: "region", "aria-label": `${one.title}, chart`, data: { figure: one.key } }, h("p", { class: "faint" }, "Drawing …")),
   h("p", { class: "basis" }, explained(one.basis)),
   h("details", { class: "behind", open: !one.is_drawn || one.key.startsWith("ratings") }, h("summary", {}, "The numbers: ", sentence(one.title)), grid(one.table)),
-  one.beside.map((table) => [h("h4", {}, sentence(table.title)), grid(table)]));
+  one.beside.map((table) => [h("h4", {}, sentence(table.title)), grid(table, one.title)]));
 
 const table = (one) => [h("h3", {}, sentence(one.title)), one.basis && h("p", { class: "basis" }, explained(one.basis)), grid(one)];
 
 const folded = (one, index, all) => h("details", { class: "folded", open: index === 0 || one.source !== all[index - 1].source },
   h("summary", {}, sentence(one.title), one.source && [" ", h("span", { class: "aside" }, sentence(one.source))]),
-  one.basis && h("p", { class: "basis" }, explained(one.basis)), grid(one));
+  one.basis && h("p", { class: "basis" }, explained(one.basis)), grid(one, one.source));
 
 const section = (one) => h("section", { id: `part-${one.key}`, "aria-labelledby": `h-${one.key}` },
   h("h2", { id: `h-${one.key}` }, sentence(one.title)), one.figures.map(figure), one.tables.map(table), one.folded.map(folded));

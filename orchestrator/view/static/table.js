@@ -25,7 +25,7 @@ const compare = (one, two, way) => {
 /** Tables that were drawn, with their rows, for those who add links to them. */
 export const lined = new WeakMap();
 
-export const grid = (table) => {
+export const grid = (table, within = "") => {
   const body = h("tbody", {}, table.rows.length
     ? table.rows.map((row) => h("tr", {}, row.map((one, index) => cells(one, index, table.bounded[index]))))
     : h("tr", {}, h("td", { class: "none", colspan: table.columns.length }, "nothing to show")));
@@ -43,10 +43,10 @@ export const grid = (table) => {
     } }, sentence(title)));
     return head;
   });
-  const drawn = h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads)), body);
+  const drawn = h("table", { class: table.bounded.filter(Boolean).length > 2 ? "data dense" : "data" }, h("thead", {}, h("tr", {}, heads)), body);
   lined.set(drawn, { table, lines });
   return [
-    h("div", { class: table.rows.length > TALL ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}, table` },
+    h("div", { class: table.rows.length > TALL ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": `${table.title}${within && ` (${within})`}, table` },
       drawn),
     table.notes.map((note) => h("p", { class: "note" }, sentence(note))),
   ];

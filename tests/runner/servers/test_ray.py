@@ -14,9 +14,11 @@ from orchestrator.errors import EXIT_INTERRUPTED, UsageError
 from orchestrator.placement import GIB, Node, Size
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner import api
+from orchestrator.runner.servers import ray
 from orchestrator.runner.servers.ray import (
     RayActor,
     _run,
+    _Running,
     address_of,
     nodes_of,
     ray_actors,
@@ -24,6 +26,7 @@ from orchestrator.runner.servers.ray import (
 )
 from orchestrator.runner.servers.ray_driver import NODE_LOST, _none_of, _options
 from orchestrator.runner.servers.slurm import carriers, check, commands, places_on
+from orchestrator.store import RunDirectory
 
 RECIPE = {
     "name": "made",
@@ -222,6 +225,9 @@ class FakeRay:
     Attributes:
         most: The most tasks that ran at a time.
         begun: Words of the tasks that began.
+        silent: Tasks of which nothing is heard.
+        lost: Nodes that Ray has lost.
+        cancelled: Tasks that are waited for no more.
     """
 
     class exceptions:  # noqa: N801 (a module of Ray)
@@ -229,6 +235,7 @@ class FakeRay:
 
     def __init__(self, ends):
         self.ends, self.begun, self.most, self.n_running, self.asked = ends, [], 0, 0, {}
+        self.silent, self.lost, self.cancelled = set(), [], []
 
     def remote(self, **asked):
         self.asked = asked
@@ -238,17 +245,65 @@ class FakeRay:
         self.begun.append(words[0])
         self.n_running += 1
         self.most = max(self.most, self.n_running)
-        return words[0]
+        return f"{words[0]}{self.begun.count(words[0])}"
 
-    def wait(self, tasks):
-        return [tasks[0]], tasks[1:]
+    def nodes(self):
+        return [{"NodeID": name, "Alive": name not in self.lost} for name in ("n1", "n2")]
+
+    def wait(self, tasks, timeout):
+        assert timeout
+        heard = [task for task in tasks if task not in self.silent][:1]
+        return heard, [task for task in tasks if task not in heard]
+
+    def cancel(self, task, *, force):
+        assert force
+        self.n_running -= 1
+        self.cancelled.append(task)
 
     def get(self, task):
         self.n_running -= 1
-        end = self.ends.get(task, 0)
+        end = self.ends.get(task[0], 0)
         if isinstance(end, Exception):
             raise end
         return end
+
+
+def run_shards(names, n_at_once):
+    _run([[name, "--run-dir=x"] for name in names], Size(4, 1, GIB), n_at_once)
+
+
+@pytest.fixture
+def silent(monkeypatch, tmp_path):
+    """A Ray of which one task, the first of `a`, says nothing."""
+    fake = FakeRay({})
+    fake.silent = {"a1"}
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setattr(ray, "_SILENT_S", 0.0)
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def test_a_task_that_is_silent_since_a_node_was_lost_is_begun_again(silent):
+    def wait(tasks, timeout):
+        # Lost while it runs.
+        silent.lost = ["n2"]
+        return FakeRay.wait(silent, tasks, timeout)
+
+    silent.wait = wait
+    run_shards("ab", 2)
+    assert (silent.begun, silent.cancelled) == (["a", "b", "a"], ["a1"])
+
+
+def test_only_who_wrote_nothing_for_long_since_a_node_was_lost_is_silent(tmp_path):
+    status = RunDirectory(tmp_path).status_path
+    status.write_text("1")
+    task = _Running(["run", f"--run-dir={tmp_path}"], {"n1"})
+    assert not task.is_silent({"n1", "n2"})
+    task._since -= 1e6
+    assert not task.is_silent({"n1"})
+    assert task.is_silent({"n1", "n2"})
+    status.write_text("2")
+    assert not task.is_silent({"n1", "n2"})
 
 
 @pytest.mark.parametrize(
@@ -264,12 +319,12 @@ class FakeRay:
 def test_tasks_run_some_at_a_time_and_each_end_is_said(monkeypatch, capsys, ends, n_at_once, begun):
     fake = FakeRay(ends)
     monkeypatch.setitem(sys.modules, "ray", fake)
-    _run([[name] for name in "abcd"], Size(4, 1, GIB), n_at_once)
+    run_shards("abcd", n_at_once)
     assert "".join(fake.begun) == begun
     assert fake.most == n_at_once
     wanted = {"num_cpus": 4, "num_gpus": 1, "memory": GIB, "max_retries": 3}
     assert fake.asked.items() >= wanted.items()
-    lines = dict(line.split(": ", 1) for line in capsys.readouterr().err.splitlines())
+    lines = dict(line.split(" --run-dir=x: ", 1) for line in capsys.readouterr().err.splitlines())
     assert lines.keys() == set(begun)
     for name, end in ends.items():
         said = "was lost 4 times: node lost" if isinstance(end, Exception) else f"exit code {end}"

@@ -5,6 +5,8 @@ import socket
 import stat
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import psutil
 import pytest
 
 from orchestrator.errors import UsageError
+from orchestrator.runner.servers import registry
 from orchestrator.runner.servers.registry import Keep, Keeping, Kept, ServerRegistry
 
 
@@ -152,9 +155,36 @@ def test_a_shared_server_of_which_nothing_is_heard_any_more_is_forgotten(shelf, 
     assert list(shelf.all()) == []
 
 
-def test_a_shared_server_is_not_ended_beside_who_keeps_it(shelf, kept):
-    shared = changed(kept, job="ray", started=datetime.now(UTC).timestamp(), host="n1", watchdog=12)
+def kept_on_ray(shelf, kept, watchdog):
+    now = datetime.now(UTC).timestamp()
+    shared = changed(kept, job="ray", started=now, host="n1", watchdog=watchdog)
     shelf.put(shared, "k")
-    with pytest.raises(UsageError, match="runs until process 12 on n1 ends"):
+    return shared
+
+
+def test_a_shared_server_is_not_ended_beside_who_keeps_it(shelf, kept, monkeypatch):
+    monkeypatch.setattr(registry, "_STOP_S", 0.0)
+    shared = kept_on_ray(shelf, kept, 12)
+    with pytest.raises(UsageError, match="process 12 on n1 has not ended it"):
         shelf.stop(shared)
     assert list(shelf.all()) == [shared]
+    assert not shelf.interrupted(shared)
+
+
+def test_who_keeps_a_shared_server_is_told_to_end_it_and_tells_when_that_is_done(shelf, kept):
+    shared = kept_on_ray(shelf, kept, os.getpid())
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(shelf.stop, shared)
+        while not shelf.interrupted(shared):
+            time.sleep(0.01)
+        shelf.forget(shared)
+        assert not stopping.done(), "it waits for the end of the server itself"
+        shelf.stopped(shared)
+        stopping.result()
+    shelf.stop(shared)  # ended with another of the same program
+
+
+def test_a_word_to_a_program_that_has_gone_is_not_for_the_one_after_it(shelf, kept):
+    shared = kept_on_ray(shelf, kept, os.getpid())
+    (shelf._folder / f"{shared.name}.stop").write_text("1")
+    assert not shelf.interrupted(shared)

@@ -16,10 +16,9 @@ from orchestrator.runner.servers.slurm import (
     carriers,
     check,
     commands,
-    room_of_job,
     see_that_all_fit,
 )
-from orchestrator.runner.servers.slurm_chain import name_of, script
+from orchestrator.runner.servers.slurm_chain import name_of, room_of_job, script
 
 SERVER = {"kind": "fake"}
 RECIPE = {

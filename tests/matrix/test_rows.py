@@ -1,0 +1,81 @@
+"""What every method asks and says of the same items, as approved texts.
+
+The server is a made-up one and deterministic: what differs is the method.
+"""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from orchestrator.runner import api
+from tests.matrix.served import kept_server
+from tests.matrix.test_methods_on_servers import METHODS, MODELS
+from tests.oracles.verdicts.runs import told
+
+ITEMS = [
+    {"key": "k1", "prompt": "Tell me of a harbour.", "reference": "It lies by the sea.",
+     "category": "places"},
+    {"key": "k2", "prompt": "Who sang first?", "reference": "A bird.", "category": "songs"},
+    {"key": "k3", "prompt": "Why is the sky blue?", "reference": "Light is scattered.",
+     "category": "places"},
+]  # fmt: skip
+FIGURES = 6
+WORDS = {"messages", "prompt", "seed"}
+SECONDS = re.compile(r" · [\d.,]+ (ms|s|min)$", re.MULTILINE)
+
+
+def said(value):
+    """A value of a frame, floats at the digits that every machine computes alike."""
+    if isinstance(value, float):
+        return f"{value:.{FIGURES}g}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {said(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(said, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def rows(name, frame):
+    """A frame, a line for each column; once what all rows have."""
+    yield f"== {name}: {frame.height} rows"
+    for column in frame.columns:
+        values = [said(value) for value in frame[column].to_list()]
+        yield f"{column}: {values[0] if len(set(values)) == 1 else ' | '.join(values)}"
+
+
+def asked(bodies):
+    """What requests hold besides texts and seeds, and how many hold it."""
+    requests = Counter(
+        json.dumps({key: one for key, one in json.loads(body).items() if key not in WORDS})
+        for body in bodies
+    )
+    return [f"{count} x {request}" for request, count in sorted(requests.items())]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with kept_server(None, MODELS) as kept:
+        yield kept
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rows(name, server, tmp_path, approved, monkeypatch):
+    # Draws are of an address, whose port is another one each time.
+    monkeypatch.setattr("orchestrator.runner.models.identity.address", lambda spec: "")
+    server.bodies.clear()
+    models = {
+        one: {"base_url": server.url, "model": model}
+        for one, model in zip(("a", "b", "judge"), MODELS, strict=True)
+    }
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ITEMS), "utf-8")
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({
+        "name": "rows", "models": models, "methods": [METHODS[name]],
+        "dataset": {"path": "items.jsonl"}, "statistics": {"n_resamples": 50},
+    }), "utf-8")  # fmt: skip
+    result = api.run(path, run_dir=tmp_path / "run", display="none")
+    frames = [line for one in sorted(result.frames) for line in rows(one, result.frames[one])]
+    report = SECONDS.sub("", told("report", tmp_path / "run", "--full"))
+    approved("\n".join([*asked(server.bodies), *frames, report]), folder=tmp_path)
