@@ -33,7 +33,6 @@ _JUDGING: Final[dict[str, dict[str, Any]]] = {
     "pointwise": {},
     "pairwise_scoring": {},
     "rubric": {"criteria": [{"name": "help", "weight": 2}, {"name": "harm"}]},
-    "pairwise_ranking": {},
 }
 METHODS: Final = (*_SETTINGS, *_JUDGING)
 _N_ITEMS: Final = 1_000
