@@ -155,6 +155,10 @@ class ServerSpec:
     stop_grace_s: float = 10.0
     takes_socket: bool = False
 
+    def watched(self, argv: Sequence[str], host: str, port: int) -> list[str]:
+        """Return the words for a watchdog that runs a command, and ends it when we are gone."""
+        return [str(self.stop_grace_s), host, str(port), *argv]
+
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     """Command line that runs a module of ours with this interpreter.

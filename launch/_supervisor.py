@@ -1,30 +1,20 @@
-"""Starts one server process, waits until it answers, and ends it.
-
-What a server needs (argv, environment) is built by pure functions of the launch kinds; here are the
-parts they share: the port, the API key, the log file, readiness, likely causes and the end.
-"""
+"""One server process, here or on one or several other machines: its watchdogs, and its end."""
 
 import asyncio
 import contextlib
 import json
 import logging
 import os
-import secrets
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Final, Self, cast
 
-from launch import _readiness, _spec, _watchdog
-from launch._log import ADDRESS_IN_USE, ServerLog, first_error, likely_cause
-from launch._spec import HOST, PartArgv, ServerSpec, server_env
-from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
+from launch import _watchdog
+from launch._log import ServerLog, first_error
+from launch._spec import HOST, PartArgv, ServerSpec
 from orchestrator.serving import Carrier
 
 PORT_TRIES: Final = 5
@@ -38,25 +28,57 @@ _QUEUE_S: Final = 60.0
 # Of a carrier's command between SIGTERM and SIGKILL.
 _CARRIER_S: Final = 3.0
 
-_WATCHDOG: Final = (sys.executable, "-I", "-S", _watchdog.__file__)
-
 logger = logging.getLogger(__name__)
 
 
-def _arguments(spec: ServerSpec, argv: Sequence[str], host: str, port: int) -> list[str]:
-    """Words for a watchdog that runs `argv`, and ends it when we are gone."""
-    return [str(spec.stop_grace_s), host, str(port), *argv]
+class Parts:
+    """The parts of a server, one on each of its machines, by what their watchdogs say.
 
+    Attributes:
+        nodes: Names of the machines by rank; empty until they are known, and on this machine.
+    """
 
-CARRIED: Final = (*_WATCHDOG, _watchdog.ELSEWHERE)
-"""The program that a carrier brings to another machine: a watchdog, told the rest on stdin."""
+    def __init__(self) -> None:
+        self.nodes: tuple[str, ...] = ()
+        self._heard: dict[int, float] = {}
+        self._ends: set[int] = set()
+        self._n_told = 0
 
+    def place(self, nodes: Sequence[str]) -> None:
+        """Note on which machines they are."""
+        self.nodes = tuple(nodes)
+        self._heard = dict.fromkeys(range(len(nodes)), time.monotonic())
 
-def _bound() -> socket.socket:
-    """Return a socket at a free port of the loopback interface, which nobody else can bind."""
-    found = socket.socket()
-    found.bind((HOST, 0))
-    return found
+    def read(self, said: bytes) -> None:
+        """Note which parts live and which have ended, and how many were told to end."""
+        for line in said.splitlines(keepends=True):
+            rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
+            if rank.isdigit():
+                self._heard[int(rank)] = time.monotonic()
+                if word.startswith(_watchdog.ENDS):
+                    self._ends.add(int(rank))
+            self._n_told += line.endswith(_watchdog.TOLD)
+
+    @property
+    def were_told(self) -> bool:
+        """True if each was told by its machine to end.
+
+        The end of one part has the cluster end the others, but not that one.
+        """
+        return self._n_told >= max(1, len(self.nodes))
+
+    def silent(self) -> tuple[str, float]:
+        """Return the machine whose part has said nothing for longest, its end included.
+
+        Returns:
+            The machine, and the seconds for which others have been heard since.
+        """
+        if not self.nodes:
+            return "", 0.0
+        left = self._heard.keys() - self._ends or self._heard.keys()
+        rank = min(left, key=self._heard.__getitem__)
+        heard_at = time.monotonic() if self._ends else max(self._heard.values())
+        return self.nodes[rank], heard_at - self._heard[rank]
 
 
 class Server:
@@ -85,11 +107,8 @@ class Server:
         self.base_url = f"http://{HOST}:{port}"
         self._carrier = carrier
         self.node = ""
-        self._nodes: tuple[str, ...] = ()
-        self._heard: dict[int, float] = {}
+        self._parts = Parts()
         self._is_heard = self._is_cut_off = False
-        self._ends: set[int] = set()
-        self._n_told = 0
         self.was_told = False
         self.was_lost = False
         self._ended = threading.Event()
@@ -148,18 +167,8 @@ class Server:
             _, found, words = line.partition(mark)
             if found:
                 return words
-            self._learn(line)
+            self._parts.read(line)
         return b""
-
-    def _learn(self, said: bytes) -> None:
-        """Note which parts live and which have ended, and how many were told to end."""
-        for line in said.splitlines(keepends=True):
-            rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
-            if rank.isdigit():
-                self._heard[int(rank)] = time.monotonic()
-                if word.startswith(_watchdog.ENDS):
-                    self._ends.add(int(rank))
-            self._n_told += line.endswith(_watchdog.TOLD)
 
     async def _placed(self) -> tuple[list[str], int]:
         """Return the addresses of all watchdogs by rank, and the port of the first.
@@ -173,10 +182,10 @@ class Server:
             if not words:
                 return [], 0
             places[int(words[3]) if n_nodes > 1 else 0] = words
-        self._nodes = tuple(words[2] for _, words in sorted(places.items()))
-        self.node = self._nodes[0]
-        self._heard = dict.fromkeys(places, time.monotonic())
-        return [words[0] for _, words in sorted(places.items())], int(places[0][1])
+        in_order = [words for _, words in sorted(places.items())]
+        self._parts.place([words[2] for words in in_order])
+        self.node = in_order[0][2]
+        return [words[0] for words in in_order], int(in_order[0][1])
 
     async def settle(
         self, spec: ServerSpec, env: Mapping[str, str], here: Mapping[str, str]
@@ -226,9 +235,7 @@ class Server:
         told = {
             # The first listens at the port.
             "arguments": [
-                _arguments(
-                    spec, carrier.inside(argv) if carrier else argv, host, 0 if rank else port
-                )
+                spec.watched(carrier.inside(argv) if carrier else argv, host, 0 if rank else port)
                 for rank, argv in enumerate(argvs)
             ],
             "env": {**env},
@@ -240,29 +247,22 @@ class Server:
         # A thread, so that a busy event loop ends no server.
         threading.Thread(target=self._beat, name="server-lease", daemon=True).start()
         self.base_url = f"http://{host}:{port}"
-        logger.info("server for %s is placed on %s (%s)", names, " and ".join(self._nodes), host)
+        logger.info(
+            "server for %s is placed on %s (%s)", names, " and ".join(self._parts.nodes), host
+        )
         return None
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while not self._ended.wait(_BEAT_S):
                 self._tell(_watchdog.BEAT)
-                if len(self._nodes) == 1:
-                    continue
-                if self._is_heard:
-                    self._learn(_opened(self._process.stdout).read() or b"")
-                rank = self._silent()
-                heard_at = time.monotonic() if self._ends else max(self._heard.values())
-                # It has said nothing for a lease while others have: it is cut off.
-                if heard_at - self._heard[rank] > LEASE_S and not self._ended.is_set():
-                    self.node, self._is_cut_off = self._nodes[rank], True
-                    logger.warning("nothing is heard of node %s for %g s", self.node, LEASE_S)
+                if self._is_heard and self._parts.nodes[1:]:
+                    self._parts.read(_opened(self._process.stdout).read() or b"")
+                node, silent_s = self._parts.silent()
+                if silent_s > LEASE_S and not self._ended.is_set():
+                    self.node, self._is_cut_off = node, True
+                    logger.warning("nothing is heard of node %s for %g s", node, LEASE_S)
                     self._end()
-
-    def _silent(self) -> int:
-        """Return the rank of the part that has said nothing for longest, its end included."""
-        left = self._heard.keys() - self._ends or self._heard.keys()
-        return min(left, key=self._heard.__getitem__)
 
     def _end(self) -> None:
         """End what stands for it here; it gives back what it waits for, or hangs if cut off."""
@@ -322,17 +322,15 @@ class Server:
         if self._carrier is not None and not stdout.closed:
             # Before it is killed: what it says after that is no word of the machine's.
             os.set_blocking(stdout.fileno(), False)
-            self._learn(stdout.read() or b"")
+            self._parts.read(stdout.read() or b"")
             said = self.log_text()
             lost = self._carrier.lost_machine(said)
-            if lost in self._nodes:
+            if lost in self._parts.nodes:
                 self.node = lost
-            elif len(self._nodes) > 1 and not has_ended:
-                self.node = self._nodes[self._silent()]
+            elif not has_ended:
+                self.node = self._parts.silent()[0]
             self.was_lost = bool(self.node) and (self._is_cut_off or lost == self.node)
-            # The end of one part has the cluster end the others, but not that one.
-            has_told = self._n_told >= max(1, len(self._nodes))
-            self.was_told = has_told or self._carrier.ended_it(said)
+            self.was_told = self._parts.were_told or self._carrier.ended_it(said)
         if not has_ended:
             if self._carrier is not None:
                 self._end()
@@ -346,129 +344,6 @@ class Server:
             # What could not be written any more is of no use to a process that has ended.
             with contextlib.suppress(BrokenPipeError):
                 _opened(pipe).close()
-
-
-async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None = None) -> Server:
-    """A server that answers under all its names.
-
-    Args:
-        spec: Of the server.
-        log_path: File of its output.
-        carrier: Brings it to another machine; None for this one.
-
-    Raises:
-        LaunchError: With the likely cause and the tail of its log.
-        NodeLostError: If the cluster has lost the machine where it had to start.
-    """
-    tries_left = PORT_TRIES
-    planned = "" if carrier is None else carrier.prefer
-    while isinstance(outcome := await _attempt(spec, log_path, carrier, planned), _NotReady):
-        tries_left -= 1
-        if tries_left == 0 or not outcome.is_tried_again:
-            raise LaunchError(
-                f"{spec.kind} server for {', '.join(spec.names)} did not start: {outcome.cause}\n"
-                f"last lines of {log_path}:\n{outcome.log_tail}"
-            )
-    logger.info("%s server for %s is ready", spec.kind, ", ".join(spec.names))
-    return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _NotReady:
-    """A failed attempt to start."""
-
-    cause: str
-    log_tail: str
-    is_tried_again: bool
-
-
-async def _attempt(
-    spec: ServerSpec, log_path: Path, carrier: Carrier | None, planned: str
-) -> Server | _NotReady:
-    was_choosy = carrier is not None and bool(carrier.avoid or carrier.prefer)
-    server, env, here = _spawn(spec, log_path, carrier)
-    try:
-        fault = None if carrier is None else await server.settle(spec, env, here)
-        if fault is None:
-            was_choosy = False
-            fault = await _readiness.waited(server, spec)
-    except BaseException:
-        server.kill()
-        raise
-    if fault is None:
-        server.is_ready()
-        return server
-    exit_code = server.exit_code()
-    await server.stop()
-    log = server.log_text()
-    if carrier is not None:
-        if not server.node and not was_choosy and carrier.was_silent(log):
-            last = server.log_tail(1)
-            raise SchedulerError(f"the cluster does not answer for {', '.join(spec.names)}: {last}")
-        lost = carrier.lost_machine(log)
-        for node in () if lost or server.node else planned.split(","):
-            if not lost and node and await asyncio.to_thread(carrier.is_down, node):
-                lost = node
-        if lost:
-            raise NodeLostError(
-                lost,
-                f"the cluster has lost node {lost}, where {', '.join(spec.names)} had to start",
-            )
-        # Another machine may do better. Where none was free at once, any will do.
-        carrier.avoid = server.node
-    return _NotReady(
-        cause=likely_cause(log, exit_code) + fault,
-        log_tail=server.log_tail(),
-        is_tried_again=was_choosy
-        or (exit_code is not None and ADDRESS_IN_USE.search(log) is not None),
-    )
-
-
-def _spawn(
-    spec: ServerSpec, log_path: Path, carrier: Carrier | None
-) -> tuple[Server, Mapping[str, str], Mapping[str, str]]:
-    """Start a process; the server, the environment it has or gets, and what of it is ours."""
-    api_key = secrets.token_urlsafe(32)
-    env, hidden = server_env(os.environ, spec, api_key)
-    log = ServerLog(log_path, tuple(hidden))
-    # What a container that the carrier starts inherits is not known.
-    takes_socket = spec.takes_socket and not (carrier and carrier.inside(()))
-    with _bound() as bound, os.fdopen(log.open(), "ab") as output:
-        port: int = bound.getsockname()[1]
-        if takes_socket:
-            # Elsewhere it is the watchdog's own.
-            env[_watchdog.LISTENING] = str(bound.fileno())
-        if carrier or not takes_socket:
-            bound.close()
-        if carrier is None:
-            arguments = _arguments(spec, spec.argv(port), HOST, port)
-            command, here, inherited = [*_WATCHDOG, *arguments], env, env
-        else:
-            port = 0
-            # Its environment may be listed on other machines, so it holds neither key nor secret.
-            alone = (_watchdog.WITH_PARENT, str(os.getpid()))
-            command = [*_WATCHDOG, *alone, *carrier.command(CARRIED)]
-            inherited = _spec.inherited(os.environ)
-            here = {**inherited, **carrier.environment()}
-        # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
-        process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            env=here,
-            start_new_session=True,
-            pass_fds=() if carrier or not takes_socket else (bound.fileno(),),
-        )
-    server = Server(
-        process,
-        port=port,
-        api_key=api_key,
-        log=log,
-        stop_grace_s=spec.stop_grace_s,
-        carrier=carrier,
-    )
-    return server, env, inherited
 
 
 def _opened(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import Field
 
 from launch._spec import HOST, ServerSpec, python_module
-from launch._supervisor import CARRIED, start_server
+from launch._starting import CARRIED, start_server
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel, ServeOptions
 

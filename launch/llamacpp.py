@@ -17,7 +17,7 @@ from pydantic import Field
 from launch import _gguf, _settings, _weights
 from launch._foreign import ForeignConfig, ForeignLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST
-from launch._supervisor import CARRIED, start_server
+from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 from orchestrator.weights import PACKAGE_PREFIX

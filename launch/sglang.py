@@ -13,7 +13,7 @@ from pydantic import Field
 from launch import _memory, _settings, _sglang_main
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
-from launch._supervisor import CARRIED, start_server
+from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 

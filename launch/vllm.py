@@ -17,7 +17,7 @@ from pydantic import Field
 from launch import _memory, _settings
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST, beside
-from launch._supervisor import CARRIED, start_server
+from launch._starting import CARRIED, start_server
 from orchestrator.serving import Footprint, RunningServer, ServedModel
 
 KIND = "vllm"

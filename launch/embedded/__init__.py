@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, field_validator
 
 from launch import _memory, _settings, _weights
 from launch._spec import HOST, ServerSpec, python_module
-from launch._supervisor import CARRIED, start_server
+from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
 from orchestrator.extras import need
 from orchestrator.plugins.base import Settings

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from typing import Final
 
 import msgspec
@@ -250,5 +249,5 @@ def coverage(rankings: Sequence[RankingAnalysis]) -> Table:
 
 
 def _who(one: RankingAnalysis, among: Sequence[RankingAnalysis]) -> str:
-    alike = any(a.judge == b.judge for a, b in combinations(among, 2))
-    return f"{one.judge} ({one.source})" if alike else str(one.judge)
+    several = len({other.source for other in among}) > 1
+    return f"{one.judge} ({one.source})" if several else str(one.judge)

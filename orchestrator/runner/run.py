@@ -105,12 +105,10 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         >>> result = orchestrator.run("pairwise_ranking", limit=20)  # doctest: +SKIP
         >>> result.frames["judgments"]  # doctest: +SKIP
     """
-    prepared, where, given = read_for_run(
-        recipe, run_dir, overrides, limit, fresh=fresh, allow_code=allow_code, retry=retry
-    )
+    read, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     result = run_prepared(
-        prepared,
-        where,
+        prepared_recipe(read, base, given, allow_code=allow_code),
+        directory_of(run_dir, read.run_name),
         given=given,
         fresh=fresh,
         display=display,
@@ -118,37 +116,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         keep_servers=keep_servers,
         on_end=on_end,
         on=on,
+        retry=retry,
     )
     if isinstance(result, HandedOn):
         loaded: Result = _results().load(result.path)
         loaded.ended = result.ended
         return loaded
     return result
-
-
-def read_for_run(  # noqa: PLR0913 (options of one command)
-    recipe: "str | PathLike[str] | Recipe",
-    run_dir: str | PathLike[str] | None,
-    overrides: Sequence[str],
-    limit: int | None,
-    *,
-    fresh: bool,
-    allow_code: bool,
-    retry: str,
-) -> "tuple[Prepared, Path, Recipe | None]":
-    """Return a recipe as `run_prepared` takes it, its run directory, and what Python gave.
-
-    Raises:
-        OrchestratorError: If it can't be run, or there is nothing to retry.
-    """
-    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
-    where = directory_of(run_dir, loaded.run_name)
-    if retry and fresh:
-        raise UsageError("a fresh run has no failures to retry")
-    if retry:
-        check_retry(newest(where), retry)
-    return msgspec.structs.replace(prepared, retry=retry), where, given
 
 
 def run_prepared(  # noqa: PLR0913 (options of one command, by keyword)
@@ -162,19 +136,25 @@ def run_prepared(  # noqa: PLR0913 (options of one command, by keyword)
     keep_servers: bool = False,
     on_end: str | None = None,
     on: On = "local",
+    retry: str = "",
 ) -> "Result | HandedOn":
     """Run a recipe that was read, in a run directory; `given` is the recipe if Python gave it.
 
     Options and errors are those of `run`. Without results if another call shows them.
     """
+    if retry and fresh:
+        raise UsageError("a fresh run has no failures to retry")
+    if retry:
+        check_retry(newest(where), retry)
     servers = partial(_fleet, on=on, keep=keep_servers, accept_change=accept_server_change)
-    settings = prepared.recipe.settings
-    if on_end is not None:
-        settings = settings.model_copy(update={"on_end": own_hook(on_end)})
-        prepared = msgspec.structs.replace(
-            prepared, recipe=replace(prepared.recipe, settings=settings)
-        )
     recipe, shown = prepared.recipe, make_display(display, sys.stderr)
+    if on_end is not None:
+        settings = recipe.settings.model_copy(update={"on_end": own_hook(on_end)})
+        recipe = replace(recipe, settings=settings)
+    prepared, settings = (
+        msgspec.structs.replace(prepared, recipe=recipe, retry=retry),
+        recipe.settings,
+    )
     needed(settings.log_to)
     with hooked(settings.on_end, recipe.name, where, shown) as ended:
         with Tracking(recipe, where, shown) as tracked:

@@ -248,6 +248,7 @@ class Api:
             "of": len(items.table),
             "rows": page,
             "measures": items.measures,
+            "counts": items.counts,
             "categories": items.categories,
             "models": [safe_line(name) for name in answers.models],
             "by": [safe_line(name) for name in answers.by],

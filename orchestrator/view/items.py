@@ -4,6 +4,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -192,6 +193,12 @@ class Items:
         """Keys of the items, in the order of the dataset."""
         return self.table["item"]
 
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Items that each count of a measure is above 0 of, by its key."""
+        keys = [one.key for one in self.measures if one.digits == 0]
+        return {key: int((self.table[key] > 0).sum()) for key in keys}
+
     @property
     def categories(self) -> list[str]:
         """Categories, sorted."""
@@ -307,35 +314,13 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
 
 # Measures of pairs: the columns they need, name, title, digits, and value of an item
 _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
-    (
-        {"prefer_a_ab", "prefer_a_ba"},
-        "gap",
-        "order gap",
-        2,
-        (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max(),
-    ),
-    (
-        {"p_ab", "p_ba"},
-        "flips",
-        "flips",
-        0,
-        (winner("p_ab") * winner("p_ba") < 0).sum(),
-    ),
-    (
-        {"prefer_a"},
-        "margin",
-        "margin",
-        2,
-        ((pl.col("prefer_a") - 0.5).abs() * 2).mean(),
-    ),
-    (
-        {"pair split"},
-        "split",
-        "judges split",
-        0,
-        pl.col("pair split").drop_nulls().n_unique(),
-    ),
-)
+    ({"prefer_a_ab", "prefer_a_ba"}, "gap", "order gap", 2,
+     (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max()),
+    ({"p_ab", "p_ba"}, "flips", "flips", 0, (winner("p_ab") * winner("p_ba") < 0).sum()),
+    ({"prefer_a"}, "margin", "margin", 2, ((pl.col("prefer_a") - 0.5).abs() * 2).mean()),
+    ({"pair split"}, "split", "judges split", 0, pl.col("pair split").drop_nulls().n_unique()),
+    ({"without value"}, "undefined", "no value", 0, pl.col("without value").sum()),
+)  # fmt: skip
 
 
 class _Measured(NamedTuple):
@@ -378,6 +363,7 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         rows = rows.with_columns(side=side)
         sides = pl.col("side").filter(pl.col("side") != 0).n_unique().over(*pair)
         rows = rows.with_columns(pl.when(sides > 1).then(pl.struct(pair[1:])).alias("pair split"))
+    rows = _without_value(rows, "prefer_a")
     said = terms()["column"]
     found = {
         Measure(f"{method}.{name}", _title(method, title), said[title], digits): value
@@ -408,7 +394,19 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
         says = f"Range of {scores[0]} in {source.name}."
         one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
+        good = _without_value(good, *scores)
+        if "without value" in good.columns:
+            _, _, title, digits, value = _OF_PAIRS[-1]
+            key, says = f"{source.name}.undefined", terms()["column"][title]
+            found[Measure(key, _title(source.name, title), says, digits)] = value
     return _Measured(good, found)
+
+
+def _without_value(rows: pl.DataFrame, *values: str) -> pl.DataFrame:
+    """Mark rows that did not fail but lack a value, where there are any."""
+    lack = [pl.col(name).is_null() | pl.col(name).is_nan() for name in values if name in rows]
+    marked = rows.with_columns(pl.any_horizontal(lack).alias("without value")) if lack else rows
+    return marked if lack and marked["without value"].any() else rows
 
 
 def _title(source: str, what: str) -> str:

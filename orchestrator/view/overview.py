@@ -44,9 +44,7 @@ def overview(result: Result) -> dict[str, object]:
                 "title": part.title,
                 "figures": [_figure(figure) for figure in part.figures],
                 "tables": [table_of(table) for table in part.tables],
-                "folded": [
-                    table_of(table) | {"source": safe_line(table.source)} for table in part.folded
-                ],
+                "folded": [table_of(table) for table in part.folded],
             }
             for part in parts
         ],
@@ -81,6 +79,7 @@ def _brief(brief: Brief) -> dict[str, object]:
         questions.append(
             {
                 "subject": said(one.subject),
+                "source": safe_line(one.source),
                 "state": one.state,
                 "answer": said(one.answer),
                 "detail": safe_line(one.detail),
@@ -134,6 +133,7 @@ def table_of(table: Table) -> dict[str, object]:
     return {
         "key": shown.key,
         "title": safe_line(table.title),
+        "source": safe_line(table.source),
         "basis": safe_line(table.basis),
         "notes": [safe_line(note) for note in table.notes],
         "columns": [[safe_line(name), number] for name, number in shown.columns],

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from launch._spec import HOST, beside, python_module
-from launch._supervisor import start_server
+from launch._starting import start_server
 from tests.fake import launch as scripted
 from tests.fake.launch import Scripted
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.rig import Rig
 from tests.cluster.runs import complete
-from tests.cluster.slurm_runs import Cluster, end_server
+from tests.cluster.slurm_runs import Cluster, end_server, hold
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 PLACED = "server for judge is placed on "
@@ -65,3 +65,23 @@ def test_a_lost_node_is_noticed_and_others_share_the_model(split, expected, rank
             split.rig.until_idle()
         else:
             split.rig.replace(node)
+
+
+def test_a_preempted_server_ends_and_comes_back_whole(rig, tmp_path, expected):
+    judge = {"cpus": 1, "nodes": 2}
+    # Jobs of this partition give way to others.
+    run = Cluster(rig, tmp_path, is_inside=False, partition="spare", models={"judge": judge})
+    try:
+        run.judge_in(0.4)  # so that the run goes on for longer than Slurm takes to preempt
+        process = run.begun()
+        blocker = hold(rig, len(rig.nodes))
+        run.until_said(process, "the server 'judge' was told to end by its machine")
+        run.until_said(process, "starting server judge", 2)
+        rig.run("scancel", blocker)
+        complete(process)
+        assert [len(set(nodes)) for nodes in places(run)] == [2, 2]
+        assert not run.times("restart 1 of"), "it is no fault of the server"
+        run.check(expected)
+    finally:
+        run.end()
+        rig.run("scancel", "--user=root")

@@ -3,7 +3,7 @@
 import sys
 
 from launch._spec import ServerSpec
-from launch._supervisor import start_server
+from launch._starting import start_server
 from tests.fake.launch import Scripted
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from launch import _supervisor, _watchdog
 from launch._spec import ServerSpec
-from launch._supervisor import CARRIED, Server, start_server
+from launch._starting import CARRIED, start_server
+from launch._supervisor import Server
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.serving import Carried, Carrier, ServedModel
 from tests.fake.launch import Config, Scripted

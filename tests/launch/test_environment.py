@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from launch import _spec, llamacpp, sglang, vllm
 from launch._spec import KEY_VARIABLE, ServerSpec, server_env
-from launch._supervisor import start_server
+from launch._starting import start_server
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, LaunchError
 from tests.launch.test_supervisor import stub_argv

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from launch import _supervisor
-from launch._supervisor import start_server
+from launch._starting import start_server
 from tests.cluster.logged import split
 from tests.launch.test_carried import MODELS, Near, health, launch
 from tests.launch.test_supervisor import wait_gone
@@ -44,7 +44,7 @@ def watchdogs(server):
 async def test_parts_start_together_and_the_first_answers(tmp_path):
     server = await started(tmp_path)
     try:
-        assert (server.node, server._nodes) == ("n0", ("n0", "n1", "n2"))
+        assert (server.node, server._parts.nodes) == ("n0", ("n0", "n1", "n2"))
         assert await health(server, server.api_key) == 200
         assert "part 2 of 3 is connected" in server.log_text()
         parts = {rank: one.children()[0] for rank, one in watchdogs(server).items()}

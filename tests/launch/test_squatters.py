@@ -15,7 +15,7 @@ import pytest
 
 from launch import _watchdog
 from launch._spec import ServerSpec
-from launch._supervisor import start_server
+from launch._starting import start_server
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 from tests.fake.launch import Config, Scripted

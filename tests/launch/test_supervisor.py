@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import _supervisor
+from launch import _starting
 from launch._spec import KEY_VARIABLE, ServerSpec
-from launch._supervisor import start_server
+from launch._starting import start_server
 from orchestrator.errors import LaunchError
 
 STUB = Path(__file__).with_name("stub_server.py")
@@ -130,7 +130,7 @@ async def test_a_port_that_is_always_taken_is_given_up(tmp_path):
     log = tmp_path / "m.log"
     message = await start_failing(stub("--die", "1", "--say", "Address already in use"), log)
     assert "was taken by another program" in message
-    assert log.read_text().count("in use") == _supervisor.PORT_TRIES
+    assert log.read_text().count("in use") == _starting.PORT_TRIES
 
 
 async def test_a_failed_start_names_the_likely_cause_and_shows_the_log(tmp_path):
@@ -197,7 +197,7 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from test_supervisor import stub
-from launch._supervisor import start_server
+from launch._starting import start_server
 async def main():
     server = await start_server(stub("--child-pid", {child!r}), Path({log!r}))
     print(server.pid, flush=True)

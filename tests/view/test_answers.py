@@ -52,6 +52,8 @@ def made(path, texts, preferences, *, cut=(), failed=()):
             "method": "pairwise_ranking", "item": item, "model_a": a, "model_b": b, "judge": judge,
             "turn": 1, "prefer_a": p, "status": "ok", "prefer_a_ab": 1.0, "prefer_a_ba": 0.0,
             "p_ab": [1.0, 0.0, 0.0, 0.0, 0.0], "p_ba": [0.0, 0.0, 0.0, 0.0, float(item != "i0")],
+            "coverage_ab": 1.0, "coverage_ba": 1.0, "mean_pre": 2 * p - 1, "mode_pre": 0.0,
+            "exact": True, "same_text": False,
         }
         for (item, a, b, judge), p in preferences.items()
     ]  # fmt: skip

@@ -217,12 +217,16 @@ def _behind(material: Material) -> dict[str, object]:
     """Return what `ways.js` needs of a run, with its folder as it is typed."""
     items = material.frames.get(ITEMS)
     found = [] if items is None else items["category"].drop_nulls().unique().sort().to_list()
+    # Of each method that compares pairs; the viewer has more.
+    keys = ["failed", "cut"]
+    keys += [f"{one.source}.{name}" for one in material.rankings for name in ("flips", "gap")]
+    keys += [f"{one.name}.split" for one in material.context.sources if len(one.method.judges) > 1]
     return {
         "run": in_command(shown(Path(material.where))),
         "models": [safe_line(one) for one in material.models],
         "by": [one.source for one in material.rankings],
         "categories": [safe_line(one) for one in found],
-        "measures": [{"key": "failed"}],
+        "measures": [{"key": safe_line(key)} for key in dict.fromkeys(keys)],
     }
 
 

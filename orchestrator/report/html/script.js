@@ -70,25 +70,33 @@
   /* ways */
   // A number that has items behind it says which command shows them; a click copies it.
   const meta = JSON.parse(document.getElementById("main").dataset.behind);
+  const offerItems = (place, parts, ...children) => {
+    const command = `orchestrator view ${meta.run} --open --items '${new URLSearchParams(parts)}'`;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "term";
+    button.dataset.tip = `The items behind it; a click copies the command: ${command}`;
+    button.append(...children);
+    button.addEventListener("click", () => navigator.clipboard?.writeText(command).catch(() => {}));
+    place.append(button);
+  };
   for (const table of meta ? document.querySelectorAll("table.data") : []) {
     const titles = Array.from(table.tHead.rows[0].cells, (one) => [one.textContent, one.colSpan]);
     for (const row of table.tBodies[0].rows) {
       let place = 0;
       const cells = new Map(titles.map(([title, span]) => [title, row.cells[(place += span) - span]]));
       const texts = new Map([...cells].map(([title, cell]) => [title, cell?.textContent ?? ""]));
-      for (const [title, parts] of ways(texts, meta)) {
+      for (const [title, parts] of ways(texts, meta, table.dataset.of)) {
         const cell = cells.get(title);
-        if (!cell?.textContent || cell.querySelector("button")) continue;
-        const command = `orchestrator view ${meta.run} --open --items '${new URLSearchParams(parts)}'`;
-        const button = document.createElement("button");
-        button.type = "button";
-        button.className = "term";
-        button.dataset.tip = `The items behind it; a click copies the command: ${command}`;
-        button.append(...cell.childNodes);
-        button.addEventListener("click", () => navigator.clipboard?.writeText(command).catch(() => {}));
-        cell.append(button);
+        if (cell?.textContent && !cell.querySelector("button")) offerItems(cell, parts, ...cell.childNodes);
       }
     }
+  }
+  for (const check of meta ? document.querySelectorAll("#glance .checks > div") : []) {
+    const [about, says] = check.children;
+    const of = check.closest(".question")?.dataset.of;
+    const parts = wayOf(about.textContent.replace(/^! /, "").trim(), says.textContent, meta, of);
+    if (parts.length) { says.append(" "); offerItems(says, parts, "Items"); }
   }
 
   // A chart as a file: the drawing as it stands, or the Vega-Lite that it was drawn from.

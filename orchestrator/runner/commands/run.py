@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
 from orchestrator.runner.commands.messages import Said, write_files
+from orchestrator.runner.interface.checking import directory_of, prepared_from
 from orchestrator.runner.interrupts import deferred_interrupts
-from orchestrator.runner.run import read_for_run, run_prepared
+from orchestrator.runner.run import run_prepared
 from orchestrator.runner.servers.slurm_chain import HANDS_ON, is_handed_on
 from orchestrator.runner.session.session import HandedOn
 
 if TYPE_CHECKING:
-    from orchestrator.report.display import Kind
     from orchestrator.runner.interface.result import Result
 
 # Between two looks whether another process still writes the run.
@@ -65,32 +65,20 @@ def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
 
     A job whose first node was lost is begun again by Slurm, while its client may live on there.
     """
-    display: Kind | None = options.display or ("none" if options.quiet else None)
+    names = [name for name in run_prepared.__kwdefaults__ or () if name in options]
+    settings = {name: getattr(options, name) for name in names}
+    settings["display"] = options.display or ("none" if options.quiet else None)
     waits = False
     while True:
         try:
             if options.shards:
                 prepared, run_dir = _commands_of_plan().Shards(options).merged()
             else:
-                prepared, run_dir, _ = read_for_run(
-                    options.recipe,
-                    options.run_dir,
-                    options.overrides,
-                    options.limit,
-                    fresh=options.fresh,
-                    allow_code=options.allow_code,
-                    retry=options.retry,
+                prepared = prepared_from(
+                    options.recipe, options.overrides, options.limit, allow_code=options.allow_code
                 )
-            return run_prepared(
-                prepared,
-                run_dir,
-                fresh=options.fresh,
-                display=display,
-                accept_server_change=options.accept_server_change,
-                keep_servers=options.keep_servers,
-                on_end=options.on_end,
-                on=options.on,
-            )
+                run_dir = directory_of(options.run_dir, prepared.recipe.run_name)
+            return run_prepared(prepared, run_dir, **settings)
         except RunInUseError as error:
             if HANDS_ON not in os.environ:
                 raise

@@ -39,7 +39,7 @@ const limits = (found) => h("div", { class: "limits" },
 // Of one question, its limits fill the place beside the panel.
 const question = (found) => (one, index) => [
   index === 1 && h("h3", { class: "others" }, "Other questions"),
-  h("div", { class: `question ${one.state}${index ? "" : " first"}` },
+  h("div", { class: `question ${one.state}${index ? "" : " first"}`, data: { of: one.source } },
     index ? h("h3", { class: "answer" }, h("span", { class: "aside" }, said(one.subject), ":"), " ", said(one.answer)) : h("h2", { class: "answer", id: "h-glance" }, said(one.answer)),
     one.detail && h("p", { class: "detail" }, sentence(one.detail)),
     h("div", { class: one.checks.length > 0 ? "sides both" : "sides" },

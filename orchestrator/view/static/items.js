@@ -202,13 +202,20 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     found.categories.map((one) => h("option", { value: one, selected: wanted.get("category") === one }, one)));
 
   const conditions = h("span", { class: "conditions" });
+  /** A condition in the terms of the page: the heading of its column, not its key. */
+  const termed = (one) => {
+    const [key, title] = numbers().find(([of]) => one.startsWith(of) && /^[<>=]/.test(one.slice(of.length))) ?? [];
+    if (key === undefined) return one;
+    const [, sign_, rest] = /^([<>=]+)(.*)$/.exec(one.slice(key.length));
+    return rest ? `${title} ${sign_} ${rest}` : `${title} is undefined`;
+  };
   const drawConditions = () => conditions.replaceChildren(...wanted.getAll("where").map((one) => h("button", {
-    type: "button", class: "condition", "aria-label": `Remove the condition ${one}`, click: () => {
+    type: "button", class: "condition", "aria-label": `Remove the condition ${termed(one)}`, click: () => {
       const rest = wanted.getAll("where").filter((other) => other !== one);
       wanted.delete("where");
       for (const other of rest) wanted.append("where", other);
       drawConditions(); change();
-    } }, one, " ✕")));
+    } }, name(termed(one)), " ✕")));
   const numbers = () => [...found.measures.map((one) => [one.key, one.title]), ...(found.by.length ? found.models.map((one) => [`worth of ${one}`, `worth of ${one}`]) : [])];
   const isNumber = () => numbers().some(([key]) => key === measure.value);
   const measure = h("select", { "aria-label": "Measure of the condition", change: () => drawSigns() },
