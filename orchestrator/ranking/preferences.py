@@ -201,39 +201,26 @@ def judged_rows(
 
 
 def decisions_of(context: Context) -> Preferences:
-    """Return preferences of the pointwise rows of a summary by numbers, for tables of them.
+    """Return preferences of the rows of a summary by numbers, for tables of estimators.
 
-    Estimators are their signs, a byte each; of other columns there are `OVER`, judge, both models,
-    and `SOFT`. Distributions are read some thousand rows at a time.
+    These are their signs, a byte each, read some rows or a column at a time; of other columns there
+    are `OVER`, judge and both models, and of pointwise methods `SOFT`.
     """
     (source,), rows = context.sources, context.rows
     good = (rows["status"] == "ok").fill_null(value=False)
-    scores, n = np.empty((0, 0)), 0
-    for part in slices_of(context.frames, source.frame, ("method", "status", "p"), ROWS_AT_ONCE):
-        mine = (pl.col("method") == source.name) & (pl.col("status") == "ok")
-        read = _matrix(part.filter(mine)["p"])
-        if len(read):
-            scores = scores if n else np.empty((int(good.sum()), read.shape[1]))
-            scores[n : n + len(read)] = read
-            n += len(read)
-    return _from_scores(rows, good, scores, as_decisions=True)
-
-
-def pair_decisions_of(context: Context) -> Preferences:
-    """Return preferences of the rows of pairs of a summary by numbers, for tables of estimators.
-
-    These are their signs, a byte each, read one at a time; of other columns there are `OVER`, judge
-    and both models.
-    """
-    rows = context.rows
-    good = (rows["status"] == "ok").fill_null(value=False)
+    if "model" in rows.columns:
+        scores, n = np.empty((0, 0)), 0
+        columns = ("method", "status", "p")
+        for part in slices_of(context.frames, source.frame, columns, ROWS_AT_ONCE):
+            mine = (pl.col("method") == source.name) & (pl.col("status") == "ok")
+            if len(read := _matrix(part.filter(mine)["p"])):
+                scores = scores if n else np.empty((int(good.sum()), read.shape[1]))
+                scores[n : n + len(read)] = read
+                n += len(read)
+        return _from_scores(rows, good, scores, as_decisions=True)
     signs: dict[str, pl.Series] = {}
     for name in (*PAIRWISE, SCORES, SOFT):
-        if name == SCORES:
-            first, second = (column_of(context, side) for side in ("score_a", "score_b"))
-            column = None if first is None or second is None else first - second
-        else:
-            column = column_of(context, name)
+        column = rows["score_a"] - rows["score_b"] if name == SCORES else column_of(context, name)
         if column is None:
             continue
         known = column.is_finite().fill_null(value=False)

@@ -16,7 +16,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import comparisons, good_rows, mean_of, without_n
-from orchestrator.ranking.preferences import estimator_table, mass, pair_decisions_of
+from orchestrator.ranking.preferences import decisions_of, estimator_table, mass
 
 _SCORES: Final = table_columns(
     "model | judge | pairs: count | mean score: number 2 | coverage",
@@ -82,6 +82,6 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 ),
             )
         ]
-        for judge_name, found in pair_decisions_of(context).by_judge():
+        for judge_name, found in decisions_of(context).by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables
