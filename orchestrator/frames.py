@@ -180,7 +180,6 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             if is_name(path.stem) and not path.is_symlink()
         }
         self._frames: dict[str, pl.DataFrame] = {}
-        self._coded: dict[tuple[str, int], dict[str, pl.Series]] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         # Another thread may let go of it at any time.
@@ -207,7 +206,6 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     def forget(self) -> None:
         """Let go of what was read."""
         self._frames.clear()
-        self._coded.clear()
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""
@@ -243,25 +241,6 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         found = self._there(name, wanted)
         return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
-    def coded(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
-        """What `columns` gives, with texts as categories, in a fraction of the memory.
-
-        These are kept: every question about a frame needs them. Texts are held some rows at a time.
-        """
-        if name not in self._paths:
-            return pl.DataFrame()
-        there = self._there(name, wanted)
-        # Those of a file that was replaced meanwhile are of no use.
-        kept = self._coded.setdefault((name, self._paths[name].stat().st_mtime_ns), {})
-        new = [column for column in there if column not in kept]
-        rows = pl.DataFrame()
-        if new:
-            held = self._frames.get(name)
-            query = self.scan(name) if held is None else held.lazy()
-            rows = query.select(new).with_columns(CATEGORIES).collect(engine="streaming")
-        kept |= {one.name: one for one in rows if one.dtype == pl.Categorical}
-        return pl.DataFrame([rows[one] if one in new else kept[one] for one in there])
-
     def row(self, name: str, place: int) -> dict[str, Any]:
         """The row at a place of a frame, counted from 0, by column."""
         held = self._frames.get(name)
@@ -286,13 +265,6 @@ def columns_of(
         return frames.columns(name, wanted)
     frame = frames.get(name, pl.DataFrame())
     return frame.select([column for column in wanted if column in frame.columns])
-
-
-def coded_of(frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str]) -> pl.DataFrame:
-    """Return `columns_of` with texts as categories, whose codes tell them apart."""
-    if isinstance(frames, FrameFiles):
-        return frames.coded(name, wanted)
-    return columns_of(frames, name, wanted).with_columns(CATEGORIES)
 
 
 def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:

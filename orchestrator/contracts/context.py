@@ -15,8 +15,8 @@ from orchestrator.contracts.method import Method, MethodSettings, frame_of, role
 from orchestrator.frames import (
     CATEGORIES,
     FrameFiles,
-    coded_of,
     columns_of,
+    lazy_of,
     names_of,
     slices_of,
 )
@@ -228,9 +228,11 @@ class Context(msgspec.Struct, frozen=True):
         if needed is None:
             return self.rows_of(source, columns).drop(OVER, strict=False).with_columns(CATEGORIES)
         wanted = tuple(dict.fromkeys(("method", *columns, *needed)))
-        rows = coded_of(self.frames, source.frame, wanted)
-        if rows.is_empty():
+        names = names_of(self.frames, source.frame)
+        if not names:
             return pl.DataFrame()
+        query = lazy_of(self.frames, source.frame).select(one for one in wanted if one in names)
+        rows = query.with_columns(CATEGORIES).collect(engine="streaming")
         mine = (rows["method"] == source.name).fill_null(value=False)
         rows = rows if mine.all() else rows.filter(mine)
         return source.method.derive(rows).with_columns(CATEGORIES) if derives else rows

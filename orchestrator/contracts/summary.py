@@ -60,8 +60,8 @@ class Summary(Plugin[ConfigT], ABC):
     Attributes:
         reads: Columns of the rows that it needs; all where None. No others are read, so that the
             texts of a long run take no memory.
-        by_numbers: Whether its rows come as `ranking.cells.numbered` gives them: numbers for items
-            and clusters, and other texts as categories, in a fraction of the memory.
+        by_numbers: Whether it reads its rows itself, by `ranking.cells.numbered`; it is given their
+            `status` alone.
         reads_alone: Whether its tables depend on nothing but the rows of the method, the clusters
             of items and settings: then a run keeps them, and computes them once. Of kinds of this
             project only.

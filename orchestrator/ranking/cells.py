@@ -1,8 +1,8 @@
 """Means of a frame's rows as cells, with intervals, and paired differences between models."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, combinations, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
 
 import msgspec
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
 from orchestrator.contracts.context import Context
-from orchestrator.errors import StoreError
 from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -40,45 +39,6 @@ def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
-
-
-def column_of(context: Context, name: str) -> pl.Series | None:
-    """Return a column for the rows of a summary by numbers; None where its method has none.
-
-    One at a time is read: of a long run all columns together would be several times its rows.
-
-    Raises:
-        StoreError: If a call has replaced the rows meanwhile.
-    """
-    rows = context.categories_of(context.sources[0], (name,))
-    if name not in rows.columns:
-        return None
-    if len(rows) != len(context.rows):
-        raise StoreError("the rows have changed while they were read; run the command again")
-    return rows[name]
-
-
-def lines_by_column(context: Context, better: Mapping[str, str]) -> list[list[Cell]]:
-    """Return a line for each model and column of a summary by numbers.
-
-    In it stand the names of both, in which direction the column is better, its mean over the good
-    rows, and how many of these have a value and how many have none.
-    """
-    rows = context.rows.select("model", "status", *OVER).with_row_index("at")
-    groups = [
-        (str(name), good_rows(of)) for (name,), of in rows.group_by("model", maintain_order=True)
-    ]
-    lines: list[list[list[Cell]]] = [[] for _ in groups]
-    for name, sign in better.items():
-        column = column_of(context, name)
-        if column is None:
-            continue
-        for (model, good), of_model in zip(groups, lines, strict=True):
-            values = good.select(*OVER, column.gather(good["at"]))
-            mean = mean_of(values, pl.col(name), context.confidence_level)
-            undefined = values[name].null_count()
-            of_model.append([model, name, sign, mean, len(good) - undefined, undefined])
-    return list(chain.from_iterable(lines))
 
 
 def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER) -> pl.DataFrame:

@@ -15,10 +15,9 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, renamed
-from orchestrator.frames import slices_of
+from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.ranking.cells import column_of, numbers_of
+from orchestrator.ranking.cells import numbers_of
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
@@ -200,54 +199,23 @@ def judged_rows(
     return rows.with_columns(tied.alias(TIED)).drop(_VERDICTS, strict=False)
 
 
-def decisions_of(context: Context) -> Preferences:
-    """Return preferences of the rows of a summary by numbers, for tables of estimators.
+def preferences(rows: pl.DataFrame, *, as_decisions: bool = False) -> Preferences:
+    """Preferences of the rows of a pointwise or of a pairwise method.
 
-    These are their signs, a byte each, read some rows or a column at a time; of other columns there
-    are `OVER`, judge and both models, and of pointwise methods `SOFT`.
+    With `as_decisions` the estimators of pointwise rows are their signs, a byte each.
     """
-    (source,), rows = context.sources, context.rows
-    good = (rows["status"] == "ok").fill_null(value=False)
     if "model" in rows.columns:
-        scores, n = np.empty((0, 0)), 0
-        columns = ("method", "status", "p")
-        for part in slices_of(context.frames, source.frame, columns, ROWS_AT_ONCE):
-            mine = (pl.col("method") == source.name) & (pl.col("status") == "ok")
-            if len(read := _matrix(part.filter(mine)["p"])):
-                scores = scores if n else np.empty((int(good.sum()), read.shape[1]))
-                scores[n : n + len(read)] = read
-                n += len(read)
-        return _from_scores(rows, good, scores, as_decisions=True)
-    signs: dict[str, pl.Series] = {}
-    for name in (*PAIRWISE, SCORES, SOFT):
-        column = rows["score_a"] - rows["score_b"] if name == SCORES else column_of(context, name)
-        if column is None:
-            continue
-        known = column.is_finite().fill_null(value=False)
-        good &= known
-        if name != SOFT:
-            values = decided(column.zip_with(known, pl.zeros(1, eager=True)).to_numpy())
-            signs[name] = pl.Series(name, values.astype(np.int8))
-    used = rows.select(*OVER, "judge", "model_a", "model_b").with_columns(signs.values())
-    n_missing = len(rows) - int(good.sum())
-    return Preferences(used.filter(good), tuple(signs), "mean_pre", n_missing)
-
-
-def preferences(rows: pl.DataFrame) -> Preferences:
-    """Preferences of the rows of a pointwise or of a pairwise method."""
-    if "model" in rows.columns:
-        good = (rows["status"] == "ok").fill_null(value=False)
-        return _from_scores(rows, good, _matrix(rows["p"].filter(good)))
+        return _from_scores(rows, as_decisions=as_decisions)
     if "traces" in rows.columns:
         rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
     if {"score_a", "score_b"} <= set(rows.columns):
         rows = rows.with_columns((pl.col("score_a") - pl.col("score_b")).alias(SCORES))
         known.append(SCORES)
-    judged = pl.col("status") == "ok"
+    good = pl.col("status") == "ok"
     for name in (*known, SOFT):
-        judged &= pl.col(name).is_finite()
-    used = rows.filter(judged.fill_null(value=False))
+        good &= pl.col(name).is_finite()
+    used = rows.filter(good.fill_null(value=False))
     return Preferences(
         used.select(
             *UNIT,
@@ -281,39 +249,34 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def _from_scores(
-    rows: pl.DataFrame, good: pl.Series, scores: Floats, *, as_decisions: bool = False
-) -> Preferences:
-    """Every two models that one judge rated on the same turn of an item.
-
-    `scores`, shape (n, K), are the distributions of the good rows.
-    """
+def _from_scores(rows: pl.DataFrame, *, as_decisions: bool) -> Preferences:
+    """Every two models that one judge rated on the same turn of an item."""
     models = rows["model"].unique(maintain_order=True).to_list()
     keys = ["item", "turn", "judge"]
-    own = () if as_decisions else ("category", "coverage")
-    told = rows.select(*keys, *OVER, *own, "model").filter(good).with_row_index("at")
-    parts, n_judged = [], 0
+    ok = (rows["status"] == "ok").fill_null(value=False)
+    told = rows.select(*keys, *OVER, "category", "model", "coverage").filter(ok)
+    told = told.with_row_index("at")
+    scores, parts = _matrix(rows["p"].filter(ok)), []
     for a, b in combinations(models, 2):
         other = told.filter(pl.col("model") == b)
         paired = (
             told.filter(pl.col("model") == a)
             .rename({"model": "model_a"})
             .join(
-                other.select(*keys, *own[1:], at_b="at", model_b="model"),
+                other.select(*keys, at_b="at", model_b="model", coverage_b="coverage"),
                 on=keys,
                 maintain_order="left",
-                suffix="_b",
             )
         )
         # Of a million rows all pairs at once would be some hundred megabytes.
         if len(paired):
-            n_judged += _n_items(paired)
             parts.append(_compared(paired, scores, as_decisions=as_decisions))
     if not parts:
         names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
     found = pl.concat(parts)
+    n_judged = _n_items(found, "model_a", "model_b")
     return Preferences(found, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
 
 
@@ -323,10 +286,9 @@ def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl
     # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
     step = max(1, _CELLS // scores.shape[1] ** 2)
     kind = np.int8 if as_decisions else np.float64
-    found: dict[str, np.ndarray] = {name: np.empty(len(paired), kind) for name in POINTWISE}
-    found[SOFT] = np.empty(len(paired))
-    if not as_decisions:
-        found |= {TIED: np.empty(len(paired)), "same_text": np.empty(len(paired), np.bool_)}
+    found: dict[str, np.ndarray] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
+    found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
+    same = np.empty(len(paired), np.bool_)
     for begin in range(0, len(paired), step):
         part = slice(begin, begin + step)
         one_of, other = scores[at_a[part]], scores[at_b[part]]
@@ -335,18 +297,17 @@ def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl
             if name == "superiority":
                 # A sum of products may exceed 1 by rounding.
                 found[SOFT][part] = np.clip(0.5 + 0.5 * values, 0.0, 1.0)
-        if as_decisions:
-            continue
         found[TIED][part] = np.einsum("ns,ns->n", one_of, other)
         # Equal answers make equal prompts, which are asked once: their readings are the same.
-        same = (one_of == other) | (np.isnan(one_of) & np.isnan(other))
-        found["same_text"][part] = same.all(axis=1)
-    if as_decisions:
-        told = paired.select(*OVER, "judge", "model_a", "model_b")
-    else:
-        coverage = pl.min_horizontal("coverage", "coverage_b")
-        told = paired.select(*UNIT, "category", coverage=coverage, orders=_UNKNOWN)
-    return told.with_columns(pl.Series(name, values) for name, values in found.items())
+        same[part] = ((one_of == other) | (np.isnan(one_of) & np.isnan(other))).all(axis=1)
+    return paired.select(
+        *UNIT,
+        "category",
+        coverage=pl.min_horizontal("coverage", "coverage_b"),
+        orders=_UNKNOWN,
+    ).with_columns(
+        pl.Series("same_text", same), *(pl.Series(name, values) for name, values in found.items())
+    )
 
 
 def _matrix(lists: pl.Series) -> Floats:
@@ -359,9 +320,9 @@ def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
     return _n_items(rows) * len(models) * (len(models) - 1) // 2
 
 
-def _n_items(rows: pl.DataFrame) -> int:
-    """Count the items of each judge, in a fraction of the memory of unique rows."""
-    return int(rows.group_by("judge").agg(pl.col("item").n_unique())["item"].sum())
+def _n_items(rows: pl.DataFrame, *by: str) -> int:
+    """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
+    return int(rows.group_by("judge", *by).agg(pl.col("item").n_unique())["item"].sum())
 
 
 SOFT_WORD: Final = "P(better)"

@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
@@ -274,7 +273,7 @@ class PairedDifference:
         standard_error: Of the difference, over prompts.
         totals: Shape (P,), summed differences of each prompt (or cluster of prompts); empty without
             known ends, where nothing needs them.
-        counts: Shape (P,), its points, as whole numbers of few bytes: many differences are held.
+        sizes: Shape (P,), its points.
         n_points: Points with both values.
         n_missing: Points left out.
         ends: Least and greatest difference there can be; None where that is not known.
@@ -286,7 +285,7 @@ class PairedDifference:
     second: float
     standard_error: float
     totals: Floats
-    counts: NDArray[np.unsignedinteger[Any]]
+    sizes: Floats
     n_points: int
     n_missing: int
     ends: tuple[float, float] | None = None
@@ -295,12 +294,7 @@ class PairedDifference:
     @property
     def n(self) -> int:
         """P, the prompts (or clusters of them) that it rests on."""
-        return int(self.counts.size)
-
-    @property
-    def sizes(self) -> Floats:
-        """Shape (P,), the points of each prompt."""
-        return self.counts.astype(np.float64)
+        return int(self.sizes.size)
 
     @property
     def method(self) -> str:
@@ -367,19 +361,15 @@ def paired_difference(
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:
         nan, none = math.nan, np.empty(0)
-        return PairedDifference(nan, nan, nan, nan, none, none.astype(np.uint8), 0, n_missing)
+        return PairedDifference(nan, nan, nan, nan, none, none, 0, n_missing)
     means = float(one.mean()), float(two.mean())
     is_finite = np.isfinite(one).all() and np.isfinite(two).all()
     parts = sums_by_prompt(codes, (np.ones(codes.size), two - one))
     # Copies: a view would hold both.
-    sizes, totals = parts[:, 0], parts[:, 1].copy()
-    counts = sizes.astype(np.min_scalar_type(int(sizes.max())))
-    if (counts == counts[0]).all():
-        # One number stands for all: mostly each prompt counts once.
-        counts = np.broadcast_to(counts[:1].copy(), counts.shape)
+    sizes, totals = parts[:, 0].copy(), parts[:, 1].copy()
     if not is_finite:
         value = means[1] - means[0]
-        return PairedDifference(value, *means, math.nan, totals, counts, codes.size, n_missing)
+        return PairedDifference(value, *means, math.nan, totals, sizes, codes.size, n_missing)
     found = jackknife_sums(parts, mean_of_sums)
     error = found.standard_error if len(parts) > 1 else math.nan
     doubt = ""
@@ -387,5 +377,5 @@ def paired_difference(
         doubt = SKEWED if _are_skewed(totals, sizes) else ""
         totals = np.empty(0)
     return PairedDifference(
-        found.value, *means, error, totals, counts, codes.size, n_missing, ends, doubt
+        found.value, *means, error, totals, sizes, codes.size, n_missing, ends, doubt
     )

@@ -24,7 +24,6 @@ class AnswersSummary(Summary[MethodSettings]):
     """Numbers of answers, of failures and of correct answers."""
 
     reads_alone = True
-    by_numbers = True
     reads = (
         "item", "model", "turn", "exact_match", "mean_logprob", "n_tokens", "finish_reason",
         "status",

@@ -5,7 +5,7 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.methods.confidence import Confidence, Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import METHODS, lines_by_column
+from orchestrator.ranking.cells import METHODS, mean_of
 
 _MEASURES = table_columns(
     "model | measure | better | mean: number 4 | answers: count | undefined: count"
@@ -24,22 +24,27 @@ class ConfidenceSummary(Summary[Config]):
     """The mean of each measure by model, and what the measures rest on."""
 
     reads_alone = True
-    by_numbers = True
     reads = _READS
     section = "Confidence"
     section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
-        config, rows = self.config, context.rows
-        if rows.is_empty():
+        config, level = self.config, context.confidence_level
+        if context.rows.is_empty():
             return []
         scores = Confidence(config).scores
-        better = {name: "+" if orientation > 0 else "-" for name, orientation in scores.items()}
-        measures = lines_by_column(context, better)
+        rows = context.rows_of(context.sources[0], (*_READS, *scores))
+        measures: list[list[Cell]] = []
         read: list[list[Cell]] = []
         for (model,), group in rows.group_by("model", maintain_order=True):
             good = group.filter(pl.col("status") == "ok")
+            for name, orientation in scores.items():
+                mean = mean_of(good, pl.col(name), level)
+                undefined = good[name].null_count()
+                better = "+" if orientation > 0 else "-"
+                known = len(good) - undefined
+                measures.append([str(model), name, better, mean, known, undefined])
             listed = good.filter(pl.col("n_short").is_not_null())
             n_tokens, n_short = (int(listed[name].sum()) for name in ("n_tokens", "n_short"))
             read.append(

@@ -22,8 +22,6 @@ _COLUMNS = table_columns(
 class ConsistencySummary(Summary[MethodSettings]):
     """Agreement of the answers that a model gives to one question asked several times."""
 
-    reads_alone = True
-    by_numbers = True
     reads = (
         "item", "category", "model", "turn", "again", "exact_match", "token_f1", "similarity",
         "status", "cause",

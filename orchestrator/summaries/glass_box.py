@@ -19,7 +19,7 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, good_rows, lines_by_column
+from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
@@ -56,12 +56,18 @@ class GlassBoxSummary(Summary[Config]):
             bounds = bounds[:1]
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
-        better = {name: {1: "+", -1: "-"}.get(oriented.get(name, 0), "") for name in wanted}
-        features = lines_by_column(context, better)
-        rows = context.rows
+        rows = numbered(context, (*_READS, *wanted))
+        names = [name for name in wanted if name in rows.columns]
+        features: list[list[Cell]] = []
         read: list[list[Cell]] = []
         for (model,), group in rows.group_by("model", maintain_order=True):
             good = good_rows(group)
+            for name in names:
+                mean = mean_of(good, pl.col(name), context.confidence_level)
+                better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
+                undefined = good[name].null_count()
+                known = len(good) - undefined
+                features.append([str(model), name, better, mean, known, undefined])
             tokens = good["n_tokens"].cast(pl.Float64).mean()
             read.append(
                 [

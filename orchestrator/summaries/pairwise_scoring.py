@@ -15,8 +15,8 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, good_rows, mean_of, without_n
-from orchestrator.ranking.preferences import decisions_of, estimator_table, mass
+from orchestrator.ranking.cells import comparisons, mean_of, without_n
+from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = table_columns(
     "model | judge | pairs: count | mean score: number 2 | coverage",
@@ -28,21 +28,21 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
     """Scores of both answers, what the judge gave to the labels, and estimators."""
 
     reads_alone = True
-    by_numbers = True
     reads = (
-        "item", "model_a", "model_b", "judge", "turn", "coverage_ab", "coverage_ba", "score_a",
-        "score_b", "n_silent", "status",
+        "item", "category", "model_a", "model_b", "judge", "turn", "coverage_ab", "coverage_ba",
+        "prefer_a", "mean_pre", "mean_post", "mode_pre", "mode_post", "median_pre", "median_post",
+        "score_a", "score_b", "same_text", "n_silent", "status", "cause",
     )  # fmt: skip
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores over both orders, then estimators, for each judge."""
-        good = good_rows(context.rows)
+        good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
         if good.is_empty():
             return []
         lines: list[list[Cell]] = []
         for (judge,), rows in good.group_by("judge", maintain_order=True):
             models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
-            for model in models.cast(pl.String):
+            for model in models:
                 mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
                 score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
                 coverage = mine.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
@@ -82,6 +82,6 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 ),
             )
         ]
-        for judge_name, found in decisions_of(context).by_judge():
+        for judge_name, found in preferences(context.rows).by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables

@@ -33,6 +33,7 @@ from orchestrator.ranking.cells import (
     good_rows,
     mean_of,
     n_prompts,
+    numbered,
     prompts_of,
     without_n,
 )
@@ -188,7 +189,7 @@ class ProbDiffSummary(Summary[Config]):
         """The models, thresholds, categories, pairs of models, and the rewritings."""
         if context.rows.is_empty():
             return []
-        rows = context.rows
+        rows = numbered(context, _READS)
         good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [

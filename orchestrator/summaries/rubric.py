@@ -12,12 +12,12 @@ from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, order_words, without_n
+from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
 from orchestrator.ranking.preferences import (
     decided,
-    decisions_of,
     estimator_table,
     mass,
+    preferences,
     rates_table,
 )  # fmt: skip
 from orchestrator.records import Floats
@@ -62,12 +62,12 @@ class RubricSummary(Summary[Config]):
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
         if context.rows.is_empty():
             return []
-        rows = context.rows
+        rows = numbered(context, _READS)
         criteria = _criteria(rows, [one.name for one in self.config.criteria])
         tables = [_scores(rows, context), _by_criterion(rows, criteria, context)]
         if len(criteria) > 1:
             tables += [_correlations(criteria, context), _effects(criteria)]
-        for judge, found in decisions_of(context).by_judge():
+        for judge, found in preferences(rows).by_judge():
             tables.append(rates_table(found, context, "rubric", judge))
             tables.append(estimator_table(found, "rubric", judge))
         return tables

@@ -29,7 +29,6 @@ class SamplesSummary(Summary[MethodSettings]):
     """Variation of the mean log-probability of answers to one question, and its curve."""
 
     reads_alone = True
-    by_numbers = True
     reads = (
         "item", "category", "model", "turn", "ell", "exact_match", "status", "cause",
     )  # fmt: skip

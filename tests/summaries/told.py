@@ -18,7 +18,6 @@ def context_of(kind, module, rows, *, config=None, frames=None, name=None):
     """A context over the rows of one method."""
     method = method_in(module)(module.Config() if config is None else config)
     name, frame = name or kind, frame_of(type(method), kind)
-    rows = rows.with_columns(method=pl.lit(name))
     source = Source(name, kind, method, frame)
     return Context(name, frames or {frame: rows}, rows, [source], 0.95, 200, 0)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, Literal
 
@@ -134,6 +134,9 @@ def contrasts(
             codes(points[CLUSTER]),
             one.score.ends_of_differences,
         )
+        if found and np.array_equal(found[-1].found.sizes, difference.sizes):
+            # Mostly each item counts once: one array does for all.
+            difference = replace(difference, sizes=found[-1].found.sizes)
         largest = _largest(points) if not found or name == found[0].score else None
         found.append(
             Contrast(

@@ -19,11 +19,10 @@ from orchestrator.contracts.context import Context, Source, answer_frames
 from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
-from orchestrator.frames import FrameFiles, names_of
+from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
-from orchestrator.ranking.cells import numbered
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -109,15 +108,8 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        own = msgspec.structs.replace(context, sources=[source])
-        read = summary.reads
-        if summary.by_numbers:
-            every = names_of(context.frames, source.frame)
-            rows = numbered(own, every if read is None else read)
-        else:
-            rows = own.rows_of(source, read)
-        own = msgspec.structs.replace(own, rows=rows)
-        del rows
+        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
+        own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 
     # The digest of the code is that of this project.
