@@ -98,7 +98,7 @@ def test_an_entry_names_a_recipe_with_the_kinds_of_its_tables_or_says_why_not(en
 CLAIM = re.compile(
     r"not at hand|maintenance mode|no licence|none stated|states? no licence|last release"
     r"|(?<!none )not (?:yet )?(?:published|released)|only on the hub|archived"
-    r"|not (?:been )?run here|not in the copy|[Nn]o prompts were|could not be (?:read|run)"
+    r"|not (?:been )?run here|not in the copy|[Nn]o prompts were|(?<!or )could not be (?:read|run)"
     r"|alone could be read|there is no GPU",
 )
 DATE = re.compile(r"20\d\d-\d\d-\d\d|commit [0-9a-f]{7}")

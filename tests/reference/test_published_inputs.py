@@ -89,7 +89,11 @@ def test_the_page_has_the_table_as_the_command_prints_it(table1):
 
 def test_what_can_not_be_made_of_the_released_files_is_said(table1):
     assert table1
-    assert glass_box.left_out_table(SELF_EVAL) in PAGE.read_text("utf-8")
+    page = PAGE.read_text("utf-8").partition("The rest of Table 1 can't be made")[2]
+    spellings = {"GPT3.5-Turbo": "GPT-3.5-Turbo", "PrmtEnsem-Var": "PrmEnsem-Var"}
+    named = page.partition("\n\n")[0]
+    for _, methods, _, _ in glass_box.left_out(SELF_EVAL):
+        assert all(spellings.get(one, one) in named for one in methods.split(", ")), methods
     said = {
         (model, method, bench)
         for model, methods, benches, _ in glass_box.left_out(SELF_EVAL)

@@ -60,6 +60,14 @@ def test_a_chart_is_drawn_within_its_column(browser, demo):
         assert beyond == 0
 
 
+def test_what_only_a_click_uses_is_not_printed(browser, demo):
+    with opened(browser, demo) as (page, _):
+        offered = page.locator("#glance .checks dd > button").first
+        assert offered.is_visible()
+        page.emulate_media(media="print")
+        assert not offered.is_visible()
+
+
 def test_the_first_screen_alone_draws_the_ratings(browser, demo):
     with opened(browser, demo) as (page, _):
         assert page.locator("#glance .plot").count() == 3
