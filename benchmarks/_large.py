@@ -20,8 +20,21 @@ import polars as pl
 from orchestrator.disk import files
 from orchestrator.runner.results.frames import read_mark, write_mark
 
-METHODS: Final = ("probdiff", "pointwise", "glass_box", "pairwise_scoring")
-_JUDGING: Final = ("pointwise", "pairwise_scoring", "pairwise_ranking")
+# Their settings beside the kind, of those that the invented back-end can answer.
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "probdiff": {},
+    "glass_box": {"features": ["vocabulary", "attention"]},
+    "confidence": {"samples": {"n": 3, "meaning": "text"}},
+    "samples": {},
+    "consistency": {"similarity": {"kind": "rouge_l"}},
+    "peer_elo": {"similarity": {"kind": "rouge_l"}},
+}
+_JUDGING: Final[dict[str, dict[str, Any]]] = {
+    "pointwise": {},
+    "pairwise_scoring": {},
+    "rubric": {"criteria": [{"name": "help", "weight": 2}, {"name": "harm"}]},
+}
+METHODS: Final = (*_SETTINGS, *_JUDGING)
 _N_ITEMS: Final = 1_000
 _ROWS_OF_A_GROUP: Final = 10_000
 _ITEM: Final = "item"
@@ -56,14 +69,12 @@ def _recipe(folder: Path, method: str) -> Path:
         "dataset": {"path": "items.jsonl"},
         "probe": False,
         "models": dict.fromkeys(_runs.CANDIDATES, asked),
-        "methods": [{"kind": method}],
+        "methods": [{"kind": method, **(_SETTINGS | _JUDGING)[method]}],
     }
     if method in _JUDGING:
         recipe["models"] = {name: {"answers": {"field": name}} for name in _runs.CANDIDATES}
         recipe["models"]["judge"] = asked
         recipe["methods"][0]["judges"] = ["judge"]
-    elif method == "glass_box":
-        recipe["methods"][0]["features"] = ["vocabulary", "attention"]
     path = folder / "recipe.json"
     path.write_text(json.dumps(recipe), encoding="utf-8")
     return path

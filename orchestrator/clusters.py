@@ -51,7 +51,12 @@ class Clusters:
             return
         absent = [name for name in _COLUMNS if name not in items.columns]
         items = items.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-        found = items.unique(_ITEM, maintain_order=True).select(
+        found = items.unique(_ITEM, maintain_order=True).select(_COLUMNS)
+        n_items = len(found)
+        # What no other item is named with stands alone: of most runs, nearly all.
+        originals = found[_SAME].drop_nulls().implode()
+        is_alone = pl.col(CLUSTER).is_null() & pl.col(_SAME).is_null()
+        found = found.filter(is_alone.not_() | pl.col(_ITEM).is_in(originals)).select(
             _ITEM,
             # No name of a cluster may be the key of an item that stands alone.
             pl.coalesce("cluster " + pl.col(CLUSTER), "item " + pl.coalesce(_SAME, _ITEM)).alias(
@@ -61,8 +66,10 @@ class Clusters:
         )
         joined = connected(codes(found[CLUSTER]), codes(found[PROMPT]))
         found = found.with_columns(found[CLUSTER].gather(joined))
-        self.n, self.n_prompts = found[CLUSTER].n_unique(), found[PROMPT].n_unique()
-        if self.n < len(found):
+        n_alone = n_items - len(found)
+        self.n = n_alone + found[CLUSTER].n_unique()
+        self.n_prompts = n_alone + found[PROMPT].n_unique()
+        if self.n < n_items:
             self._of = found
 
     @property

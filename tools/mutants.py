@@ -398,6 +398,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     to = args.to.resolve()
+    # Ended from outside, it puts the file back that it has changed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
     kept = to / "results.jsonl"

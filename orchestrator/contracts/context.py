@@ -12,7 +12,14 @@ from orchestrator import contracts, plugins
 from orchestrator.clusters import CLUSTER, OVER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
-from orchestrator.frames import FrameFiles, columns_of, names_of, slices_of
+from orchestrator.frames import (
+    CATEGORIES,
+    FrameFiles,
+    columns_of,
+    lazy_of,
+    names_of,
+    slices_of,
+)
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import Trust
 
@@ -100,13 +107,7 @@ def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
     own = f"answers ({source})"
     if own in answers["method"].unique().to_list():
         return answers.filter(pl.col("method") == own)
-    return answers.filter(~pl.col("method").str.contains(r" \(.*\)$"))
-
-
-def as_categories(rows: pl.DataFrame, but: Collection[str] = ()) -> pl.DataFrame:
-    """Return rows with texts as categories, save in the columns `but`."""
-    texts = [name for name, kind in rows.schema.items() if kind == pl.String and name not in but]
-    return rows.with_columns(pl.col(texts).cast(pl.Categorical))
+    return answers.filter(~pl.col("method").cast(pl.String).str.contains(r" \(.*\)$"))
 
 
 T = TypeVar("T")
@@ -219,24 +220,22 @@ class Context(msgspec.Struct, frozen=True):
     def categories_of(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
         """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
 
-        Of files only some thousand rows are held as they are.
-
         Args:
             source: The method.
             columns: Those that are read, besides what the method derives columns of.
         """
         derives, needed = self._derived(source, columns)
         if needed is None:
-            rows = self.rows_of(source, columns)
-            return as_categories(rows.drop(OVER, strict=False))
+            return self.rows_of(source, columns).drop(OVER, strict=False).with_columns(CATEGORIES)
         wanted = tuple(dict.fromkeys(("method", *columns, *needed)))
-        parts = [
-            as_categories(part.filter(pl.col("method") == source.name), but=needed)
-            for part in slices_of(self.frames, source.frame, wanted, ROWS_AT_ONCE)
-        ]
-        rows = pl.concat(parts) if parts else pl.DataFrame()
-        del parts
-        return as_categories(source.method.derive(rows)) if derives else rows
+        names = names_of(self.frames, source.frame)
+        if not names:
+            return pl.DataFrame()
+        query = lazy_of(self.frames, source.frame).select(one for one in wanted if one in names)
+        rows = query.with_columns(CATEGORIES).collect(engine="streaming")
+        mine = (rows["method"] == source.name).fill_null(value=False)
+        rows = rows if mine.all() else rows.filter(mine)
+        return source.method.derive(rows).with_columns(CATEGORIES) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

@@ -271,7 +271,7 @@ class Method(Plugin[ConfigT], ABC):
 
     @property
     def derives_from(self) -> Collection[str] | None:
-        """Columns that `derive` reads; all of them where None."""
+        """Columns that `derive` reads, texts as categories where that is enough; all where None."""
         return None
 
     def derive(self, rows: pl.DataFrame) -> pl.DataFrame:

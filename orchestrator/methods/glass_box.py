@@ -186,13 +186,15 @@ class GlassBox(Method[Config]):
         names = list(self.config.combo)
         if not names or rows.is_empty() or not set(names) <= set(rows.columns):
             return rows
+        read = {name: rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in names}
+        within = np.full(len(rows), np.nan)
+        places = rows.select("model", "scorer").with_row_index("at")
+        for _, group in places.group_by("model", "scorer"):
+            at = group["at"].to_numpy()
+            within[at] = combo({name: of_all[at] for name, of_all in read.items()})
+        found = {"combo": combo(read), "combo_of_model": within}
         return rows.with_columns(
-            combo=pl.Series(_combined(rows.select(names)), dtype=pl.Float64).fill_nan(None)
-        ).with_columns(
-            combo_of_model=pl.struct(names)
-            .map_batches(lambda part: pl.Series(_combined(part.struct.unnest())), pl.Float64)
-            .over("model", "scorer")
-            .fill_nan(None)
+            pl.Series(name, one, pl.Float64).fill_nan(None) for name, one in found.items()
         )
 
 
@@ -371,10 +373,3 @@ def _augmented(seen: Observed, config: Config) -> Values:
     """The features that are illustrated and calibrated."""
     found = {**values.token_values(seen), **values.vocabulary_values(seen)}
     return {name: found[name] for name in config.augmented}
-
-
-def _combined(rows: pl.DataFrame) -> Any:  # noqa: ANN401
-    arrays = {
-        name: rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in rows.columns
-    }
-    return combo(arrays)

@@ -118,8 +118,9 @@ def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
             # From 1 on; 0 where the row has none.
             column = column.rank("dense").fill_null(0)
         own = codes(column).astype(np.uint64)
-        code = code * (own.max(initial=0) + np.uint64(1)) + own
-    return pl.Series(code)
+        code *= own.max(initial=0) + np.uint64(1)
+        code += own
+    return pl.Series(code).shrink_dtype()
 
 
 def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:

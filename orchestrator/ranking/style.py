@@ -17,9 +17,9 @@ from orchestrator.contracts.context import (
     Source,
     answer_slices,
     answers_behind,
-    as_categories,
 )
 from orchestrator.errors import UsageError
+from orchestrator.frames import CATEGORIES
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.records import Floats
 from orchestrator.statistics.bradley_terry import (
@@ -185,9 +185,7 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
     counts = [prose.str.count_matches(_PATTERNS[name]).alias(name) for name in FEATURES[1:]]
     length = pl.col("text").str.len_chars().alias("length")
     parts = [
-        as_categories(
-            part.drop_nulls("text").select("method", *_KEYS, length, *counts), ("method",)
-        )
+        part.drop_nulls("text").select("method", *_KEYS, length, *counts).with_columns(CATEGORIES)
         for part in answer_slices(context.frames, ("method", *_KEYS, "text"), ROWS_AT_ONCE)
     ]
     if not parts:

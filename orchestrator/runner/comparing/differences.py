@@ -166,7 +166,9 @@ def _all(
                 one.points.with_columns(run=pl.lit(label, runs)) for label, one in of_run.items()
             ]
             del of_run
-            yield from _of_models(score, pl.concat(parts), by, "", baseline)
+            score = msgspec.structs.replace(score, points=pl.concat(parts))
+            del parts
+            yield from _of_models(score, by, "", baseline)
         return
     for side in sides:
         shown = side.label if len(sides) > 1 else ""
@@ -176,19 +178,17 @@ def _all(
         for name in scores_of(side):
             if not _named(name, wanted):
                 continue
-            score = points_of(side, common, name)
             if by == "judge":
-                yield from _of_models(score, score.points, by, shown, baseline)
+                yield from _of_models(points_of(side, common, name), by, shown, baseline)
             else:
-                yield from _pairs(score, score.points, by, ("", shown), baseline)
+                yield from _pairs(points_of(side, common, name), by, ("", shown), baseline)
 
 
-def _of_models(
-    score: Score, points: pl.DataFrame, by: str, run: str, baseline: str
-) -> Iterator[_Pair]:
-    for model in points["model"].unique(maintain_order=True):
-        rows = points.filter(pl.col("model").eq_missing(pl.lit(model, pl.String)))
-        yield from _pairs(score, rows, by, (str(model or ""), run), baseline)
+def _of_models(score: Score, by: str, run: str, baseline: str) -> Iterator[_Pair]:
+    for model in score.points["model"].unique(maintain_order=True):
+        rows = score.points.filter(pl.col("model").eq_missing(pl.lit(model, pl.String)))
+        of_model = msgspec.structs.replace(score, points=rows)
+        yield from _pairs(of_model, by, (str(model or ""), run), baseline)
 
 
 def _of_methods(
@@ -208,15 +208,15 @@ def _of_methods(
             one.points.with_columns(method=pl.lit(one.name.partition(".")[0], methods))
             for one in same
         ]
-        score = msgspec.structs.replace(same[0], name=column)
-        yield from _of_models(score, pl.concat(parts), "method", run, baseline)
+        score = msgspec.structs.replace(same[0], name=column, points=pl.concat(parts))
+        yield from _of_models(score, "method", run, baseline)
 
 
-def _pairs(
-    score: Score, points: pl.DataFrame, by: str, about: tuple[str, str], baseline: str
-) -> Iterator[_Pair]:
+def _pairs(score: Score, by: str, about: tuple[str, str], baseline: str) -> Iterator[_Pair]:
     """The contrasts of one table: each pair of values of the column `by`."""
-    known = points.drop_nulls("value")
+    known = score.points.drop_nulls("value")
+    # Points are let go of as soon as there is something shorter.
+    score = msgspec.structs.replace(score, points=pl.DataFrame())
     names = [str(name) for name in known[by].drop_nulls().unique(maintain_order=True)]
     # Points are the same if all of this is; of models that met different opponents, and of judges
     # and methods with different judges, only the items are.
@@ -238,6 +238,7 @@ def _pairs(
     values = {
         name: _means(known.filter(pl.col(by) == name), "point", kept, ("value",)) for name in names
     }
+    del known
     model, run = about
     for first, second in chosen:
         both = values[first].rename({"value": "a"})

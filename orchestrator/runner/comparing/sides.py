@@ -34,7 +34,7 @@ class Side:
     Attributes:
         label: Its folder, with as much of the path before it as tells the runs apart.
         result: The run.
-        items: Columns item and the content of items, one row each.
+        items: Columns item and content, a hash of what it asks, one row each.
         context: To read the rows of its methods.
         names: Names of models, judges and methods, in order.
         renamed: For each of these, the name that the part has in the first run, by its own name;
@@ -123,19 +123,24 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 def _side(label: str, result: Result, *, allow_code: bool) -> Side:
     if ITEMS not in result.frames:
         raise UsageError(f"{result.path} has no frame of items; run its recipe again")
-    items = result.frames.columns(ITEMS, ("item", *CONTENT)).unique(maintain_order=True)
+    names = result.frames.names(ITEMS)
+    texts = [pl.col(one) if one in names else pl.lit(None, pl.String) for one in CONTENT]
+    # Texts themselves would be held as long as the comparison takes.
+    content = pl.struct(*(one.alias(name) for one, name in zip(texts, CONTENT, strict=True))).hash()
+    query = result.frames.scan(ITEMS).select("item", content=content)
+    items = query.collect(engine="streaming").unique(maintain_order=True)
     context = all_sources(result.frames, result.settings, allow_code=allow_code, run=result.path)
     there = [source for source in context.sources if source.frame in result.frames]
     judges = dict.fromkeys(name for source in there for name in source.method.judges)
     named = {name for source in there for name in source.method.candidates or ()}
     every = result.settings.get("models", {})
     models = [name for name in every if name not in judges or name in named]
-    names: dict[Matched, tuple[str, ...]] = {
+    called: dict[Matched, tuple[str, ...]] = {
         "model": tuple(models),
         "judge": tuple(judges),
         "method": tuple(source.name for source in there),
     }
-    return Side(label, result, items, msgspec.structs.replace(context, sources=there), names)
+    return Side(label, result, items, msgspec.structs.replace(context, sources=there), called)
 
 
 def common_items(sides: Sequence[Side]) -> Common:
