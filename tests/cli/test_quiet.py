@@ -89,7 +89,7 @@ class Registry:
     """One kept server."""
 
     def all(self):
-        return [SimpleNamespace(name="kept", job="")]
+        return [SimpleNamespace(name="kept", job="", host="", watchdog=0)]
 
     def stop(self, kept):
         assert kept.name == "kept"
