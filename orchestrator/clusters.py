@@ -90,7 +90,7 @@ class Clusters:
             return rows.with_columns(pl.col(_ITEM).alias(name) for name in OVER)
         joined = rows.join(self._of, on=_ITEM, how="left", maintain_order="left")
         return joined.with_columns(
-            pl.col(CLUSTER).fill_null("item " + pl.col(_ITEM)), pl.col(PROMPT).fill_null(_ITEM)
+            pl.col(CLUSTER).fill_null("item " + pl.col(_ITEM)), pl.coalesce(PROMPT, _ITEM)
         )
 
     def counted(self, items: pl.Series) -> tuple[int, int | None]:

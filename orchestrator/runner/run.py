@@ -188,13 +188,13 @@ def _in_directory(
             recipe = given.keep(prepared.recipe, directory)
             prepared = msgspec.structs.replace(prepared, recipe=recipe)
         stack.enter_context(logged(directory.log_path, shown))
-        path, check_owned = directory.store_path, directory.check_owned
         if prepared.retry:
             directory.forget_outcomes()
-            n = drop_failures(path, prepared.retry)
+            n = drop_failures(directory.store_path, prepared.retry)
             said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
             shown.note(f"{said} may be asked again")
-        store = stack.enter_context(Store.open(path, check_owned=check_owned))
+        opened_store = Store.open(directory.store_path, check_owned=directory.check_owned)
+        store = stack.enter_context(opened_store)
         for line in missing_notes(store, directory, directory.last_outcome):
             shown.note(line)
 
@@ -328,24 +328,21 @@ def _fleet(
     """Return the servers of a run, none of which is started or reached yet, and their waves."""
     carrier_of = carriers(prepared, on, keep_servers=keep)
     placed = places_on(prepared, on)
-    registry = ServerRegistry()
+    registry, is_shared = ServerRegistry(), are_shared(prepared)
     if keep:
         registry.prepare()
+    identities = prepared.plan.identities
     needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     fleet = Fleet(
         [prepared.models[name] for name in prepared.identities],
-        prepared.plan.identities,
+        identities,
         directory.server_log,
         store,
         accept_change=accept_change,
         allow_code=prepared.allow_code,
         places=msgspec.structs.replace(placed.places, carrier_of=carrier_of),
         probes=Probes(store, needs, accept_change=accept_change, enabled=enabled),
-        keep=Keep(
-            registry,
-            prepared.plan.identities,
-            "shared" if are_shared(prepared) else "kept" if keep else "ended",
-        ),
+        keep=Keep(registry, identities, "shared" if is_shared else "kept" if keep else "ended"),
         copies=copies_of(prepared, store, accept_change=accept_change),
     )
     return fleet, placed.turns()

@@ -25,8 +25,7 @@ _log = logging.getLogger(__name__)
 _SAID = 200
 # Refused one after the other with nothing answered, they end a model that is in doubt.
 _TRIALS = 4
-# Errors of its own must last so long, seconds: a server that starts has them for a while.
-_BROKEN_S = 10.0
+_BROKEN_S = 10.0  # errors of its own must last so long: a server that starts has some
 _OVERLOADED = frozenset({429, 503})
 # Of gateways and servers that are not there yet, or not for now.
 _AWAY = frozenset({502, 503, 504})
@@ -388,11 +387,9 @@ class Core:
         has_refused = why.scope != REQUEST or (why.status and self._is_refusal(why))
         cause = why.cause if has_refused else "dead_server"
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
-        waiting = [*state.ready.clear(), *(entry[2] for entry in state.delayed)]
-        waiting += [one for one, _ in state.unsure]
-        state.unsure = []
-        state.delayed.clear()
-        waiting.sort(key=lambda request: request.position)
+        late, unsure = [entry[2] for entry in state.delayed], [one for one, _ in state.unsure]
+        waiting = sorted([*state.ready.clear(), *late, *unsure], key=lambda one: one.position)
+        state.delayed, state.unsure = [], []
         return [self._settle_dead(state, request) for request in waiting]
 
     def connected(self, model: str) -> None:
