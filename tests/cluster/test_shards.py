@@ -139,9 +139,11 @@ def requeue(cluster: Cluster, element: str, _: str) -> Struck:
 
 
 def reach_time_limit(cluster: Cluster, element: str, _: str) -> Struck:
-    # It is so near that Slurm warns when it looks next, which it does each half minute.
-    cluster.rig.run("scontrol", "update", f"JobId={element}", "TimeLimit=6")
+    # The warning is due at once: Slurm gives it when it looks next, which it does each half minute.
+    cluster.rig.run("scontrol", "update", f"JobId={element}", "TimeLimit=5")
     until(lambda: "goes back into the queue" in said(cluster), cluster)
+    # Else it is warned again as soon as it begins again.
+    cluster.rig.run("scontrol", "update", f"JobId={element}", f"TimeLimit={MINUTES}")
     yield [element]
 
 
