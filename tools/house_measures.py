@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_170,
     "functions with `Any` in the signature": 235,
-    "lines": 106_834,
+    "lines": 106_830,
     "files": 467,
     "distinct names": 4_210,
     "value classes": 600,

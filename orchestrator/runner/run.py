@@ -151,10 +151,8 @@ def run_prepared(  # noqa: PLR0913 (options of one command, by keyword)
     if on_end is not None:
         settings = recipe.settings.model_copy(update={"on_end": own_hook(on_end)})
         recipe = replace(recipe, settings=settings)
-    prepared, settings = (
-        msgspec.structs.replace(prepared, recipe=recipe, retry=retry),
-        recipe.settings,
-    )
+    settings = recipe.settings
+    prepared = msgspec.structs.replace(prepared, recipe=recipe, retry=retry)
     needed(settings.log_to)
     with hooked(settings.on_end, recipe.name, where, shown) as ended:
         with Tracking(recipe, where, shown) as tracked:
@@ -193,8 +191,8 @@ def _in_directory(
             n = drop_failures(directory.store_path, prepared.retry)
             said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
             shown.note(f"{said} may be asked again")
-        opened_store = Store.open(directory.store_path, check_owned=directory.check_owned)
-        store = stack.enter_context(opened_store)
+        path, check_owned = directory.store_path, directory.check_owned
+        store = stack.enter_context(Store.open(path, check_owned=check_owned))
         for line in missing_notes(store, directory, directory.last_outcome):
             shown.note(line)
 

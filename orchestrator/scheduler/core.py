@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 _SAID = 200
 # Refused one after the other with nothing answered, they end a model that is in doubt.
 _TRIALS = 4
-_BROKEN_S = 10.0  # errors of its own must last so long: a server that starts has some
+# Errors of its own must last so long, seconds: a server that starts has them for a while.
+_BROKEN_S = 10.0
 _OVERLOADED = frozenset({429, 503})
 # Of gateways and servers that are not there yet, or not for now.
 _AWAY = frozenset({502, 503, 504})
@@ -252,7 +253,7 @@ class Core:
 
         Where none is left to be answered, a few are theirs if others were answered before.
         """
-        if state.n_doubts and (state.in_flight or state.n_queued):
+        if not state.unsure or (state.n_doubts and (state.in_flight or state.n_queued)):
             return []
         is_own = state.n_done > 0 and state.n_doubts < _TRIALS
         unsure, state.unsure = state.unsure, []

@@ -46,7 +46,7 @@ def rows(name, frame):
 
 
 def asked(bodies):
-    """What requests hold besides texts and seeds, and how many hold it."""
+    """Return the settings of requests besides texts and seeds, and how many requests have each."""
     requests = Counter(
         json.dumps({key: one for key, one in json.loads(body).items() if key not in WORDS})
         for body in bodies

@@ -262,7 +262,7 @@ class Result:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the tables must know, e.g. that several servers answered."""
+        """Warnings to a reader of the tables, e.g. that several servers answered."""
         return tuple(self._notes() if callable(self._notes) else self._notes)
 
     @cached_property

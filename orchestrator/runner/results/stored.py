@@ -188,19 +188,16 @@ def counted(store: Store, n_not_needed: int | None) -> Completeness:
 
 
 def failed_units(store: Store) -> int:
-    """Return how many units of the current plan have a failed row, by their rows in the store."""
-    plan_id = store.current_plan
-    return (
-        0
-        if plan_id is None
-        else sum(
-            any(row[at] != "ok" for row in unit.rows)
-            for frame, schema in schemas_of(store).items()
-            if "status" in schema
-            for at in [[*schema].index("status")]
-            for unit in store.iter_rows(plan_id, frame)
-        )
-    )
+    """Count the units of the current plan with a failed row: as `frames` does, without frames."""
+    if (plan_id := store.current_plan) is None:
+        return 0
+    n_failed = 0
+    for frame, schema in schemas_of(store).items():
+        if "status" in schema:
+            at = [*schema].index("status")
+            units = store.iter_rows(plan_id, frame)
+            n_failed += sum(any(row[at] != "ok" for row in unit.rows) for unit in units)
+    return n_failed
 
 
 def _number(text: str) -> int:
