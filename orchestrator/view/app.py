@@ -222,7 +222,7 @@ class Api:
     def overview(self, request: Request) -> object:
         """Return the content of the report."""
         snapshot = self._run(request).snapshot()
-        return {"version": snapshot.version, **snapshot.overview}
+        return {"version": snapshot.version, **snapshot.overview[0]}
 
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
