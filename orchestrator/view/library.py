@@ -96,12 +96,12 @@ class Snapshot:
             later.start()
 
     @cached_property
-    def overview(self) -> tuple[dict[str, Any], list[Table]]:
+    def overview(self) -> tuple[dict[str, object], list[Table]]:
         """The content of the report, as plain data, and its tables."""
         return self._of_frames(overview.overview)
 
     @cached_property
-    def drawings(self) -> dict[str, list[Any]]:
+    def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
         return self._of_frames(overview.drawings)
 

@@ -20,14 +20,14 @@ Tree = list[Any]
 """An element as [tag, attributes, children]; a child is text or a tree."""
 
 
-def overview(result: Result) -> tuple[dict[str, Any], list[Table]]:
+def overview(result: Result) -> tuple[dict[str, object], list[Table]]:
     """The run as the report shows it, and its tables.
 
     It has no examples, which are pages, and no drawings, which take longer.
     """
     about = material(result)
     parts = [part for one in page.shown_sections(about) if (part := replace(one, examples=()))]
-    shown = {
+    shown: dict[str, object] = {
         "description": safe_line(str(about.settings.get("description") or "")),
         "sections": [[part.key, part.title] for part in parts],
         "content": tree_of(page.content(about, parts)),
@@ -37,12 +37,12 @@ def overview(result: Result) -> tuple[dict[str, Any], list[Table]]:
     return shown, tables + [table for part in parts for table in part.folded]
 
 
-def drawings(result: Result) -> dict[str, Tree]:
+def drawings(result: Result) -> dict[str, object]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
     if not can_draw():
         return {}
     drawing = importlib.import_module("orchestrator.report.html.charts")
-    found = {}
+    found: dict[str, object] = {}
     for figure in page.all_figures(material(result)):
         chart = drawing.specification(figure)
         if chart is not None:

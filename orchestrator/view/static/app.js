@@ -1,5 +1,5 @@
 // The shell: addresses, the bar, keys, light and dark, and whether a run has gone on.
-import { h, name, setTerms, spoken } from "./dom.js";
+import { h, name, spoken } from "./dom.js";
 import { hideTip } from "./ways.js";
 import { get, runPath, share } from "./data.js";
 import { runs } from "./runs.js";
@@ -158,4 +158,4 @@ document.addEventListener("click", (event) => {
 });
 
 addEventListener("popstate", show);
-get("/api/terms").then(setTerms, () => {}).then(show);
+show();

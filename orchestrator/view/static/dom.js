@@ -52,13 +52,8 @@ export const built = (tree) => {
   return (SHAPES.has(tag) ? s : h)(tag, Object.fromEntries(kept), children.map(built));
 };
 
-// What terms mean, by where they stand: the glossary's own texts.
-let known = {};
-export const setTerms = (found) => { known = found; };
-export const meaning = (text, where = "column") => known[where]?.[text];
-
 /** A term that says what it means: under the pointer, at the focus, at a touch. */
-export const term = (text, says = meaning(text)) => (says ? h("button", { type: "button", class: "term", data: { tip: says } }, sentence(text)) : sentence(text));
+export const term = (text, says) => (says ? h("button", { type: "button", class: "term", data: { tip: says } }, sentence(text)) : sentence(text));
 
 export const segmented = (label, options, chosen, choose) => h("div", { class: "segments", role: "group", "aria-label": label },
   options.map(([key, text]) => h("button", {
