@@ -193,8 +193,8 @@ class Method(Plugin[ConfigT], ABC):
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Models that take part without being evaluated."""
-        return ()
+        """Models that take part without being evaluated; by default the setting `judges`."""
+        return getattr(self.config, "judges", ())
 
     @property
     def scores(self) -> Mapping[str, int]:

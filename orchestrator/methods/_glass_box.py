@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
-from orchestrator.methods._drawing import Drawing, Turn, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn, blank_row
 from orchestrator.numbers import finite
-from orchestrator.plugin import Generation, MethodSettings, ModelName, Row, Scored, Settings
+from orchestrator.plugin import Generation, ModelName, Row, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import FloatArray, TopLogprobs
 
@@ -227,7 +227,7 @@ class PromptEnsemble(Settings):
     )
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `glass_box`."""
 
     scorer: ModelName | None = Field(

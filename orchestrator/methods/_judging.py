@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, OfAnswers
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
@@ -16,7 +15,6 @@ from orchestrator.plugin import (
     AskFailed,
     Choice,
     ChooseAsk,
-    Companion,
     Failure,
     Generation,
     Item,
@@ -169,13 +167,8 @@ T = TypeVar("T")
 JudgeConfigT = TypeVar("JudgeConfigT", bound=JudgeSettings, covariant=True)
 
 
-class JudgeMethod(Method[JudgeConfigT]):
+class JudgeMethod(OfAnswers[JudgeConfigT]):
     """Base of methods in which a judge sees answers."""
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
 
     @property
     def demonstrates(self) -> bool:
@@ -204,10 +197,6 @@ class JudgeMethod(Method[JudgeConfigT]):
         mine = self.config.model_dump(exclude=_OF_REASONING)
         theirs: dict[str, Any] = other.config.model_dump(exclude=_OF_REASONING)
         return mine == theirs
-
-    def companions(self) -> list[Companion]:
-        """The answers that are judged, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
 
 def stages_of(

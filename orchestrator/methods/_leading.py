@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from orchestrator.methods._drawing import OfAnswersSettings
 from orchestrator.plugin import (
     AskFailed,
     Failure,
@@ -12,7 +13,6 @@ from orchestrator.plugin import (
     Label,
     Message,
     Messages,
-    MethodSettings,
     Settings,
     Unit,
 )
@@ -37,7 +37,7 @@ _LATER: Final = frozenset(
 )
 
 
-class LedSettings(MethodSettings):
+class LedSettings(OfAnswersSettings):
     """Settings of methods in which a judge is led to its labels."""
 
     prefix: str = Field(

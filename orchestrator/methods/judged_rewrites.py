@@ -25,8 +25,8 @@ from pydantic import (
 )
 
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._drawing import Drawing, Turn, blank_row
+from orchestrator.methods import pairwise_ranking
+from orchestrator.methods._drawing import Drawing, OfAnswers, Turn, blank_row
 from orchestrator.methods._judging import (
     check_room_for_reasons,
     checked_prompt,
@@ -41,11 +41,9 @@ from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewritin
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Companion,
     Generation,
     Label,
     Messages,
-    Method,
     ModelName,
     Row,
     Stage,
@@ -137,18 +135,13 @@ _COLUMNS: Final[Columns] = {
 }
 
 
-class JudgedRewrites(Method[Config]):
+class JudgedRewrites(OfAnswers[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
     cites = ("xia2024probdiff",)
     version = 2
     unit_columns: ClassVar[Columns] = typed("item category model judge: str")
     columns: ClassVar[Columns] = _COLUMNS
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
 
     @property
     def demonstrates(self) -> bool:
@@ -158,10 +151,6 @@ class JudgedRewrites(Method[Config]):
     def needs(self) -> frozenset[str]:
         """Return the reference if the judge's prompt can't be made without it."""
         return needs_of(self.config.judging().template(), FIELDS)
-
-    def companions(self) -> list[Companion]:
-        """The answers that are rewritten, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """K rewritings a model, and two judgments of each, where it changed anything."""

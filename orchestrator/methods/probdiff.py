@@ -27,8 +27,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Turn
+from orchestrator.methods._drawing import OfAnswers, Turn
 from orchestrator.methods._rewriting import (
     PRESETS,
     RewritingSettings,
@@ -38,9 +37,7 @@ from orchestrator.methods._rewriting import (
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Companion,
     Generation,
-    Method,
     RewriteColumns,
     Row,
     Scored,
@@ -87,7 +84,7 @@ class Config(RewritingSettings):
         return self
 
 
-class ProbDiff(Method[Config]):
+class ProbDiff(OfAnswers[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
     cites = ("xia2024probdiff",)
@@ -106,10 +103,6 @@ class ProbDiff(Method[Config]):
         change="d",
         unchanged="unchanged",
     )
-
-    def companions(self) -> list[Companion]:
-        """The answers that are rewritten, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return the rewritings and scores; a rewriting that equals the answer needs one score."""
