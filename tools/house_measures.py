@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_170,
-    "functions with `Any` in the signature": 235,
-    "lines": 106_830,
-    "files": 467,
-    "distinct names": 4_210,
-    "value classes": 600,
-    "fields of value classes": 2_826,
+    "private functions used once": 1_163,
+    "functions with `Any` in the signature": 228,
+    "lines": 106_330,
+    "files": 454,
+    "distinct names": 4_195,
+    "value classes": 599,
+    "fields of value classes": 2_817,
     "pairs of value classes that share 60 % of their fields": 35,
     "floors of layers": 10,
     "frames to a run's first request": 16,

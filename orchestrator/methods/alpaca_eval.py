@@ -140,7 +140,7 @@ class LengthControl(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> "LengthControl":
+    def _fits(self) -> "LengthControl":
         named = (self.difficulties is not None) + (self.leaderboard is not None)
         if named > 1 or (not named and self.gamed is None):
             raise ValueError("give 'difficulties' or 'leaderboard', or 'gamed' with difficulties")
@@ -176,7 +176,7 @@ class Config(OfAnswersSettings):
     )
 
     @model_validator(mode="after")
-    def _one_template(self) -> "Config":
+    def _fits(self) -> "Config":
         if self.prompts != "compact" and ONLY not in self.prompts:
             raise ValueError(f"'prompts' must be a file of one template; {WHERE}")
         return self

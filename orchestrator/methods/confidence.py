@@ -129,7 +129,7 @@ class Config(OfAnswersSettings):
     )
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _fits(self) -> Self:
         if self.p_true == "brainstormed" and self.samples is None:
             raise ValueError("p_true: brainstormed shows samples; set samples: {n: 10}")
         is_entailed = self.samples is not None and self.samples.meaning == "entailment"

@@ -28,7 +28,6 @@ from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._drawing import Drawing, OfAnswers, Turn, blank_row
 from orchestrator.methods._judging import (
-    check_room_for_reasons,
     checked_prompt,
     judge_prompts,
     needs_of,
@@ -86,11 +85,9 @@ class Config(LedSettings, RewritingSettings):
         return checked_prompt(value, PAIRWISE_NAMES, FIELDS, _SHOWN)
 
     @model_validator(mode="after")
-    def _leads_to_labels(self) -> Self:
-        shown, is_led = {"judge_prompt": self.judge_prompt}, self.example_of_dataset
-        pairwise_ranking.check_labels(self.labels, shown, self.elsewhere(), is_led=is_led)
-        if self.chain_of_thought:
-            check_room_for_reasons(self, concludes=True)
+    def _fits(self) -> Self:
+        shown = {"judge_prompt": self.judge_prompt}
+        pairwise_ranking.check_labels(self.labels, shown, self.elsewhere())
         self.check_examples(FIELDS, _SHOWN, reasoned=self.chain_of_thought)
         return self
 
@@ -114,7 +111,6 @@ class Config(LedSettings, RewritingSettings):
             prefix=self.prefix,
             system=self.system,
             examples=self.examples,
-            example_of_dataset=self.example_of_dataset,
         )
 
 
@@ -142,11 +138,6 @@ class JudgedRewrites(OfAnswers[Config]):
     version = 2
     unit_columns: ClassVar[Columns] = typed("item category model judge: str")
     columns: ClassVar[Columns] = _COLUMNS
-
-    @property
-    def demonstrates(self) -> bool:
-        """True if the judge is shown another item that has a reference."""
-        return self.config.example_of_dataset
 
     def needs(self) -> frozenset[str]:
         """Return the reference if the judge's prompt can't be made without it."""
@@ -227,7 +218,7 @@ async def _judge(
             copied, answered = [*turns[:at], turn._replace(answer=copy)], turns[: at + 1]
             prompts.append(pair_prompt(template, unit.item, copied, answered))
             prompts.append(pair_prompt(template, unit.item, answered, copied))
-    read = await judge_prompts(ask, unit.judge, prompts, verdicts, judging, unit)
+    read = await judge_prompts(ask, unit, prompts, verdicts, judging)
     orders = iter([pairwise_ranking.order_of(one, judging.labels) for one in read])
     return [
         None if turn.answer.text == copy.text else (next(orders), next(orders))

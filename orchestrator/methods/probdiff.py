@@ -70,7 +70,7 @@ class Config(RewritingSettings):
     )
 
     @model_serializer(mode="wrap")
-    def _without_the_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out a single rewriting, so that rows from before the setting stay valid."""
         found: dict[str, Any] = handler(self)
         if found.get("rewritings") == 1:
@@ -78,7 +78,7 @@ class Config(RewritingSettings):
         return found
 
     @model_validator(mode="after")
-    def _rewritings_differ(self) -> Self:
+    def _fits(self) -> Self:
         if self.rewritings > 1 and not self.revision.can_vary:
             raise ValueError("several rewritings are identical at revision.temperature 0; raise it")
         return self

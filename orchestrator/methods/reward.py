@@ -60,7 +60,7 @@ class RatingSettings(OfAnswersSettings):
     )
 
     @model_validator(mode="after")
-    def _one_choice(self) -> Self:
+    def _fits(self) -> Self:
         if self.output is not None and self.weights is not None:
             raise ValueError("'output' and 'weights' exclude each other; omit one of them")
         return self

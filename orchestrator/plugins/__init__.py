@@ -54,9 +54,11 @@ _GROUPS = {
 REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
+    "example_of_dataset": "write judgments that the judge is shown as `examples`",
     "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
     "juries": "run jury",
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
+    "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
     "padded_answers": "see what length is worth with style_control",
 }
