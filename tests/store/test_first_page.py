@@ -7,7 +7,9 @@ from contextlib import closing
 import pytest
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import Store, salvage, schema, unplanned
+from orchestrator.store import Store, schema
+from orchestrator.store.merging import unplanned
+from orchestrator.store.salvage import salvage
 from tests.store.test_checkpoints import key, put
 
 PAGE = 8192

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import Store, unplanned
+from orchestrator.store import Store
+from orchestrator.store.merging import unplanned
 from tests.store.helpers import choice, key, put
 
 OLD, NEW = b"o" * 16, b"n" * 16

@@ -18,7 +18,8 @@ from orchestrator.ask import digest
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Choice, Failure, Outcome
-from orchestrator.store import FromRun, RunDirectory, Store, merge, opened, put_in_place
+from orchestrator.store import RunDirectory, Store, opened
+from orchestrator.store.merging import FromRun, merge, put_in_place
 from tests.store.helpers import choice, key, origin
 from tests.store.test_codec import alternatives, generations
 

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure
-from orchestrator.store import Store, salvage, values
+from orchestrator.store import Store, values
+from orchestrator.store.salvage import salvage
 from tests.store.helpers import choice, key, put
 
 N = 600
