@@ -150,7 +150,8 @@ class _Kind:
     def __init__(
         self, kind: type[msgspec.Struct], tag: int, n_always: int, fields: _Fields
     ) -> None:
-        self.kind, self.tag = kind, tag
+        self.kind: Any = kind
+        self.tag = tag
         self.values = attrgetter(*fields)
         forms = [said.rstrip("?") if isinstance(said, str) else "" for said in fields.values()]
         self.take = [(at, _TAKE[form]) for at, form in enumerate(forms, 1) if form]
