@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
@@ -22,12 +22,12 @@ from orchestrator.store.entries import (
     StoredServer,
     UnitEntry,
     failure_entry,
-    spent_on,
+    tally_of,
     wall_ms,
 )
 from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
-from orchestrator.store.lookup import Held, KeyFilter, Recent, known_keys
+from orchestrator.store.lookup import Held, Recent
 from orchestrator.store.owner import Check, is_network_fs
 from orchestrator.store.reading import Readings
 from orchestrator.store.values import (
@@ -39,8 +39,6 @@ from orchestrator.store.values import (
     place,
 )
 from orchestrator.store.writer import Entry, Writer
-
-MAX_PENDING_BYTES: Final = 64 << 20
 
 
 class Store(Readings):
@@ -54,7 +52,6 @@ class Store(Readings):
 
     def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
         self.path = path
-        self._pending = recent.pending
         self._tables = tables
         shared = tables if tables is not None and tables.is_exclusive else None
         self._reader = Reader(path, shared, at_once=tables is None)
@@ -140,18 +137,6 @@ class Store(Readings):
         found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
 
-    def known_keys(self) -> KeyFilter:
-        """The keys of committed outcomes, of a store that nobody writes any more."""
-        return known_keys(self._query)
-
-    def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
-        """The outcomes that are held of several keys."""
-        return lookup.get_many(self._query, self._pending, keys)
-
-    def n_outcomes(self, keys: Iterable[bytes]) -> int:
-        """Count the keys that have an outcome, each key once."""
-        return lookup.n_outcomes(self._query, self._pending, keys)
-
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,
         key: bytes,
@@ -193,7 +178,7 @@ class Store(Readings):
         self._put(
             OutcomeEntry(
                 key, number(ask_kind), number(model), server, cause, attempts, latency_s,
-                wall_ms(), prompt_hash, packed, content, spent_on(outcome), failure,
+                wall_ms(), prompt_hash, packed, content, tally_of(outcome, attempts, latency_s), failure,
             )
         )  # fmt: skip
 
@@ -204,7 +189,8 @@ class Store(Readings):
         """
         number = self._names.number
         if isinstance(lent.outcome, Generation) and lent.outcome.names:
-            lent = lent.as_new(self._vocabulary.numbered(lent.outcome), key)
+            outcome = self._vocabulary.numbered(lent.outcome)
+            lent = lent._replace(outcome=outcome, packed=codec.encode(outcome, key))
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
@@ -350,10 +336,6 @@ class Store(Readings):
     def pending_bytes(self) -> int:
         """Memory that is held by what is not committed yet."""
         return 0 if self._writer is None else self._writer.pending_bytes
-
-    async def wait_room(self, max_bytes: int = MAX_PENDING_BYTES) -> None:
-        """Wait until less than `max_bytes` are pending; a `StoreError` says that a write failed."""
-        await self._writing().wait_room(max_bytes)
 
     @property
     def last_outcome(self) -> int:
