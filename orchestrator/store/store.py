@@ -175,10 +175,11 @@ class Store(Readings):
                 )
             failure = failure_entry(number, key, model, outcome)
         cause = number("") if failure is None else failure.cause
+        tally = tally_of(outcome, attempts, latency_s)
         self._put(
             OutcomeEntry(
                 key, number(ask_kind), number(model), server, cause, attempts, latency_s,
-                wall_ms(), prompt_hash, packed, content, tally_of(outcome, attempts, latency_s), failure,
+                wall_ms(), prompt_hash, packed, content, tally, failure,
             )
         )  # fmt: skip
 
