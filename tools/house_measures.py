@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_163,
+    "private functions used once": 1_160,
     "functions with `Any` in the signature": 228,
-    "lines": 106_330,
+    "lines": 105_856,
     "files": 454,
-    "distinct names": 4_195,
-    "value classes": 599,
-    "fields of value classes": 2_817,
-    "pairs of value classes that share 60 % of their fields": 35,
+    "distinct names": 4_166,
+    "value classes": 591,
+    "fields of value classes": 2_770,
+    "pairs of value classes that share 60 % of their fields": 29,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 218,
+    "files that one run enters": 185,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
