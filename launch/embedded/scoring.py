@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.drawing import LOWEST, finite, unresolved
+from launch.embedded.chat import LOWEST, finite, unresolved
 from launch.embedded.features import Wanted, check_names
 from launch.embedded.jobs import Branches, Forced, Job, Outputs
 from launch.embedded.protocol import (
