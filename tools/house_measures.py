@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_170,
+    "private functions used once": 1_158,
     "functions with `Any` in the signature": 235,
-    "lines": 106_830,
-    "files": 467,
-    "distinct names": 4_210,
-    "value classes": 600,
-    "fields of value classes": 2_826,
-    "pairs of value classes that share 60 % of their fields": 35,
+    "lines": 106_082,
+    "files": 465,
+    "distinct names": 4_176,
+    "value classes": 586,
+    "fields of value classes": 2_787,
+    "pairs of value classes that share 60 % of their fields": 34,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,

@@ -5,8 +5,8 @@ That is how numbers of given ids and distributions are written down, and vLLM's 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,7 +22,10 @@ from orchestrator.wire.requests import encode
 # what has to be read is one distribution for each inner node of their trie.
 
 
+T = TypeVar("T")
 Path = tuple[int, ...]
+Cut = tuple[tuple[tuple[Path, ...], ...], "Trie"]
+"""Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
 
 
 class PathsError(ValueError):
@@ -53,6 +56,63 @@ def close(paths: Sequence[Path], end_of_turn: int) -> list[Path]:
     return closed
 
 
+def cut(groups: Sequence[Sequence[Path]], names: Sequence[str], end_of_turn: int | None) -> Cut:
+    """Return labels whose paths are ended by the end-of-turn token where need be, and their tree.
+
+    Args:
+        groups: Paths by label and spelling.
+        names: Of the labels.
+        end_of_turn: The token; None if there is none, or no path needs it.
+
+    Raises:
+        PathsError: If labels can't be told apart.
+    """
+    flat = [path for group in groups for path in group]
+    if not all(flat):
+        raise PathsError("a label has no tokens")
+    if end_of_turn is not None:
+        flat = close(flat, end_of_turn)
+    closed = iter(flat)
+    paths = tuple(tuple(next(closed) for _ in group) for group in groups)
+    owner: dict[Path, int] = {}
+    for label, group in enumerate(paths):
+        for path in group:
+            if (other := owner.setdefault(path, label)) != label:
+                said = f"the labels {names[other]!r} and {names[label]!r} share a spelling"
+                raise PathsError(said)
+    return paths, Trie.of([path for group in paths for path in group])
+
+
+class Continuation(NamedTuple):
+    """Tokens of a text in its context.
+
+    Attributes:
+        ids: The tokens.
+        boundary: "separate" where the text has the same tokens alone and after its context, else
+            "joint"; "merged" where the context's last token would merge with the text: then the
+            text's own tokens are taken, which is what a model that generates would meet.
+    """
+
+    ids: Path
+    boundary: str
+
+
+class Context(NamedTuple):
+    """The end of a prompt: its text, its ids, and whether the text alone has these ids."""
+
+    text: str
+    ids: Path
+    whole: bool
+
+    def followed(self, alone: Path, joint: Path) -> Continuation:
+        """Return the tokens of a text behind it, by those of the text alone and of both."""
+        n_known = len(self.ids)
+        if joint[:n_known] == self.ids:
+            ids = joint[n_known:]
+            return Continuation(ids, "separate" if ids == alone else "joint")
+        return Continuation(alone, "merged" if self.whole else "separate")
+
+
 class Trie(msgspec.Struct, frozen=True):
     """The inner nodes of a trie of paths, each by the tokens that lead to it.
 
@@ -69,11 +129,9 @@ class Trie(msgspec.Struct, frozen=True):
         """The trie of paths none of which begins another.
 
         Raises:
-            PathsError: If there is an empty path, or one that begins another.
+            PathsError: If one begins another.
         """
         distinct = tuple(dict.fromkeys(paths))
-        if not all(distinct):
-            raise PathsError("a label has no tokens")
         if nested(distinct):
             raise PathsError("a label begins with another label")
         found: dict[Path, dict[int, None]] = {}
@@ -214,19 +272,32 @@ def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs |
     return overfull(values) or TopLogprobs(ids, values)
 
 
-class _Tokenized(msgspec.Struct, gc=False):
-    tokens: list[TokenId] | None = None
-    token_strs: list[str] | None = None
-    error: Any = None
+def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:
+    """Return the reader of one field of a reply; a reply without it is an error.
+
+    Args:
+        name: Of the field.
+        kind: Of its value.
+    """
+    fields = [(name, kind | None, None), ("error", Any, None)]
+    decode: Decoder[Any] = Decoder(msgspec.defstruct("Reply", fields, gc=False))
+
+    def read(body: bytes, secret: str) -> T | Failure:
+        reply = decode(body, secret)
+        if isinstance(reply, Failure):
+            return reply
+        found: T | None = getattr(reply, name)
+        return error_in(body, secret) if found is None else found
+
+    return read
 
 
-class _Detokenized(msgspec.Struct, gc=False):
-    prompt: str | None = None
-    error: Any = None
-
-
-_tokenized: Final = Decoder(_Tokenized)
-_detokenized: Final = Decoder(_Detokenized)
+token_ids: Final = field("tokens", tuple[TokenId, ...])
+"""The ids in a reply of `/tokenize`."""
+token_texts: Final = field("token_strs", tuple[str, ...])
+"""The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
+text: Final = field("prompt", str)
+"""The text in a reply of `/detokenize`."""
 
 
 def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
@@ -240,27 +311,3 @@ def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool
 def detokenize(model: str, ids: Path) -> bytes:
     """Body of `/detokenize`."""
     return encode({"model": model, "tokens": ids})
-
-
-def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
-    """The ids in a reply of `/tokenize`."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
-
-
-def token_texts(body: bytes, secret: str) -> tuple[str, ...] | Failure:
-    """The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.token_strs is None else tuple(reply.token_strs)
-
-
-def text(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/detokenize`."""
-    reply = _detokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.prompt is None else reply.prompt
