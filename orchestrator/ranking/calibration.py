@@ -68,7 +68,7 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         # Most of a large run's columns are the other estimators.
         del rows
         pairs = replace(pairs, rows=pairs.rows.select(*UNIT, SOFT))
-        for name, _, of_judge in pairs.settings(source.name):
+        for judge, of_judge in pairs.by_judge():
             truth = truths(context, winner, of_judge.rows, source.name)
             kept = np.abs(truth) == 1.0
             rows_kept = of_judge.rows.filter(pl.Series(kept))
@@ -78,6 +78,7 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
                 codes(rows_kept[CLUSTER]),
                 context.confidence_level,
             )
+            name = f"{judge} ({source.name})" if judge else source.name
             yield Calibrated(name, found, prompt_words(rows_kept))
 
 
