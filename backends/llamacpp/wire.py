@@ -14,8 +14,8 @@ import msgspec
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
-from orchestrator.wire.by_ids import Path, field
-from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
+from orchestrator.wire.by_ids import Path
+from orchestrator.wire.parsing import Decoder, TokenId, error_in, field, text_of
 from orchestrator.wire.replies import ServerLoad, figure
 from orchestrator.wire.requests import encode, messages_of
 

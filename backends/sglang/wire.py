@@ -23,7 +23,7 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
-from orchestrator.wire.by_ids import Forced, Looked, Path, field, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, top_of
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
 from orchestrator.wire.parsing import (
@@ -33,6 +33,7 @@ from orchestrator.wire.parsing import (
     Usage,
     count,
     error_in,
+    field,
     logprob,
     logprob_array,
     no_logprobs,

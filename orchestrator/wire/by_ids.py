@@ -5,15 +5,15 @@ That is how numbers of given ids and distributions are written down, and vLLM's 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from orchestrator.records import Failure, FloatArray, TopLogprobs
 from orchestrator.wire._located import overfull
-from orchestrator.wire.parsing import Decoder, TokenId, error_in
+from orchestrator.wire.parsing import TokenId, field
 from orchestrator.wire.requests import encode
 
 # Labels as token paths, and the places at which a chain rule over them has to look.
@@ -22,7 +22,6 @@ from orchestrator.wire.requests import encode
 # what has to be read is one distribution for each inner node of their trie.
 
 
-T = TypeVar("T")
 Path = tuple[int, ...]
 Cut = tuple[tuple[tuple[Path, ...], ...], "Trie"]
 """Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
@@ -270,26 +269,6 @@ def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs |
         for column, (token, value) in enumerate(row[:k]):
             ids[place, column], values[place, column] = token, value
     return overfull(values) or TopLogprobs(ids, values)
-
-
-def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:
-    """Return the reader of one field of a reply; a reply without it is an error.
-
-    Args:
-        name: Of the field.
-        kind: Of its value.
-    """
-    fields = [(name, kind | None, None), ("error", Any, None)]
-    decode: Decoder[Any] = Decoder(msgspec.defstruct("Reply", fields, gc=False))
-
-    def read(body: bytes, secret: str) -> T | Failure:
-        reply = decode(body, secret)
-        if isinstance(reply, Failure):
-            return reply
-        found: T | None = getattr(reply, name)
-        return error_in(body, secret) if found is None else found
-
-    return read
 
 
 token_ids: Final = field("tokens", tuple[TokenId, ...])
