@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from orchestrator.ask import messages_digest
 from orchestrator.records import Failure, Message, Messages, unsupported
-from orchestrator.wire.by_ids import Context, Continuation
+from orchestrator.wire.spelling import Context, Continuation
 
 Ids = tuple[int, ...]
 K = TypeVar("K", bound=Hashable)

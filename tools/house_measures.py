@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_158,
-    "functions with `Any` in the signature": 235,
-    "lines": 106_082,
+    "private functions used once": 1_155,
+    "functions with `Any` in the signature": 233,
+    "lines": 105_634,
     "files": 465,
-    "distinct names": 4_176,
-    "value classes": 586,
-    "fields of value classes": 2_787,
-    "pairs of value classes that share 60 % of their fields": 34,
+    "distinct names": 4_147,
+    "value classes": 578,
+    "fields of value classes": 2_740,
+    "pairs of value classes that share 60 % of their fields": 28,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 218,
+    "files that one run enters": 185,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -27,7 +27,8 @@ from launch.embedded.protocol import (
     within,
 )
 from launch.embedded.served import Served
-from orchestrator.wire.by_ids import Context, Continuation, Path, PathsError, cut, log_sum_exp
+from orchestrator.wire.by_ids import Path, PathsError, cut, log_sum_exp
+from orchestrator.wire.spelling import Context, Continuation
 
 # Labels as token paths, and the trie of all paths that one forward pass walks.
 #

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import jinja2
 
 from launch.embedded.protocol import bad_request
-from orchestrator.wire.by_ids import Context, Continuation
-from orchestrator.wire.spelling import byte_letters
+from orchestrator.wire.spelling import Context, Continuation, byte_letters
 
 _SAMPLE = "Aé 日本\n5 [[>>]] 🙂 x"
 

@@ -6,7 +6,7 @@ That is how numbers of given ids and distributions are written down, and vLLM's 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -80,36 +80,6 @@ def cut(groups: Sequence[Sequence[Path]], names: Sequence[str], end_of_turn: int
                 said = f"the labels {names[other]!r} and {names[label]!r} share a spelling"
                 raise PathsError(said)
     return paths, Trie.of([path for group in paths for path in group])
-
-
-class Continuation(NamedTuple):
-    """Tokens of a text in its context.
-
-    Attributes:
-        ids: The tokens.
-        boundary: "separate" where the text has the same tokens alone and after its context, else
-            "joint"; "merged" where the context's last token would merge with the text: then the
-            text's own tokens are taken, which is what a model that generates would meet.
-    """
-
-    ids: Path
-    boundary: str
-
-
-class Context(NamedTuple):
-    """The end of a prompt: its text, its ids, and whether the text alone has these ids."""
-
-    text: str
-    ids: Path
-    whole: bool
-
-    def followed(self, alone: Path, joint: Path) -> Continuation:
-        """Return the tokens of a text behind it, by those of the text alone and of both."""
-        n_known = len(self.ids)
-        if joint[:n_known] == self.ids:
-            ids = joint[n_known:]
-            return Continuation(ids, "separate" if ids == alone else "joint")
-        return Continuation(alone, "merged" if self.whole else "separate")
 
 
 class Trie(msgspec.Struct, frozen=True):
