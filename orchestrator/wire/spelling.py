@@ -209,9 +209,6 @@ def _unquoted(raw: bytes) -> bytes:
         return raw
 
 
-# Tokens of a text that follows another.
-
-
 class Continuation(NamedTuple):
     """Tokens of a text in its context.
 
