@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_155,
-    "functions with `Any` in the signature": 233,
-    "lines": 105_634,
-    "files": 465,
-    "distinct names": 4_147,
-    "value classes": 578,
-    "fields of value classes": 2_740,
+    "private functions used once": 1_149,
+    "functions with `Any` in the signature": 227,
+    "lines": 105_106,
+    "files": 452,
+    "distinct names": 4_137,
+    "value classes": 577,
+    "fields of value classes": 2_731,
     "pairs of value classes that share 60 % of their fields": 28,
     "floors of layers": 10,
     "frames to a run's first request": 16,
