@@ -235,7 +235,7 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    clusters, n_clusters = table.clusters()
+    clusters, _ = table.clusters()
     return position_effects(
         Orders(
             prompts=clusters[both],
@@ -245,7 +245,6 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
             decision_ba=table.used["decision_ba"][both].astype(np.float64),
             differ=~table.used["same_text"][both],
         ),
-        n_clusters,
         confidence_level,
     )
 
