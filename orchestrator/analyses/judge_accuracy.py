@@ -6,6 +6,7 @@ judge is missing, not wrong. The rule of the paper (Wang, Zhang and Choi 2025, a
 2503.03064) was not at hand (2026-11-28), so its figures may differ by it.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import permutations
 from typing import Final
@@ -17,6 +18,7 @@ import polars as pl
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.methods._judging import JudgeMethod
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -33,7 +35,7 @@ from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.tables import measured, with_interval
+from orchestrator.tables import measured
 
 _SHORT: Final = {
     "rounded_mean": "[mean]",
@@ -224,11 +226,9 @@ def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
                     continue
                 first, second = (setting.known.credits(which)[mine] for which in (one, two))
                 found = compare_accuracies(first, second, prompts[mine], _resampling(context))
-                gain = with_interval(found.value, found.interval, why=found.undefined)
+                means, gain = (found.first, found.second), without_n(measured(found))
                 how = WORDS[one].partition(", ")[2]
-                lines.append(
-                    [name, setting.name, how, found.first, found.second, gain, int(mine.sum())]
-                )
+                lines.append([name, setting.name, how, *map(finite, means), gain, int(mine.sum())])
     if not lines:
         return []  # such as of reward models, whose preferences have no mode
     notes = ["difference: accuracy of the mean minus that of the mode; interval over prompts"]
@@ -281,8 +281,8 @@ def _comparison_table(
             setting,
             first,
             second,
-            with_interval(comparison.value, comparison.interval, why=comparison.undefined),
-            comparison.p_value,
+            without_n(measured(comparison)),
+            finite(comparison.p_value),
             p,
         ]
         for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
@@ -298,12 +298,12 @@ def _with_count(
     table: Table, what: str, found: Sequence[tuple[str, str, str, Comparison]], context: Context
 ) -> Table:
     """The table with a sentence on how often a claim holds, and how often surely."""
-    values = [comparison.value for *_, comparison in found if comparison.value is not None]
+    values = [one.value for *_, one in found if not math.isnan(one.value)]
     if not values:
         return table
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     surely = sum(
-        p is not None and p < 1 - context.confidence_level and (one[3].value or 0.0) > 0
+        p is not None and p < 1 - context.confidence_level and one[3].value > 0.0
         for one, p in zip(found, adjusted, strict=True)
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)

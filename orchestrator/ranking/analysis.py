@@ -43,9 +43,10 @@ from orchestrator.statistics.results import (
     MISSED,
     UNCERTAINTY,
     UNCERTAINTY_POOLED,
+    Thresholds,
     checked_level,
 )
-from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
+from orchestrator.statistics.trust import DEFAULTS, Trust, no_ranking, not_known_yet
 
 __all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
 

@@ -197,15 +197,9 @@ def _estimate(
     parts: Floats, sizes: Floats, statistic: Callable[[Floats], Floats], confidence_level: float
 ) -> Estimate:
     found = jackknife_sums(parts, statistic)
-    n = found.n_prompts
     if math.isnan(found.value):
-        return Estimate(math.nan, None, n, METHOD, "all ratings are of one category")
-    interval = student_interval(
-        found.value, found.standard_error, n, confidence_level, scale=ARCSINE, sizes=sizes
-    )
-    if isinstance(interval, str):
-        return Estimate(found.value, None, n, METHOD, interval)
-    return Estimate(found.value, interval, n, METHOD)
+        return Estimate(math.nan, None, len(parts), METHOD, "all ratings are of one category")
+    return found.estimate(METHOD, sizes, confidence_level, ARCSINE)
 
 
 def _cohen(sums: Floats) -> Floats:
