@@ -32,16 +32,16 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_170,
     "functions with `Any` in the signature": 235,
-    "lines": 106_830,
+    "lines": 106_420,
     "files": 467,
-    "distinct names": 4_210,
-    "value classes": 600,
-    "fields of value classes": 2_826,
-    "pairs of value classes that share 60 % of their fields": 35,
+    "distinct names": 4_180,
+    "value classes": 592,
+    "fields of value classes": 2_780,
+    "pairs of value classes that share 60 % of their fields": 29,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 218,
+    "files that one run enters": 185,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

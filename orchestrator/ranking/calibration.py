@@ -56,7 +56,8 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
         pairs, level = one.known.pairs, context.confidence_level
         truth = 0.5 + 0.5 * one.known.truth
         found = calibration(pairs.values(SOFT), truth, pairs.prompts(), level)
-        yield Calibrated(one.name, found, prompt_words(pairs.rows))
+        name = f"{one.judge} ({one.source.name})" if one.judge else one.source.name
+        yield Calibrated(name, found, prompt_words(pairs.rows))
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:

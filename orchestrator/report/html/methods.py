@@ -159,7 +159,7 @@ def of_summaries(material: Material) -> list[Figure]:
             figures.key("summary", table.source),
             f"{table.title}: {column.name} ({table.source})",
             f"n = {table.basis or f'{len(models)} models; prompts as in the table'}",
-            f"{column.name} by model, with intervals over prompts.",
+            f"{column.name[:1].upper()}{column.name[1:]} by model, with intervals over prompts.",
             table,
             Picture("intervals", shown, column.name, options=options),
         )
@@ -237,7 +237,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     picture = Picture("intervals", shown, "Spearman's rho with length", options=options)
     says = (
         "Right of 0, longer answers score higher. This alone does not distinguish a bias from "
-        "longer answers being better; compare with the row of gold, if present."
+        "longer answers being better; compare with the row of labels or references, if any."
     )
     return [
         Figure(table.key, title, basis_of(aligned, level), says, table, picture if shown else None)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator import numbers
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
@@ -125,7 +126,9 @@ def _said(
 
 
 def _shares(found: Counter[str], answered: Counter[str]) -> str:
-    return ", ".join(f"{model} {n:,} of {answered[model]:,}" for model, n in found.items() if n)
+    shown = [f"{model} {n:,} of {answered[model]:,}" for model, n in found.items() if n]
+    more = f" and {numbers.counted(len(shown) - _SHOWN, 'more model')}"
+    return ", ".join(shown[:_SHOWN]) + more * (len(shown) > _SHOWN)
 
 
 EXPORTED = ".exported"
