@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_170,
-    "functions with `Any` in the signature": 235,
-    "lines": 106_420,
-    "files": 467,
-    "distinct names": 4_180,
-    "value classes": 592,
-    "fields of value classes": 2_780,
-    "pairs of value classes that share 60 % of their fields": 29,
+    "private functions used once": 1_157,
+    "functions with `Any` in the signature": 234,
+    "lines": 105_892,
+    "files": 465,
+    "distinct names": 4_167,
+    "value classes": 585,
+    "fields of value classes": 2_746,
+    "pairs of value classes that share 60 % of their fields": 25,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
