@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_160,
-    "functions with `Any` in the signature": 228,
-    "lines": 105_856,
-    "files": 454,
-    "distinct names": 4_166,
-    "value classes": 591,
-    "fields of value classes": 2_770,
-    "pairs of value classes that share 60 % of their fields": 29,
+    "private functions used once": 1_140,
+    "functions with `Any` in the signature": 227,
+    "lines": 104_616,
+    "files": 450,
+    "distinct names": 4_128,
+    "value classes": 570,
+    "fields of value classes": 2_698,
+    "pairs of value classes that share 60 % of their fields": 24,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,

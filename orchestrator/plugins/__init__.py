@@ -58,6 +58,8 @@ REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
     "example_of_dataset": "write judgments that the judge is shown as `examples`",
+    "judge_audit": "see its flips and verdict in each report; compare its scores with its "
+    "comparisons by meta_evaluation",
     "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
     "juries": "run jury",
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
