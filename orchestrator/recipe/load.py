@@ -261,6 +261,7 @@ class _Loading:
             analyses=tuple(analyses),
             reuse=tuple(reuse),
             file=str(self._file),
+            fault=self._written.fault,
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)

@@ -5,14 +5,16 @@ In a file the settings of methods, servers, back-ends and datasets are `Any`:
 JSON Schema that editors read.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
+from unicodedata import is_normalized, normalize
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
+from orchestrator.errors import Fault
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
@@ -30,6 +32,14 @@ KEY_PATTERN = (
     r"^[^\s/\\\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+$"
 )
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def composed(name: str) -> str:
+    """Refuse a name that looks like another one, letters and accents being apart."""
+    if not is_normalized("NFC", name):
+        raise ValueError(f"must be in Unicode normal form NFC: {normalize('NFC', name)!r}")
+    return name
+
 
 Count = Annotated[int, Field(ge=1)]
 SUBSET_PATTERN = (
@@ -227,9 +237,10 @@ class RecipeFile(Settings):
     defaults: dict[Literal["models", "methods"], dict[str, Any]] = Field(default_factory=dict)
     """Settings that are written into every model and every method unless it says otherwise. Blocks
     for YAML anchors stand under names that begin with `x-`."""
-    models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
-        min_length=1
-    )
+    models: dict[
+        Annotated[str, Field(pattern=KEY_PATTERN, max_length=100), AfterValidator(composed)],
+        ModelEntry,
+    ] = Field(min_length=1)
     """Models, each under a name of your choice for tables and methods."""
     dataset: Any
     """Source of the items."""
@@ -400,6 +411,7 @@ class Recipe:
         analyses: In the recipe's order.
         reuse: Runs to copy outcomes from, in the order they are asked.
         file: The recipe file, as it was named.
+        fault: The fault of a path of keys, where it is written.
     """
 
     settings: RecipeFile
@@ -410,6 +422,11 @@ class Recipe:
     analyses: tuple[AnalysisRef, ...]
     reuse: tuple[ReusedRun, ...]
     file: str
+    fault: Callable[[tuple[str | int, ...], str], Fault] = field(repr=False, compare=False)
+
+    def at(self, *path: str | int, message: object) -> str:
+        """Return the words of an error that was found after loading: where, then what."""
+        return str(self.fault(path, f"{'.'.join(map(str, path))}: {message}"))
 
     @property
     def shard(self) -> tuple[int, int] | None:

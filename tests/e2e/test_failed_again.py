@@ -126,7 +126,7 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, ca
             assert call(more[0], recipe, *kept, *more[1:]) == EXIT_USAGE
         assert stats(url)["total"] == 0
     assert not (tmp_path / "run").exists()
-    assert "no request that failed for good by 'timeout'" in capsys.readouterr().err
+    assert "no request that failed by 'timeout'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

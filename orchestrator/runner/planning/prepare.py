@@ -10,7 +10,7 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset, is_here
-from orchestrator.errors import PluginError, UsageError
+from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.models.identity import (
@@ -109,8 +109,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
         if recipe.shard is not None:
-            _refuse_shard(recipe)
-            dataset = dataset.shard(*recipe.shard, settings.seed)
+            dataset = _shard_of(dataset, recipe, *recipe.shard)
         elif settings.subset is not None:
             dataset = dataset.subset(settings.subset, settings.seed)
         parts = parts_of(recipe, allow_code=allow_code)
@@ -132,7 +131,11 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             if name in given:
                 identities[name] = given[name][1]
             else:
-                identities[name] = model_identity(spec, allow_code=allow_code)
+                try:
+                    identities[name] = model_identity(spec, allow_code=allow_code)
+                except (LaunchError, UsageError) as error:
+                    said = recipe.at("models", name, "weights", message=error)
+                    raise type(error)(said) from error
         local = local_models(parts, recipe, base, allow_code=allow_code)
         identities.update((name, identity) for name, (_, identity) in local.items())
         models = {**recipe.models, **{name: spec for name, (spec, _) in local.items()}}
@@ -224,12 +227,17 @@ def describe_change(
     return changes
 
 
-def _refuse_shard(recipe: Recipe) -> None:
+def _shard_of(dataset: Dataset, recipe: Recipe, part: int, n_parts: int) -> Dataset:
     if recipe.settings.statistics.stop_when is not None:
-        raise UsageError(
-            "statistics.stop_when decides from all items what is asked next, and a shard knows "
-            "only its own: leave it out, or run all items at once"
+        said = (
+            "decides from all items what is asked next, and a shard knows only its own: leave it "
+            "out, or run all items at once"
         )
+        raise UsageError(recipe.at("statistics", "stop_when", message=said))
+    try:
+        return dataset.shard(part, n_parts, recipe.settings.seed)
+    except DatasetError as error:
+        raise UsageError(recipe.at("subset", message=error)) from error
 
 
 def method_changes(old: object, new: object) -> str:
