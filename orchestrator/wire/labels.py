@@ -230,13 +230,19 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
 
 
 def _pairs(listed: Sequence[Entry], way: Way) -> list[tuple[bytes, float]]:
-    """Tokens that are listed with a number, in order; none where one of the numbers is none."""
-    found = []
+    """Tokens that are listed with a number, in order; none where one of the numbers is none.
+
+    JSON writes minus infinity as null; nan is null too, and may stand before a number.
+    """
+    found, is_unknown = [], False
     for one in listed:
         value, utf8 = one.logprob, one.utf8
-        if value is None or value <= SENTINEL or value != value:
+        if value is None or value != value:
+            is_unknown = True
             continue
-        if value > ROUNDING:
+        if value <= SENTINEL:
+            continue
+        if value > ROUNDING or is_unknown:
             return []
         found.append((way(one.token) if utf8 is None else bytes(utf8), value))
     return found
