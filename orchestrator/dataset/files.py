@@ -83,9 +83,6 @@ def open_rows(
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
 
 
-_BEGIN_BYTES: Final = 64
-
-
 def _unreadable(
     source: object, shown: str, own: bytes, form: str, error: Exception
 ) -> DatasetError:
@@ -93,7 +90,7 @@ def _unreadable(
     said = f"not readable as {form}: {str(error).partition(chr(10))[0]}"
     if isinstance(source, Path) and source.is_file():
         with source.open("rb") as file:
-            begin = file.read(_BEGIN_BYTES)
+            begin = file.read(64)
         said = (not begin.startswith(own) and other_form(begin)) or said
     return DatasetError(f"{shown}: {said}")
 

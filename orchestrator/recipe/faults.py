@@ -227,7 +227,8 @@ def _message(detail: ErrorDetails, path: KeyPath, prefix: KeyPath, model: type[B
     parent = _first_model(annotation)
     if detail["type"] == "missing":
         text = descriptions(parent).get(str(path[-1])) if parent else None
-        purpose = f" ({text.splitlines()[0].rstrip('.')})" if text else ""
+        sentence = " ".join((text or "").split()).partition(". ")[0]
+        purpose = f" ({sentence.rstrip('.')})" if text else ""
         return about(path[:-1], f"{path[-1]!r} is missing{purpose}")
     known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
     end = plugins.was_removed(str(path[-1])) or nearest(str(path[-1]), known, "accepted")
