@@ -6,7 +6,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 1e-9 of 0 is a tie.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Final
@@ -16,8 +16,8 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
-from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.ranking.cells import numbers_of
+from orchestrator.judgment.pointwise import compare_scores, score_table
+from orchestrator.ranking.cells import numbered, numbers_of
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
@@ -199,13 +199,11 @@ def judged_rows(
     return rows.with_columns(tied.alias(TIED)).drop(_VERDICTS, strict=False)
 
 
-def preferences(rows: pl.DataFrame, *, as_decisions: bool = False) -> Preferences:
-    """Preferences of the rows of a pointwise or of a pairwise method.
-
-    With `as_decisions` the estimators of pointwise rows are their signs, a byte each.
-    """
+def preferences(rows: pl.DataFrame) -> Preferences:
+    """Preferences of the rows of a pointwise or of a pairwise method."""
     if "model" in rows.columns:
-        return _from_scores(rows, as_decisions=as_decisions)
+        ok = (rows["status"] == "ok").fill_null(value=False)
+        return _from_scores(rows, [rows["p"].filter(ok)])
     if "traces" in rows.columns:
         rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
@@ -249,65 +247,111 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def _from_scores(rows: pl.DataFrame, *, as_decisions: bool) -> Preferences:
-    """Every two models that one judge rated on the same turn of an item."""
+def decisions_of(context: Context) -> Preferences:
+    """Preferences of a pointwise method, the estimators as their signs, a byte each.
+
+    Distributions are read in slices, and held as far as a pair waits for its other side.
+    """
+    rows = numbered(context, ("item", "model", "judge", "turn", "status"))
+    parts = context.slices_of(context.sources[0], ("status", "p"))
+    ok = pl.col("status") == "ok"
+    return _from_scores(rows, (part.filter(ok)["p"] for part in parts), as_decisions=True)
+
+
+def _from_scores(
+    rows: pl.DataFrame, distributions: Iterable[pl.Series], *, as_decisions: bool = False
+) -> Preferences:
+    """Every two models that one judge rated on the same turn of an item.
+
+    `distributions` are those of the rows that did not fail, in their order. With `as_decisions`
+    there is only what tables of this module need.
+    """
     models = rows["model"].unique(maintain_order=True).to_list()
     keys = ["item", "turn", "judge"]
+    others = [] if as_decisions else ["category", "coverage"]
     ok = (rows["status"] == "ok").fill_null(value=False)
-    told = rows.select(*keys, *OVER, "category", "model", "coverage").filter(ok)
-    told = told.with_row_index("at")
-    scores, parts = _matrix(rows["p"].filter(ok)), []
-    for a, b in combinations(models, 2):
-        other = told.filter(pl.col("model") == b)
-        paired = (
-            told.filter(pl.col("model") == a)
-            .rename({"model": "model_a"})
-            .join(
-                other.select(*keys, at_b="at", model_b="model", coverage_b="coverage"),
-                on=keys,
-                maintain_order="left",
-            )
+    told = rows.select(*keys, *OVER, *others, "model").filter(ok).with_row_index("at")
+    parts = [
+        told.filter(pl.col("model") == a)
+        .rename({"model": "model_a"})
+        .join(
+            told.filter(pl.col("model") == b).select(
+                *keys, at_b="at", model_b="model", **{f"{name}_b": name for name in others}
+            ),
+            on=keys,
+            maintain_order="left",
         )
-        # Of a million rows all pairs at once would be some hundred megabytes.
-        if len(paired):
-            parts.append(_compared(paired, scores, as_decisions=as_decisions))
-    if not parts:
+        for a, b in combinations(models, 2)
+    ]
+    n_pairs = _n_items(rows) * len(parts)
+    pairs = pl.concat(parts) if parts else told.clear()
+    if pairs.is_empty():
         names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
-        return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
-    found = pl.concat(parts)
-    n_judged = _n_items(found, "model_a", "model_b")
-    return Preferences(found, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
+        return Preferences(empty, POINTWISE, "mean", n_pairs)
+    n_missing = n_pairs - _n_items(pairs, "model_a", "model_b")
+    places = (pairs[side].to_numpy() for side in ("at", "at_b"))
+    found = _compared(*places, distributions, as_decisions=as_decisions)
+    kept = [*OVER, "judge", "model_a", "model_b"]
+    if not as_decisions:
+        coverage = pl.min_horizontal("coverage", "coverage_b")
+        pairs = pairs.with_columns(coverage, orders=_UNKNOWN)
+        kept = [*UNIT, "category", "coverage", "orders"]
+    columns = (pl.Series(name, values) for name, values in found.items())
+    return Preferences(pairs.select(kept).with_columns(columns), POINTWISE, "mean", n_missing)
 
 
-def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl.DataFrame:
-    """The preferences of pairs whose distributions are rows of `scores`."""
-    at_a, at_b = (paired[side].to_numpy() for side in ("at", "at_b"))
-    # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
-    step = max(1, _CELLS // scores.shape[1] ** 2)
+def _compared(
+    first: Ints, second: Ints, distributions: Iterable[pl.Series], *, as_decisions: bool
+) -> dict[str, np.ndarray]:
+    """The preferences of pairs of distributions, given by their places.
+
+    A distribution is held from where it stands to the last of its pairs.
+    """
+    wanted = (SOFT, *POINTWISE) if as_decisions else (SOFT, TIED, *POINTWISE)
     kind = np.int8 if as_decisions else np.float64
-    found: dict[str, np.ndarray] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
-    found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
-    same = np.empty(len(paired), np.bool_)
-    for begin in range(0, len(paired), step):
-        part = slice(begin, begin + step)
-        one_of, other = scores[at_a[part]], scores[at_b[part]]
-        for name, values in compare_scores(one_of, other).items():
-            found[name][part] = decided(values) if as_decisions else values
-            if name == "superiority":
-                # A sum of products may exceed 1 by rounding.
-                found[SOFT][part] = np.clip(0.5 + 0.5 * values, 0.0, 1.0)
-        found[TIED][part] = np.einsum("ns,ns->n", one_of, other)
-        # Equal answers make equal prompts, which are asked once: their readings are the same.
-        same[part] = ((one_of == other) | (np.isnan(one_of) & np.isnan(other))).all(axis=1)
-    return paired.select(
-        *UNIT,
-        "category",
-        coverage=pl.min_horizontal("coverage", "coverage_b"),
-        orders=_UNKNOWN,
-    ).with_columns(
-        pl.Series("same_text", same), *(pl.Series(name, values) for name, values in found.items())
-    )
+    found = {name: np.empty(len(first), kind if name in POINTWISE else np.float64)
+             for name in wanted}  # fmt: skip
+    if not as_decisions:
+        found["same_text"] = np.empty(len(first), np.bool_)
+    ready = np.maximum(first, second)
+    order = np.argsort(ready, kind="stable")
+    until = np.zeros(int(ready.max()) + 1, ready.dtype)
+    for side in (first, second):
+        np.maximum.at(until, side, ready)
+    begin = n_done = 0
+    at, held = np.zeros(0, np.int64), None
+    for part in _few(distributions):
+        end = begin + len(part)
+        at = np.append(at, np.arange(begin, end))
+        held = part if held is None else np.concatenate([held, part])
+        n_ready = int(np.searchsorted(ready, end, sorter=order))
+        now, n_done, begin = order[n_done:n_ready], n_ready, end
+        one, two = (np.searchsorted(at, side[now]) for side in (first, second))
+        table = score_table(held)
+        values = compare_scores(table, one, two)
+        # A sum of products may exceed 1 by rounding.
+        found[SOFT][now] = np.clip(0.5 + 0.5 * values["superiority"], 0.0, 1.0)
+        for name in POINTWISE:
+            found[name][now] = decided(values[name]) if as_decisions else values[name]
+        if not as_decisions:
+            p_1, p_2 = held[one], held[two]
+            found[TIED][now] = np.einsum("ns,ns->n", p_1, p_2)
+            # Equal answers make equal prompts, which are asked once: their readings are the same.
+            same = (p_1 == p_2) | (np.isnan(p_1) & np.isnan(p_2))
+            found["same_text"][now] = same.all(axis=1)
+        kept = until[np.minimum(at, len(until) - 1)] >= end
+        at, held = at[kept], held[kept]
+    return found
+
+
+def _few(distributions: Iterable[pl.Series]) -> Iterator[Floats]:
+    """Distributions as arrays of shape (n, K) that fit into the cache of a processor."""
+    for part in distributions:
+        table = _matrix(part)
+        step = max(1, _CELLS // max(1, table.shape[1]))
+        for begin in range(0, len(part), step):
+            yield table[begin : begin + step]
 
 
 def _matrix(lists: pl.Series) -> Floats:

@@ -9,7 +9,7 @@ from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
-from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
+from orchestrator.ranking.preferences import decisions_of, estimator_table, mass, rates_table
 
 _SCORES: Final = table_columns(
     "model | judge | rated: count | failed: count | mean score: number 2",
@@ -23,7 +23,6 @@ _READS: Final = (
     "item", "category", "model", "judge", "turn", "p", "mean", "mode", "median",
     "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
-_COMPARED: Final = ("item", "category", "model", "judge", "turn", "p", "coverage", "status")
 
 
 class PointwiseRatingSummary(Summary[Config]):
@@ -88,10 +87,8 @@ class PointwiseRatingSummary(Summary[Config]):
                 "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
             ),
         ]
-        # Distributions are read when nothing else is held any more.
         del told
-        rows = numbered(context, _COMPARED)
-        for judge_name, found in preferences(rows, as_decisions=True).by_judge():
+        for judge_name, found in decisions_of(context).by_judge():
             tables.append(rates_table(found, context, "pointwise", judge_name))
             tables.append(estimator_table(found, "pointwise", judge_name))
         return tables

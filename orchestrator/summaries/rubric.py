@@ -15,9 +15,9 @@ from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table
 from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
 from orchestrator.ranking.preferences import (
     decided,
+    decisions_of,
     estimator_table,
     mass,
-    preferences,
     rates_table,
 )  # fmt: skip
 from orchestrator.records import Floats
@@ -67,7 +67,7 @@ class RubricSummary(Summary[Config]):
         tables = [_scores(rows, context), _by_criterion(rows, criteria, context)]
         if len(criteria) > 1:
             tables += [_correlations(criteria, context), _effects(criteria)]
-        for judge, found in preferences(rows).by_judge():
+        for judge, found in decisions_of(context).by_judge():
             tables.append(rates_table(found, context, "rubric", judge))
             tables.append(estimator_table(found, "rubric", judge))
         return tables
