@@ -24,7 +24,10 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
     "list[str]": pl.List(pl.String()),
 }
-CATEGORIES = pl.selectors.string().cast(pl.Categorical)
+CATEGORIES = (
+    pl.selectors.string().cast(pl.Categorical),
+    pl.selectors.by_dtype(pl.List(pl.String)).cast(pl.List(pl.Categorical)),
+)
 """Texts as categories."""
 # What is held at a time while a frame is written, which bounds the memory of an export of any size:
 # rows as Python's objects, which take several times their values, and their number; then rows as

@@ -24,6 +24,7 @@ from orchestrator.contracts.method import (
     STATUS_COLUMNS,
     Method,
     MethodSettings,
+    frame_of,
     roles_of,
     schema_of,
 )
@@ -129,14 +130,17 @@ def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
 
+    Of methods of this project it has the name of the kind, or of the frame that kinds share.
+
     Raises:
         PluginError: If it breaks the contract.
     """
     if of.summary is not None:
         check_class(plugins.SUMMARIES, of.summary)
         return of.summary
-    known = kind in plugins.kinds(plugins.SUMMARIES)
-    return load(plugins.SUMMARIES, kind) if known else None
+    own = (kind, frame_of(of, kind)) if kind in plugins.kinds(plugins.METHODS) else ()
+    known = [name for name in own if name in plugins.kinds(plugins.SUMMARIES)]
+    return load(plugins.SUMMARIES, known[0]) if known else None
 
 
 @cache

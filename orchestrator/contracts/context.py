@@ -217,21 +217,27 @@ class Context(msgspec.Struct, frozen=True):
             return False, ()
         return True, source.method.derives_from
 
-    def categories_of(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
+    def categories_of(
+        self, source: Source, columns: Sequence[str] | None, **made: pl.Expr
+    ) -> pl.DataFrame:
         """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
 
         Args:
             source: The method.
-            columns: Those that are read, besides what the method derives columns of.
+            columns: Those that are read, besides what the method derives columns of; all where
+                None.
+            made: Further columns, made of any that are there while rows are read.
         """
         derives, needed = self._derived(source, columns)
-        if needed is None:
-            return self.rows_of(source, columns).drop(OVER, strict=False).with_columns(CATEGORIES)
-        wanted = tuple(dict.fromkeys(("method", *columns, *needed)))
         names = names_of(self.frames, source.frame)
         if not names:
             return pl.DataFrame()
-        query = lazy_of(self.frames, source.frame).select(one for one in wanted if one in names)
+        if needed is None or columns is None:
+            rows = self.rows_of(source, columns).drop(OVER, strict=False)
+            return rows.with_columns(**made).with_columns(CATEGORIES)
+        wanted = dict.fromkeys(("method", *columns, *needed))
+        query = lazy_of(self.frames, source.frame)
+        query = query.select(*(one for one in wanted if one in names), **made)
         rows = query.with_columns(CATEGORIES).collect(engine="streaming")
         mine = (rows["method"] == source.name).fill_null(value=False)
         rows = rows if mine.all() else rows.filter(mine)

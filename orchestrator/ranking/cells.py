@@ -3,14 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator import plugins
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
-from orchestrator.contracts.context import Context
+from orchestrator.contracts.context import Context, Source
 from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -29,13 +31,21 @@ METHODS = (
 )
 
 
-def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
+def given(context: Context, source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+    """Return what the summary of a method is given of its rows: texts only those from outside."""
+    if source.kind not in plugins.kinds(plugins.METHODS):
+        return context.rows_of(source, columns)
+    return numbered(msgspec.structs.replace(context, sources=[source]), columns)
+
+
+def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -> pl.DataFrame:
     """Return rows of the context's first method with numbers for items, clusters and prompts.
 
     Numbers follow the order of names, and other texts are categories: rows are read in slices, and
-    sorted, joined and counted in a fraction of the time and memory of texts.
+    sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
+    columns, which are made while rows are read: of lists and texts.
     """
-    rows = context.categories_of(context.sources[0], columns)
+    rows = context.categories_of(context.sources[0], columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -52,6 +62,16 @@ def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER
         of_place[at] = codes(found[name]) + 1
         numbers.append(pl.Series(name, of_place).gather(places))
     return pl.DataFrame(numbers)
+
+
+def groups(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Yield each combination of values, in the order of the rows, with its rows.
+
+    One is held at a time: all groups together would be all rows once more.
+    """
+    for names in rows.select(by).unique(maintain_order=True).iter_rows():
+        alike = (pl.col(one).eq_missing(name) for one, name in zip(by, names, strict=True))
+        yield names, rows.filter(*alike)
 
 
 def good_rows(rows: pl.DataFrame) -> pl.DataFrame:

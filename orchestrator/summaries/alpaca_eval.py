@@ -33,7 +33,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, comparisons, share_of, without_n
+from orchestrator.ranking.cells import METHODS, comparisons, groups, share_of, without_n
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     Gamed,
@@ -44,7 +44,7 @@ from orchestrator.statistics.length import (
     standardised_length,
 )
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.summaries._harness import OK
+from orchestrator.summaries.verdicts import OK
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
 #
@@ -216,9 +216,12 @@ class AlpacaEvalSummary(Summary[Config]):
         if rows.is_empty():
             return []
         controlled = _controls(context, self.config.length_control)
+        if isinstance(controlled, Difficulties):
+            named = context.categories_of(context.sources[0], ("item",))
+            rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []
-        for (model, judge), group in rows.group_by("model", "judge", maintain_order=True):
+        for (model, judge), group in groups(rows, "model", "judge"):
             good = group.filter(OK & pl.col("preference").is_not_null())
             found = head_to_head(good["preference"].to_numpy().astype(np.float64))
             line: list[Cell] = [
@@ -319,7 +322,7 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
 
     try:
         length = standardised_length(baseline, model)
-        difficulties = controlled.of(good["item"])
+        difficulties = controlled.of(good["name"])
         arrays = [preference, length, difficulties, prompts]
         if (gamed := controlled.gamed) is not None:
             arrays += [gamed.length, gamed.difficulty, gamed.preference]

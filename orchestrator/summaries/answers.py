@@ -12,7 +12,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, share_of
+from orchestrator.ranking.cells import comparisons, groups, share_of
 
 _COLUMNS = table_columns(
     "model | answers: count | failed: count | exact match: percent",
@@ -32,7 +32,7 @@ class AnswersSummary(Summary[MethodSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: answers, failures, exact match with its interval, log-probability."""
         rows: list[list[Cell]] = []
-        for (model,), frame in context.rows.group_by("model", maintain_order=True):
+        for (model,), frame in groups(context.rows, "model"):
             good = frame.filter(pl.col("status") == "ok")
             checked = good.filter(pl.col("exact_match").is_not_null())
             right = None

@@ -5,7 +5,7 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.methods.confidence import Confidence, Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import METHODS, mean_of
+from orchestrator.ranking.cells import METHODS, good_rows, groups, mean_of, numbered
 
 _MEASURES = table_columns(
     "model | measure | better | mean: number 4 | answers: count | undefined: count"
@@ -24,7 +24,7 @@ class ConfidenceSummary(Summary[Config]):
     """The mean of each measure by model, and what the measures rest on."""
 
     reads_alone = True
-    reads = _READS
+    reads = ("status",)
     section = "Confidence"
     section_order = 2
 
@@ -34,11 +34,11 @@ class ConfidenceSummary(Summary[Config]):
         if context.rows.is_empty():
             return []
         scores = Confidence(config).scores
-        rows = context.rows_of(context.sources[0], (*_READS, *scores))
+        rows = numbered(context, (*_READS, *scores))
         measures: list[list[Cell]] = []
         read: list[list[Cell]] = []
-        for (model,), group in rows.group_by("model", maintain_order=True):
-            good = group.filter(pl.col("status") == "ok")
+        for (model,), group in groups(rows, "model"):
+            good = good_rows(group)
             for name, orientation in scores.items():
                 mean = mean_of(good, pl.col(name), level)
                 undefined = good[name].null_count()

@@ -19,7 +19,7 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered
+from orchestrator.ranking.cells import METHODS, good_rows, groups, mean_of, numbered
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
@@ -39,8 +39,7 @@ class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
+    reads = ("status",)
     figures_read = ()
     section = "Glass-box features"
     section_order = 2
@@ -60,7 +59,7 @@ class GlassBoxSummary(Summary[Config]):
         names = [name for name in wanted if name in rows.columns]
         features: list[list[Cell]] = []
         read: list[list[Cell]] = []
-        for (model,), group in rows.group_by("model", maintain_order=True):
+        for (model,), group in groups(rows, "model"):
             good = good_rows(group)
             for name in names:
                 mean = mean_of(good, pl.col(name), context.confidence_level)

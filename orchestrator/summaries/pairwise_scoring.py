@@ -15,7 +15,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, mean_of, without_n
+from orchestrator.ranking.cells import comparisons, groups, mean_of, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = table_columns(
@@ -40,7 +40,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         if good.is_empty():
             return []
         lines: list[list[Cell]] = []
-        for (judge,), rows in good.group_by("judge", maintain_order=True):
+        for (judge,), rows in groups(good, "judge"):
             models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
             for model in models:
                 mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))

@@ -8,7 +8,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
+from orchestrator.ranking.cells import comparisons, groups, mean_of, numbered, without_n
 from orchestrator.ranking.preferences import decisions_of, estimator_table, mass, rates_table
 
 _SCORES: Final = table_columns(
@@ -20,8 +20,8 @@ _READINGS: Final = table_columns(
     "only bounded: count | traces without a score: count",
 )
 _READS: Final = (
-    "item", "category", "model", "judge", "turn", "p", "mean", "mode", "median",
-    "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
+    "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
+    "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
 
 
@@ -29,19 +29,16 @@ class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
+    reads = ("coverage", "status")
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():
             return []
-        told = numbered(context, [name for name in _READS if name not in ("p", "category")])
+        told = numbered(context, _READS)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
-        for judge, model in told.select("judge", "model").unique(maintain_order=True).iter_rows():
-            # One at a time: all groups together would be all rows once more.
-            group = told.filter(pl.col("judge") == judge, pl.col("model") == model)
+        for (judge, model), group in groups(told, "judge", "model"):
             names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)

@@ -31,9 +31,9 @@ from orchestrator.ranking.cells import (
     basis_of,
     comparisons,
     good_rows,
+    groups,
     mean_of,
     n_prompts,
-    numbered,
     prompts_of,
     without_n,
 )
@@ -67,7 +67,7 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
     edges = np.linspace(low, high if high > low else low + 1e-3, _BINS + 1)
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for (model,), part in rows.group_by("model", maintain_order=True):
+    for (model,), part in groups(rows, "model"):
         values = part["d"].to_numpy()
         changed = part.filter(~pl.col("unchanged"))["d"].to_numpy()
         counts = np.histogram(np.clip(changed, edges[0], edges[-1]), edges)[0]
@@ -121,7 +121,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     deltas = np.unique(np.append(np.round(spaced, 4), _PUBLISHED))
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for (model,), part in rows.group_by("model", maintain_order=True):
+    for (model,), part in groups(rows, "model"):
         gaps = Gaps(part["d"].fill_null(np.nan).to_numpy(), prompts_of(part))
         for one in confidence(gaps, deltas.tolist(), level):
             shown = cell(one.published)
@@ -179,7 +179,6 @@ class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True
-    by_numbers = True
     reads = _READS
     figures_read = ("item", "model", "status", "d", "unchanged")
     section = "ProbDiff"
@@ -187,9 +186,9 @@ class ProbDiffSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
-        if context.rows.is_empty():
+        rows = context.rows
+        if rows.is_empty():
             return []
-        rows = numbered(context, _READS)
         good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [
@@ -218,7 +217,7 @@ class ProbDiffSummary(Summary[Config]):
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    return [(str(name), group) for (name,), group in rows.group_by("model", maintain_order=True)]
+    return [(str(name), group) for (name,), group in groups(rows, "model")]
 
 
 def found_by_model(

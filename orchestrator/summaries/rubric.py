@@ -12,7 +12,14 @@ from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
+from orchestrator.ranking.cells import (
+    comparisons,
+    groups,
+    mean_of,
+    numbered,
+    order_words,
+    without_n,
+)
 from orchestrator.ranking.preferences import (
     decided,
     decisions_of,
@@ -55,7 +62,6 @@ class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    by_numbers = True
     reads = _READS
 
     def summarise(self, context: Context) -> list[Table]:
@@ -111,7 +117,7 @@ def _criteria(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, pl.DataFram
 
 def _scores(rows: pl.DataFrame, context: Context) -> Table:
     lines: list[list[Cell]] = []
-    for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
+    for (judge, model), group in groups(rows, "judge", "model"):
         good = group.filter(pl.col("status") == "ok")
         mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
         spreads = [_plain_mean(good[name]) for name in ("std", "std_high")]
@@ -142,7 +148,7 @@ def _by_criterion(
 ) -> Table:
     lines: list[list[Cell]] = []
     for name, read in criteria.items():
-        for (judge, model), group in read.group_by("judge", "model", maintain_order=True):
+        for (judge, model), group in groups(read, "judge", "model"):
             mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
             low = (group["coverage"] < UNRELIABLE_BELOW).mean()
             lines.append(
@@ -185,7 +191,7 @@ def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Tab
             .select(*keys, *OVER, first="mean")
             .join(criteria[other].select(*keys, second="mean"), on=keys, maintain_order="left")
         )
-        for (judge,), group in both.group_by("judge", maintain_order=True):
+        for (judge,), group in groups(both, "judge"):
             found = correlate(
                 _floats(group["first"]),
                 _floats(group["second"]),

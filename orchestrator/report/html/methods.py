@@ -15,6 +15,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
@@ -113,7 +114,7 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     context = material.context
     try:
         read = summary.reads if summary.figures_read is None else summary.figures_read
-        rows = pl.DataFrame() if read == () else context.rows_of(source, read)
+        rows = pl.DataFrame() if read == () else given(context, source, read)
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():

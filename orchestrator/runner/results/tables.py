@@ -23,6 +23,7 @@ from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Plugin, Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -108,7 +109,7 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
+        rows = given(context, source, summary.reads)
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 
