@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
+from orchestrator.report.tables import ranking
 from rich.console import Console, Group, RenderableType
 from rich.terminal_theme import TerminalTheme
 
@@ -43,7 +44,6 @@ from orchestrator.report.progress import (
     Progress,
     RankingProgress,
 )
-from orchestrator.report.tables import ranking
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"

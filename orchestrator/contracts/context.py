@@ -1,6 +1,6 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, Protocol, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import contracts, plugins
-from orchestrator.clusters import CLUSTER, OVER, Clusters
+from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
 from orchestrator.frames import (
@@ -192,19 +192,41 @@ class Context(msgspec.Struct, frozen=True):
             columns: Those that are read, besides what the method derives columns of; all where none
                 are named, and where the method may derive columns of any.
         """
+        return self.clusters.of(self._read(source, columns, ()))
+
+    def categories_of(
+        self, source: Source, columns: Sequence[str] | None, **made: pl.Expr
+    ) -> pl.DataFrame:
+        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
+
+        `made` are further columns, made of any that are there while rows are read.
+        """
+        return self._read(source, columns, CATEGORIES, **made)
+
+    def _read(
+        self,
+        source: Source,
+        columns: Sequence[str] | None,
+        changed: Sequence[pl.Expr],
+        **made: pl.Expr,
+    ) -> pl.DataFrame:
         derives, needed = self._derived(source, columns)
-        if columns is None or needed is None:
-            frame = self.frames.get(source.frame, pl.DataFrame())
-        else:
-            wanted = dict.fromkeys(("method", *columns, *needed))
-            frame = columns_of(self.frames, source.frame, tuple(wanted))
-        if not frame.width:
+        names = names_of(self.frames, source.frame)
+        if not names:
             return pl.DataFrame()
-        mine = (frame["method"] == source.name).fill_null(value=False)
+        wanted: Iterable[str] = names
+        if columns is not None and needed is not None:
+            wanted = dict.fromkeys(("method", *columns, *needed))
+        if changed:
+            query = lazy_of(self.frames, source.frame)
+            query = query.select(*(one for one in wanted if one in names), **made)
+            rows = query.with_columns(*changed).collect(engine="streaming")
+        else:
+            rows = columns_of(self.frames, source.frame, tuple(wanted))
+        mine = (rows["method"] == source.name).fill_null(value=False)
         # A filter that keeps all would copy all.
-        rows = frame if mine.all() else frame.filter(mine)
-        del frame
-        return self.clusters.of(source.method.derive(rows) if derives else rows)
+        rows = rows if mine.all() else rows.filter(mine)
+        return source.method.derive(rows).with_columns(*changed) if derives else rows
 
     def _derived(
         self, source: Source, columns: Sequence[str] | None
@@ -216,32 +238,6 @@ class Context(msgspec.Struct, frozen=True):
         if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
             return False, ()
         return True, source.method.derives_from
-
-    def categories_of(
-        self, source: Source, columns: Sequence[str] | None, **made: pl.Expr
-    ) -> pl.DataFrame:
-        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
-
-        Args:
-            source: The method.
-            columns: Those that are read, besides what the method derives columns of; all where
-                None.
-            made: Further columns, made of any that are there while rows are read.
-        """
-        derives, needed = self._derived(source, columns)
-        names = names_of(self.frames, source.frame)
-        if not names:
-            return pl.DataFrame()
-        if needed is None or columns is None:
-            rows = self.rows_of(source, columns).drop(OVER, strict=False)
-            return rows.with_columns(**made).with_columns(CATEGORIES)
-        wanted = dict.fromkeys(("method", *columns, *needed))
-        query = lazy_of(self.frames, source.frame)
-        query = query.select(*(one for one in wanted if one in names), **made)
-        rows = query.with_columns(CATEGORIES).collect(engine="streaming")
-        mine = (rows["method"] == source.name).fill_null(value=False)
-        rows = rows if mine.all() else rows.filter(mine)
-        return source.method.derive(rows).with_columns(CATEGORIES) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

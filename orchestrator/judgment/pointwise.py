@@ -90,7 +90,7 @@ class ScoreTable:
 
 
 def score_table(probabilities: ArrayLike) -> ScoreTable:
-    """Return distributions of shape (n, K >= 2), scores ascending; a row with nan stays nan.
+    """Return distributions of shape (n, K >= 2), scores ascending; rows may have nan.
 
     Raises:
         StatisticsError: If the shape is another one.
@@ -115,17 +115,16 @@ def score_table(probabilities: ArrayLike) -> ScoreTable:
     distances[:, 1:n_scores] = -1.0
     distances[:, n_scores : 2 * n_scores - 1] = 2.0 * below[:, :-1] - 1.0
     np.cumsum(distances, axis=1, out=distances)
-    columns = (
+    return ScoreTable(
+        p,
+        below,
         (top @ scores) / np.maximum(top.sum(axis=1), 1),
         mean,
         _first_above(below, 0.5),
         _first_above(below, 0.01),
         np.sqrt(lower),
         variance,
-    )
-    missing = np.isnan(mean)
-    return ScoreTable(
-        p, below, *(np.where(missing, np.nan, one) for one in columns), distances=distances
+        distances,
     )
 
 

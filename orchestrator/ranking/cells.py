@@ -1,7 +1,7 @@
 """Means of a frame's rows as cells, with intervals, and paired differences between models."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -105,6 +105,27 @@ def basis_of(rows: pl.DataFrame) -> str:
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
     """The cluster of each row as a number: what intervals are over, shape (n,)."""
     return codes(rows[CLUSTER])
+
+
+def plain_mean(values: pl.Series) -> float | None:
+    """Return the mean, with no interval: it describes what was read and compares no models."""
+    found = values.cast(pl.Float64).mean()
+    return found if isinstance(found, float) else None
+
+
+def means_by_model(
+    rows: pl.DataFrame, oriented: Mapping[str, int], confidence_level: float
+) -> list[list[Cell]]:
+    """Return lines of model, column, sign of what is better, mean, known and undefined values."""
+    signs = {1: "+", -1: "-"}
+    lines: list[list[Cell]] = []
+    for (model,), group in groups(rows, "model"):
+        good = good_rows(group)
+        for name, better in oriented.items():
+            undefined, mean = good[name].null_count(), mean_of(good, pl.col(name), confidence_level)
+            known = len(good) - undefined
+            lines.append([model, name, signs.get(better, ""), mean, known, undefined])
+    return lines
 
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:

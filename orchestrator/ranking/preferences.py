@@ -290,8 +290,8 @@ def _from_scores(
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         return Preferences(empty, POINTWISE, "mean", n_pairs)
     n_missing = n_pairs - _n_items(pairs, "model_a", "model_b")
-    places = (pairs[side].to_numpy() for side in ("at", "at_b"))
-    found = _compared(*places, distributions, as_decisions=as_decisions)
+    at, at_b = pairs["at"].to_numpy(), pairs["at_b"].to_numpy()
+    found = _compared(at, at_b, distributions, as_decisions=as_decisions)
     kept = [*OVER, "judge", "model_a", "model_b"]
     if not as_decisions:
         coverage = pl.min_horizontal("coverage", "coverage_b")

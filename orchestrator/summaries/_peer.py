@@ -19,7 +19,7 @@ from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import jackknife_sums, student_interval
-from orchestrator.tables import measured, with_interval
+from orchestrator.tables import counted_words, measured, with_interval
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 _OF_VOTES: Final = (
@@ -38,14 +38,10 @@ class Votes:
         second: Shape (n,), in [0, M).
         judge: Shape (n,), in [0, M).
         preference: Shape (n,): 1 for the first, 0 for the second, 0.5 a tie.
-        row: Shape (n,), in [0, n_pairs).
-        n_pairs: Rows that have votes, one a pair of answers.
+        row: Shape (n,), place of its pair of answers among those that have votes.
         n_prompts: Clusters with a vote; where each item stands alone these are the items.
-        n_items: Items with a vote.
         n_missing: Answers that were left out, by model.
-        n_failed: Items (or turns) on which nobody could vote.
-        n_undefined: Votes that are undefined.
-        n_truncated: Answers that were cut off to be compared.
+        basis: What all rests on, in words.
     """
 
     models: tuple[str, ...]
@@ -55,13 +51,9 @@ class Votes:
     judge: IntArray
     preference: Floats
     row: IntArray
-    n_pairs: int
     n_prompts: int
-    n_items: int
     n_missing: dict[str, int]
-    n_failed: int
-    n_undefined: int
-    n_truncated: int
+    basis: str
 
     @cached_property
     def sums(self) -> PromptSums:
@@ -79,7 +71,8 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
+        sides = (one.astype(np.int64) for one in (self.prompts, self.first, self.second))
+        return Battles(*sides, len(self.models), self.preference)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -110,6 +103,12 @@ def read_votes(context: Context) -> Votes | None:
     )
     if single.is_empty():
         return None
+    left_out = (
+        (good["undefined"].sum(), "votes undefined"),
+        (len(missing), "answers missing"),
+        (turns["n_truncated"].sum(), "answers truncated for comparison"),
+        (n_failed, "without votes"),
+    )
     places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
@@ -123,13 +122,15 @@ def read_votes(context: Context) -> Votes | None:
         judge=_codes(single["judges"], models),
         preference=single["votes"].to_numpy().astype(np.float64),
         row=places.cast(pl.Int32).to_numpy(),
-        n_pairs=len(good),
         n_prompts=len(found),
-        n_items=good[PROMPT].gather(places).n_unique(),
         n_missing=dict(Counter(missing)),
-        n_failed=n_failed,
-        n_undefined=int(good["undefined"].sum()),
-        n_truncated=int(turns["n_truncated"].sum()),
+        basis=" · ".join(
+            [
+                counted_words(good[PROMPT].gather(places).n_unique(), len(found)),
+                f"{len(single):,} votes",
+                *(f"{n:,} {words}" for n, words in left_out if n),
+            ]
+        ),
     )
 
 
@@ -223,9 +224,10 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     kin = code[:, None] == code[None, :]
     # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
     n_models = len(votes.models)
-    table = np.full((votes.n_pairs, n_models), np.nan)
+    n_pairs = int(votes.row.max()) + 1
+    table = np.full((n_pairs, n_models), np.nan)
     table[votes.row, votes.judge] = votes.preference
-    prompt_of = np.zeros(votes.n_pairs, np.int64)
+    prompt_of = np.zeros(n_pairs, np.int64)
     prompt_of[votes.row] = votes.prompts
     agree = np.zeros((votes.n_prompts, n_models, n_models))
     both = np.zeros_like(agree)

@@ -33,7 +33,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, comparisons, groups, share_of, without_n
+from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of, without_n
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     Gamed,
@@ -241,15 +241,14 @@ class AlpacaEvalSummary(Summary[Config]):
             written = group.filter(OK)
             own, other = written["n_characters"], written["n_characters_baseline"]
             columns_of_lengths = (own, other, own > other, written["same_text"])
-            means = [column.cast(pl.Float64).mean() for column in columns_of_lengths]
-            lengths.append([str(model), str(judge), *means])  # type: ignore[list-item]
+            means = [plain_mean(column) for column in columns_of_lengths]
+            lengths.append([str(model), str(judge), *means])
         notes = [
             "win rate: mean of preference - 1; s.e.: as published, with rows taken as independent",
             _about(controlled),
             METHODS,
         ]
-        swapped = rows["model_first"].mean()
-        if isinstance(swapped, float):
+        if (swapped := plain_mean(rows["model_first"])) is not None:
             notes.append(f"the model was shown first in {100 * swapped:.0f} % of the judgments")
         basis = prompt_words(rows)
         columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])

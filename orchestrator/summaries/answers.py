@@ -12,7 +12,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, groups, share_of
+from orchestrator.ranking.cells import comparisons, groups, plain_mean, share_of
 
 _COLUMNS = table_columns(
     "model | answers: count | failed: count | exact match: percent",
@@ -44,9 +44,9 @@ class AnswersSummary(Summary[MethodSettings]):
                     len(good),
                     len(frame) - len(good),
                     right,
-                    good["mean_logprob"].mean(),  # type: ignore[list-item] # of a column of floats
-                    good["n_tokens"].mean(),  # type: ignore[list-item]
-                    (good["finish_reason"] == "length").cast(pl.Float64).mean(),  # type: ignore[list-item]
+                    plain_mean(good["mean_logprob"]),
+                    plain_mean(good["n_tokens"]),
+                    plain_mean(good["finish_reason"] == "length"),
                 ]
             )
         if not rows:

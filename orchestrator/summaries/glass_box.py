@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import polars as pl
-
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods.glass_box import Config, GlassBox
@@ -19,7 +17,14 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, good_rows, groups, mean_of, numbered
+from orchestrator.ranking.cells import (
+    METHODS,
+    good_rows,
+    groups,
+    means_by_model,
+    numbered,
+    plain_mean,
+)
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import with_interval
 
@@ -56,18 +61,11 @@ class GlassBoxSummary(Summary[Config]):
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
         rows = numbered(context, (*_READS, *wanted))
-        names = [name for name in wanted if name in rows.columns]
-        features: list[list[Cell]] = []
+        better = {name: oriented.get(name, 0) for name in wanted if name in rows.columns}
+        features = means_by_model(rows, better, context.confidence_level)
         read: list[list[Cell]] = []
         for (model,), group in groups(rows, "model"):
             good = good_rows(group)
-            for name in names:
-                mean = mean_of(good, pl.col(name), context.confidence_level)
-                better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
-                undefined = good[name].null_count()
-                known = len(good) - undefined
-                features.append([str(model), name, better, mean, known, undefined])
-            tokens = good["n_tokens"].cast(pl.Float64).mean()
             read.append(
                 [
                     str(model),
@@ -75,7 +73,7 @@ class GlassBoxSummary(Summary[Config]):
                     int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
                     int(good["truncated"].fill_null(value=False).sum()),
                     len(group) - len(good),
-                    tokens if isinstance(tokens, float) else None,
+                    plain_mean(good["n_tokens"]),
                 ]
             )
         basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"

@@ -15,7 +15,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, groups, mean_of, without_n
+from orchestrator.ranking.cells import comparisons, groups, mean_of, plain_mean, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = table_columns(
@@ -53,7 +53,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                         len(mine),
                         without_n(mean_of(mine, score, context.confidence_level)),
                         mass(coverage),
-                        (coverage < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                        plain_mean(coverage < UNRELIABLE_BELOW),
                         int(mine["n_silent"].sum()),
                     ]
                 )

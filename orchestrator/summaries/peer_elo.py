@@ -33,7 +33,7 @@ from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._peer import Votes, family_tables, pairs_of, read_votes
-from orchestrator.tables import counted_words, measured, with_interval
+from orchestrator.tables import measured, with_interval
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
 MOST_BATTLES: Final = 300_000
@@ -79,20 +79,6 @@ class PeerEloSummary(Summary[Config]):
         ]
 
 
-def _basis(votes: Votes) -> str:
-    prompts = counted_words(votes.n_items, votes.n_prompts)
-    parts = [prompts, f"{len(votes.prompts):,} votes"]
-    if votes.n_undefined:
-        parts.append(f"{votes.n_undefined:,} votes undefined")
-    if missing := sum(votes.n_missing.values()):
-        parts.append(f"{missing:,} answers missing")
-    if votes.n_truncated:
-        parts.append(f"{votes.n_truncated:,} answers truncated for comparison")
-    if votes.n_failed:
-        parts.append(f"{votes.n_failed:,} without votes")
-    return " · ".join(parts)
-
-
 def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int]) -> Table:
     sums = votes.sums
     shares = mean_preferences(sums, context.confidence_level)
@@ -129,14 +115,14 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
         *rated.notes,
     ]
     title = "Ratings by peers"
-    return make_table("peer_elo", title, _RATINGS, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo", title, _RATINGS, rows, basis=votes.basis, notes=notes)
 
 
 def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) -> list[Table]:
     """Tabulate Elo as published and over orders, and wins; [] if it was not asked for."""
     if not n_orders:
         return []
-    title, basis = "Elo and wins, as published", _basis(votes)
+    title, basis = "Elo and wins, as published", votes.basis
     n, tied = len(votes.models), votes.preference == 0.5
     wins = np.bincount(votes.first[votes.preference == 1.0], minlength=n)
     wins += np.bincount(votes.second[votes.preference == 0.0], minlength=n)
@@ -191,9 +177,7 @@ def _predicted(votes: Votes, elo: EloRatings, order: Sequence[int]) -> Table:
     ]
     notes = ["of the ratings as published; the shares of votes are in the table of win rates"]
     title = "Win rates predicted by Elo"
-    return make_table(
-        "peer_elo.elo_wins", title, _PREDICTED, rows, basis=_basis(votes), notes=notes
-    )
+    return make_table("peer_elo.elo_wins", title, _PREDICTED, rows, basis=votes.basis, notes=notes)
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
@@ -216,7 +200,7 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
     ]
     notes = ["ties count half; intervals: Gaffke's test of a bounded mean, clustered by prompt"]
     title = "Win rates by peers"
-    return make_table("peer_elo.wins", title, _WINS, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo.wins", title, _WINS, rows, basis=votes.basis, notes=notes)
 
 
 def _length(context: Context, votes: Votes) -> Table:
@@ -246,7 +230,7 @@ def _length(context: Context, votes: Votes) -> Table:
         "read the ratings with care or set beta above 0",
     ]
     title = "Votes and length"
-    return make_table("peer_elo.length", title, _LENGTH, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo.length", title, _LENGTH, rows, basis=votes.basis, notes=notes)
 
 
 def _won_by_answer(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -289,7 +273,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     if baseline is not None:
         notes.append(f"similarities are rescaled by the baseline {baseline}")
     title = "Similarity to the top model"
-    basis = _basis(votes)
+    basis = votes.basis
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
 
 

@@ -8,7 +8,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, groups, mean_of, numbered, without_n
+from orchestrator.ranking.cells import comparisons, groups, mean_of, numbered, plain_mean, without_n
 from orchestrator.ranking.preferences import decisions_of, estimator_table, mass, rates_table
 
 _SCORES: Final = table_columns(
@@ -43,15 +43,14 @@ class PointwiseRatingSummary(Summary[Config]):
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             )
-            # Of columns of floats
-            locations = [good[one].mean() for one in ("mode", "median", "first_percentile")]
-            scores.append([*names, len(good), len(group) - len(good), mean, *locations])  # type: ignore[list-item]
+            locations = [plain_mean(good[one]) for one in ("mode", "median", "first_percentile")]
+            scores.append([*names, len(good), len(group) - len(good), mean, *locations])
             readings.append(
                 [
                     *names,
-                    good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
+                    plain_mean(good["entropy"]),
                     mass(good["coverage"]),
-                    (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                    plain_mean(good["coverage"] < UNRELIABLE_BELOW),
                     int((~good["exact"]).sum()),
                     int(good["n_silent"].sum()),
                 ]

@@ -34,6 +34,7 @@ from orchestrator.ranking.cells import (
     groups,
     mean_of,
     n_prompts,
+    plain_mean,
     prompts_of,
     without_n,
 )
@@ -258,7 +259,7 @@ def _models(
                 without_n(mean_of(known, pl.col("d"), level)),
                 Measured(None, why="all failed") if main is None else _published(main),
                 None if main is None else without_n(_over_changed(main)),
-                known["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
+                plain_mean(known["unchanged"]),
                 known["d"].null_count(),
             ]
         )

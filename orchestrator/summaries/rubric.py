@@ -18,6 +18,7 @@ from orchestrator.ranking.cells import (
     mean_of,
     numbered,
     order_words,
+    plain_mean,
     without_n,
 )
 from orchestrator.ranking.preferences import (
@@ -120,7 +121,7 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
     for (judge, model), group in groups(rows, "judge", "model"):
         good = group.filter(pl.col("status") == "ok")
         mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
-        spreads = [_plain_mean(good[name]) for name in ("std", "std_high")]
+        spreads = [plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
         names = [str(model), str(judge)]
         lines.append([*names, len(good), n_failed, mean, *spreads, mass(good["coverage"])])
@@ -150,17 +151,16 @@ def _by_criterion(
     for name, read in criteria.items():
         for (judge, model), group in groups(read, "judge", "model"):
             mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
-            low = (group["coverage"] < UNRELIABLE_BELOW).mean()
             lines.append(
                 [
                     str(model),
                     str(judge),
                     name,
-                    _plain_mean(group["weight"]),
+                    plain_mean(group["weight"]),
                     without_n(mean),
-                    _plain_mean(group["std"]),
+                    plain_mean(group["std"]),
                     mass(group["coverage"].drop_nulls()),
-                    low,  # type: ignore[list-item] # of a column of floats
+                    plain_mean(group["coverage"] < UNRELIABLE_BELOW),
                     int(group["n_missing"].sum()),
                 ]
             )
@@ -265,12 +265,6 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
     means = levelled(by_model["other"].to_numpy(), 100.0)
     order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
-
-
-def _plain_mean(values: pl.Series) -> float | None:
-    """Return the mean, with no interval: it describes the judgments and compares no models."""
-    found = values.mean()
-    return found if isinstance(found, float) else None
 
 
 def _floats(values: pl.Series) -> Floats:

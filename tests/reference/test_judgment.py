@@ -89,7 +89,7 @@ def test_a_score_of_two_tokens(reference):
     masses = [alone, *inputs["P(first=s) for 2..9"].values(), ten]
     read = from_logprobs([math.log(mass) for mass in masses])
     scores = range(1, 11)
-    found = describe_scores(read.probabilities, scores)
+    found = describe_scores(read.probabilities or (), scores)
     # The reference does not renormalise; the labels hold all the mass.
     assert read.coverage == pytest.approx(1.0, abs=1e-9)
     assert found["mean"] == pytest.approx(outputs["mean_correct"], abs=1e-9)

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Group
 
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
@@ -14,9 +15,9 @@ from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
-from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.progress import RankingProgress
-from orchestrator.report.tables import ranking
+from orchestrator.report.rankings import tables_of
+from orchestrator.report.results import ranking_markdown
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
@@ -80,7 +81,7 @@ def frames_of_two_judges():
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
-    text = printed(ranking(doubtful), width=500)
+    text = printed(Group(*map(generic_table, tables_of(doubtful))), width=500)
     first, second, *_ = text.splitlines()
     assert first.startswith("No ranking of 3 models by judge  ")
     assert second == doubtful.warning

@@ -4,11 +4,13 @@ from itertools import pairwise
 
 import jsonschema
 import pytest
+from rich.console import Group
 
 from orchestrator.report import words
+from orchestrator.report.generic import generic_table
 from orchestrator.report.html import ranked
-from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.tables import ranking
+from orchestrator.report.rankings import tables_of
+from orchestrator.report.results import ranking_markdown
 from orchestrator.report.text import escaped
 from orchestrator.report.words import pairs_apart, ranking_json, told_apart
 from tests.report.samples import an_analysis, printed
@@ -66,7 +68,12 @@ def test_every_format_says_which_models_can_be_told_apart(close):
     said = told_apart(close).text()
     assert said.startswith(f"{len(apart)} of 10 pairs of models can be told apart: a over ")
     assert said in ranking_markdown(close)
-    assert " ".join(printed(ranking(close), width=400).split()).count(said) == 1
+    assert (
+        " ".join(printed(Group(*map(generic_table, tables_of(close))), width=400).split()).count(
+            said
+        )
+        == 1
+    )
     assert said in ranked.group_words(close)
     document = ranking_json(close)
     assert document["order_resolvable"] is True

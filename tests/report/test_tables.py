@@ -2,11 +2,11 @@ import re
 from dataclasses import replace
 
 import pytest
+from orchestrator.report.tables import ranking
 from rich.cells import cell_len
 
-from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.page import make_console
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_markdown
 from orchestrator.statistics.judgments import CoverageSummary
 from orchestrator.statistics.results import UNCERTAINTY
 from tests.report.samples import Stream, an_analysis, printed

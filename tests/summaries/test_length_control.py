@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.dataset import from_items
 from orchestrator.frames import polars_schema
@@ -39,12 +40,13 @@ def world():
     chance = sigmoid(0.5 + 0.8 * hard + gaps / 20)
     rows = pl.DataFrame(
         [
-            {"item": f"k{i}", "model": "a", "baseline": "base", "judge": "j",
+            {"method": "alpaca_eval", "item": f"k{i}", "model": "a",
+             "baseline": "base", "judge": "j",
              "preference": 2.0 if rng.random() < p else 1.0, "status": "ok",
              "n_characters": 300 + int(gap), "n_characters_baseline": 300}
             for i, (gap, p) in enumerate(zip(gaps, chance, strict=True))
         ],
-        schema=polars_schema(schema_of(alpaca_eval.AlpacaEval)),
+        schema=polars_schema({"method": "str", **schema_of(alpaca_eval.AlpacaEval)}),
     )  # fmt: skip
     items = pl.DataFrame(
         {
@@ -207,8 +209,9 @@ def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_o
 
 def test_one_cluster_of_prompts_gives_no_interval_and_says_so(world, context_of, by_item):
     rows, items, hard = world
-    together = rows.with_columns(cluster=pl.lit("c"), prompt_key=pl.col("item"))
-    (line,) = lines(table((together, items, hard), {"difficulties": by_item}, context_of))
+    together = Clusters(items.with_columns(cluster=pl.lit("c")))
+    control = {"difficulties": by_item}
+    (line,) = lines(table((rows, items, hard), control, context_of, clusters=together))
     cell = line["length-controlled"]
     assert (cell.low, cell.why) == (None, "one independent prompt: no interval")
     assert cell.value is not None
