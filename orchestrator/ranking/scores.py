@@ -15,9 +15,16 @@ from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer
 from orchestrator.contracts.method import MethodSettings
 from orchestrator.contracts.summary import Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
-from orchestrator.frames import names_of
+from orchestrator.frames import CATEGORIES, names_of
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
+from orchestrator.ranking.cells import (
+    METHODS,
+    comparisons,
+    mean_of,
+    numbers_of,
+    share_of,
+    without_n,
+)
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -213,7 +220,6 @@ def _is_number(kind: pl.DataType) -> bool:
 
 GOLD: Final = "exact match"
 """Name of the score that says whether an answer equals its reference."""
-_KEYS: Final = ("item", "turn", "model")
 _PER_METHOD: Final = 3
 _MOST: Final = 14
 
@@ -224,13 +230,11 @@ class Aligned:
 
     Attributes:
         frame: Columns item, turn, model, cluster, length (characters), and the scores.
-        names: The scores, main ones of each method first.
-        gold: Whether `exact match` is among them.
+        names: The scores, main ones of each method first; `GOLD` last, if it is known and varies.
     """
 
     frame: pl.DataFrame
     names: Sequence[str]
-    gold: bool
 
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
@@ -247,42 +251,68 @@ class Aligned:
         return values.to_numpy().astype(np.float64)
 
 
-def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -> Aligned | None:
+def align(
+    context: Context,
+    wanted: Mapping[str, Sequence[str]] | None = None,
+    *,
+    needs_gold: bool = False,
+) -> Aligned | None:
     """The scores of all methods side by side.
 
-    Without `wanted`, a few main columns of each method.
+    Without `wanted`, a few main columns of each method. With `needs_gold`, None where there is
+    none.
     """
+    answers = _answers(context)
+    if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
+        return None
     frame: pl.DataFrame | None = None
     names: list[str] = []
+    n_most = _MOST + (0 if wanted is None else 40)
     for source in context.sources:
         columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        for column in columns or ():
-            try:
-                found = score(context, source, column)
-            except OrchestratorError:
-                continue
-            points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
-            is_flat = points["value"].n_unique() < 2
-            if is_flat or len(names) >= _MOST + (0 if wanted is None else 40):
-                continue
-            title = f"{source.name}.{column}"
-            points = points.rename({"value": title})
-            frame = (
-                points
-                if frame is None
-                else frame.join(points, on=list(_KEYS), how="full", coalesce=True)
-            )
-            names.append(title)
+        found = _side_by_side(context, source, columns or (), n_most - len(names))
+        if found is None:
+            continue
+        names += [name for name in found.columns if name not in KEYS]
+        frame = found if frame is None else frame.join(found, on=KEYS, how="full", coalesce=True)
+        del found
     if frame is None:
         return None
-    answers = _answers(context)
+    frame = frame.filter(pl.any_horizontal(pl.col(names).is_not_null()))
     if answers is None:
         frame = frame.with_columns(length=pl.lit(None, pl.Float64))
-        return Aligned(context.clusters.of(frame), names, gold=False)
-    frame = frame.join(answers, on=list(_KEYS), how="left")
-    gold = frame[GOLD].drop_nulls().n_unique() > 1
-    frame = context.clusters.of(frame)
-    return Aligned(frame, [*names, GOLD] if gold else names, gold)
+    else:
+        frame = frame.join(answers, on=KEYS, how="left")
+        names += [GOLD] if frame[GOLD].drop_nulls().n_unique() > 1 else []
+    return Aligned(frame.with_columns(numbers_of(frame["item"], context.clusters)), names)
+
+
+def _side_by_side(
+    context: Context, source: Source, columns: Sequence[str], n_most: int
+) -> pl.DataFrame | None:
+    """Scores of a method that vary, at most so many: a row an answer; None where there is none."""
+    frame: pl.DataFrame | None = None
+    for column in columns:
+        try:
+            found = score(context, source, column, as_categories=True)
+        except OrchestratorError:
+            continue
+        points = found.points
+        if frame is None:
+            _, first, of_answer = np.unique(
+                packed(points, KEYS).to_numpy(), return_index=True, return_inverse=True
+            )
+            frame = points.select(KEYS)[first]
+        values = found.column("value") * found.orientation
+        is_known = ~np.isnan(values)
+        sums = np.bincount(of_answer[is_known], values[is_known], minlength=len(frame))
+        counts = np.bincount(of_answer[is_known], minlength=len(frame))
+        means = np.divide(sums, counts, out=np.full(len(frame), np.nan), where=counts > 0)
+        varies = is_known.any() and np.nanmin(means) < np.nanmax(means)
+        if varies and frame.width - len(KEYS) < n_most:
+            name = f"{source.name}.{column}"
+            frame = frame.with_columns(pl.Series(name, means, nan_to_null=True))
+    return None if frame is None or frame.width == len(KEYS) else frame
 
 
 def _answers(context: Context) -> pl.DataFrame | None:
@@ -295,10 +325,10 @@ def _answers(context: Context) -> pl.DataFrame | None:
             good = rows.with_columns(**added).filter(pl.col("status") == "ok")
             length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
             gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
-            parts.append(good.select(*_KEYS, length, gold))
+            parts.append(good.select(*KEYS, length, gold).with_columns(CATEGORIES))
     if not parts:
         return None
-    return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
+    return pl.concat(parts).unique(KEYS, keep="first", maintain_order=True)
 
 
 def basis_of(aligned: Aligned, level: float) -> str:

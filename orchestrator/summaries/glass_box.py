@@ -93,9 +93,9 @@ class GlassBoxSummary(Summary[Config]):
         judges = [one for one in context.sources if is_judging(one.method) and one.scores]
         wanted = {one.name: list(one.scores) for one in sources}
         wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
-        aligned = align(context, wanted)
+        aligned = align(context, wanted, needs_gold=not judges)
         judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
-        gold = GOLD if aligned is not None and aligned.gold else judged
+        gold = GOLD if aligned is not None and GOLD in aligned.names else judged
         if aligned is None or gold not in aligned.names:
             return []
         level = context.confidence_level
