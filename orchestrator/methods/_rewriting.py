@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, Turn, converse
+from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
 from orchestrator.methods._judging import checked_prompt
 from orchestrator.plugin import (
     Ask,
@@ -15,7 +15,6 @@ from orchestrator.plugin import (
     Item,
     Message,
     Messages,
-    MethodSettings,
     Stage,
     Unit,
 )
@@ -64,7 +63,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
     return found
 
 
-class RewritingSettings(MethodSettings):
+class RewritingSettings(OfAnswersSettings):
     """Settings for drawing and rewriting answers."""
 
     preset: str = Field(

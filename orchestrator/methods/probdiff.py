@@ -27,8 +27,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Turn
+from orchestrator.methods._drawing import OfAnswers, Turn
 from orchestrator.methods._rewriting import (
     PRESETS,
     RewritingSettings,
@@ -38,9 +37,7 @@ from orchestrator.methods._rewriting import (
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Companion,
     Generation,
-    Method,
     RewriteColumns,
     Row,
     Scored,
@@ -73,7 +70,7 @@ class Config(RewritingSettings):
     )
 
     @model_serializer(mode="wrap")
-    def _without_the_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out a single rewriting, so that rows from before the setting stay valid."""
         found: dict[str, Any] = handler(self)
         if found.get("rewritings") == 1:
@@ -81,13 +78,13 @@ class Config(RewritingSettings):
         return found
 
     @model_validator(mode="after")
-    def _rewritings_differ(self) -> Self:
+    def _fits(self) -> Self:
         if self.rewritings > 1 and not self.revision.can_vary:
             raise ValueError("several rewritings are identical at revision.temperature 0; raise it")
         return self
 
 
-class ProbDiff(Method[Config]):
+class ProbDiff(OfAnswers[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
     cites = ("xia2024probdiff",)
@@ -106,10 +103,6 @@ class ProbDiff(Method[Config]):
         change="d",
         unchanged="unchanged",
     )
-
-    def companions(self) -> list[Companion]:
-        """The answers that are rewritten, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return the rewritings and scores; a rewriting that equals the answer needs one score."""

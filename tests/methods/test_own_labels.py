@@ -353,7 +353,6 @@ def test_a_prompt_that_shows_no_label_is_a_fault_with_its_line(loaded, method):
         {"prompt": "{{ answer }} From {{ low }} to {{ high }}?"},
         {"system": "Grade from 1 to 9."},
         {"examples": [{"shown": {"answer": "x"}, "reply": "7"}]},
-        {"example_of_dataset": True},
     ],
 )
 def test_labels_may_be_shown_elsewhere(loaded, aid):
@@ -363,24 +362,3 @@ def test_labels_may_be_shown_elsewhere(loaded, aid):
 def test_labels_of_ones_own_need_a_prompt_of_ones_own(loaded):
     with pytest.raises(RecipeError, match="labels of your own need a template"):
         loaded(kind="pairwise_ranking", labels=["First", "Second"])
-
-
-@pytest.mark.parametrize("of_dataset", [True, False])
-@pytest.mark.parametrize("labelled", [True, False])
-def test_a_template_without_labels_needs_examples_of_one_kind(of_dataset, labelled):
-    """Either kind of examples of the dataset shows the labels."""
-    named = {"answer_a": "a", "answer_b": "b", "winner": "w"}
-    settings = {
-        "judges": ["j"],
-        "prompt": "{{ prompt }} {{ answer_a }} {{ answer_b }}",
-        "labels": "two",
-        "example_of_dataset": of_dataset,
-        "labelled_examples": named if labelled else None,
-    }
-    if of_dataset and labelled:
-        return
-    if of_dataset or labelled:
-        assert pairwise_ranking.Config.model_validate(settings).labels == "two"
-    else:
-        with pytest.raises(ValidationError, match="labels"):
-            pairwise_ranking.Config.model_validate(settings)
