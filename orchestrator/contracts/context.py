@@ -1,8 +1,8 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -110,8 +110,6 @@ def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
     return answers.filter(~pl.col("method").cast(pl.String).str.contains(r" \(.*\)$"))
 
 
-T = TypeVar("T")
-
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a slice; more bring nothing, and with texts they take memory."""
 
@@ -135,18 +133,6 @@ class Source(msgspec.Struct, frozen=True):
     scores: Mapping[str, int] = {}
 
 
-class Once(Protocol):
-    """Gives what takes long to compute: from an earlier call, or by computing it now."""
-
-    def __call__(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
-        """The value of a key, which is a digest of everything that the value comes from."""
-        ...
-
-
-def _at_each_call(key: bytes, kind: type[T], compute: Callable[[], T]) -> T:  # noqa: ARG001
-    return compute()
-
-
 class Context(msgspec.Struct, frozen=True):
     """The input of a summary.
 
@@ -160,7 +146,6 @@ class Context(msgspec.Struct, frozen=True):
         n_resamples: Of every bootstrap.
         seed: The recipe's; `rng` is made of it.
         clusters: Which items depend on each other.
-        once: Gives what takes long to compute.
         trust: The verdict on each judge of a method, by the method's name.
     """
 
@@ -172,7 +157,6 @@ class Context(msgspec.Struct, frozen=True):
     n_resamples: int
     seed: int
     clusters: Clusters = Clusters()
-    once: Once = _at_each_call
     trust: Mapping[str, Sequence[Trust]] = {}
 
     def __post_init__(self) -> None:

@@ -66,7 +66,6 @@ class Summary(Plugin[ConfigT], ABC):
             project only.
         bradley_terry: True if its ratings are Bradley-Terry's over the pairs of its method: then
             those at equal style stand beside them, as they do where reports rank by the pairs.
-        figures_read: Columns that `figures` needs, none where it is empty; `reads` where None.
         section: Heading of its figures in the report; the name of the method where empty.
         section_order: Sections with figures of methods stand by this, then as in the recipe.
     """
@@ -74,7 +73,6 @@ class Summary(Plugin[ConfigT], ABC):
     reads: ClassVar[Sequence[str] | None] = None
     reads_alone: ClassVar[bool] = False
     bradley_terry: ClassVar[bool] = False
-    figures_read: ClassVar[Sequence[str] | None] = None
     section: ClassVar[str] = ""
     section_order: ClassVar[int] = 100
 

@@ -35,17 +35,18 @@ def given(context: Context, source: Source, columns: Sequence[str] | None) -> pl
     """Return what the summary of a method is given of its rows: texts only those from outside."""
     if source.kind not in plugins.kinds(plugins.METHODS):
         return context.rows_of(source, columns)
-    return numbered(msgspec.structs.replace(context, sources=[source]), columns)
+    return numbered(msgspec.structs.replace(context, name=source.name, sources=[source]), columns)
 
 
 def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -> pl.DataFrame:
-    """Return rows of the context's first method with numbers for items, clusters and prompts.
+    """Return rows of the method of a context with numbers for items, clusters and prompts.
 
     Numbers follow the order of names, and other texts are categories: rows are read in slices, and
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    rows = context.categories_of(context.sources[0], columns, **made)
+    (source,) = (one for one in context.sources if one.name == context.name)
+    rows = context.categories_of(source, columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))

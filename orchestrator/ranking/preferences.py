@@ -8,8 +8,8 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from typing import Final
+from itertools import chain, combinations
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -17,9 +17,10 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores, score_table
-from orchestrator.ranking.cells import numbered, numbers_of
+from orchestrator.ranking.cells import numbered, numbers_of, order_words
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
+from orchestrator.statistics.means import levelled
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
@@ -308,12 +309,10 @@ def _compared(
 
     A distribution is held from where it stands to the last of its pairs.
     """
-    wanted = (SOFT, *POINTWISE) if as_decisions else (SOFT, TIED, *POINTWISE)
-    kind = np.int8 if as_decisions else np.float64
-    found = {name: np.empty(len(first), kind if name in POINTWISE else np.float64)
-             for name in wanted}  # fmt: skip
-    if not as_decisions:
-        found["same_text"] = np.empty(len(first), np.bool_)
+    kinds: dict[str, type] = {SOFT: np.float64}
+    kinds |= dict.fromkeys(POINTWISE, np.int8 if as_decisions else np.float64)
+    kinds |= {} if as_decisions else {TIED: np.float64, "same_text": np.bool_}
+    found: dict[str, Any] = {name: np.empty(len(first), of) for name, of in kinds.items()}
     ready = np.maximum(first, second)
     order = np.argsort(ready, kind="stable")
     until = np.zeros(int(ready.max()) + 1, ready.dtype)
@@ -321,47 +320,42 @@ def _compared(
         np.maximum.at(until, side, ready)
     begin = n_done = 0
     at, held = np.zeros(0, np.int64), None
-    for part in _few(distributions):
+    for part in chain.from_iterable(map(_pieces, distributions)):
         end = begin + len(part)
         at = np.append(at, np.arange(begin, end))
         held = part if held is None else np.concatenate([held, part])
         n_ready = int(np.searchsorted(ready, end, sorter=order))
         now, n_done, begin = order[n_done:n_ready], n_ready, end
         one, two = (np.searchsorted(at, side[now]) for side in (first, second))
-        table = score_table(held)
-        values = compare_scores(table, one, two)
+        values = compare_scores(score_table(held), one, two)
         # A sum of products may exceed 1 by rounding.
-        found[SOFT][now] = np.clip(0.5 + 0.5 * values["superiority"], 0.0, 1.0)
-        for name in POINTWISE:
-            found[name][now] = decided(values[name]) if as_decisions else values[name]
-        if not as_decisions:
+        values[SOFT] = np.clip(0.5 + 0.5 * values["superiority"], 0.0, 1.0)
+        if as_decisions:
+            values |= {name: decided(values[name]) for name in POINTWISE}
+        else:
             p_1, p_2 = held[one], held[two]
-            found[TIED][now] = np.einsum("ns,ns->n", p_1, p_2)
+            values[TIED] = np.einsum("ns,ns->n", p_1, p_2)
             # Equal answers make equal prompts, which are asked once: their readings are the same.
             same = (p_1 == p_2) | (np.isnan(p_1) & np.isnan(p_2))
             found["same_text"][now] = same.all(axis=1)
+        for name in values:
+            found[name][now] = values[name]
         kept = until[np.minimum(at, len(until) - 1)] >= end
         at, held = at[kept], held[kept]
     return found
 
 
-def _few(distributions: Iterable[pl.Series]) -> Iterator[Floats]:
-    """Distributions as arrays of shape (n, K) that fit into the cache of a processor."""
-    for part in distributions:
-        table = _matrix(part)
-        step = max(1, _CELLS // max(1, table.shape[1]))
-        for begin in range(0, len(part), step):
-            yield table[begin : begin + step]
+def _pieces(lists: pl.Series) -> Iterator[Floats]:
+    """Arrays of shape (n, K) that fit into the cache of a processor."""
+    table = _matrix(lists)
+    step = max(1, _CELLS // max(1, table.shape[1]))
+    return (table[begin : begin + step] for begin in range(0, len(table), step))
 
 
 def _matrix(lists: pl.Series) -> Floats:
     """Lists of one length as an array of shape (n, length)."""
     (length,) = lists.list.len().unique().to_list() or [0]
     return lists.explode().to_numpy().reshape(len(lists), length).astype(np.float64, copy=False)
-
-
-def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
-    return _n_items(rows) * len(models) * (len(models) - 1) // 2
 
 
 def _n_items(rows: pl.DataFrame, *by: str) -> int:
@@ -387,22 +381,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
-        # `a > b = c`, by mean win rate.
-        sums = sides.sums(0.5 + 0.5 * decisions)
-        rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, models, strict=True)]
-        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-        words = [ranked[0][1]]
-        for (before, _), (after, model) in pairwise(ranked):
-            words += ["=" if abs(before - after) < 1e-12 else ">", model]
-        rows.append(
-            [
-                WORDS[name],
-                float((decisions == 0).mean()),
-                float((decisions == by_mean).mean()),
-                " ".join(words),
-            ]
-        )
+        rates = mean_preferences(sides.sums(0.5 + 0.5 * decisions), 0.95).values
+        order = order_words(levelled(rates, 1.0), models)
+        shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
+        rows.append([WORDS[name], *shares, order])
     return make_table(
         f"{key}.estimators",
         f"Estimators, judged by {judge}",

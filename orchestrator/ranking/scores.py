@@ -1,8 +1,9 @@
 """Scores of a run's methods in one shape, side by side, their means, and statistics of columns."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -266,54 +267,40 @@ def align(
     answers = _answers(context)
     if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
         return None
-    frame: pl.DataFrame | None = None
+    frame = pl.DataFrame(schema=dict.fromkeys(KEYS, pl.Null))
     names: list[str] = []
-    n_most = _MOST + (0 if wanted is None else 40)
     for source in context.sources:
         columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        found = _side_by_side(context, source, columns or (), n_most - len(names))
-        if found is None:
+        rows = pl.DataFrame()
+        for column in columns or ():
+            with contextlib.suppress(OrchestratorError):
+                found = score(context, source, column, as_categories=True)
+                values = found.points["value"] * found.orientation
+                rows = found.points.select(KEYS) if rows.is_empty() else rows
+                rows = rows.with_columns(values.alias(f"{source.name}.{column}"))
+        if rows.is_empty():
             continue
-        names += [name for name in found.columns if name not in KEYS]
-        frame = found if frame is None else frame.join(found, on=KEYS, how="full", coalesce=True)
-        del found
-    if frame is None:
+        rows = rows.group_by(KEYS, maintain_order=True).agg(pl.all().mean())
+        varying = [
+            one for one in rows.columns[len(KEYS) :] if rows[one].drop_nulls().n_unique() > 1
+        ]
+        varying = varying[: _MOST + (0 if wanted is None else 40) - len(names)]
+        rows = rows.select(*KEYS, *varying)
+        frame = _joined(frame, rows, "full") if names else rows
+        names += varying
+    if not names:
         return None
     frame = frame.filter(pl.any_horizontal(pl.col(names).is_not_null()))
     if answers is None:
         frame = frame.with_columns(length=pl.lit(None, pl.Float64))
     else:
-        frame = frame.join(answers, on=KEYS, how="left")
+        frame = _joined(frame, answers, "left")
         names += [GOLD] if frame[GOLD].drop_nulls().n_unique() > 1 else []
     return Aligned(frame.with_columns(numbers_of(frame["item"], context.clusters)), names)
 
 
-def _side_by_side(
-    context: Context, source: Source, columns: Sequence[str], n_most: int
-) -> pl.DataFrame | None:
-    """Scores of a method that vary, at most so many: a row an answer; None where there is none."""
-    frame: pl.DataFrame | None = None
-    for column in columns:
-        try:
-            found = score(context, source, column, as_categories=True)
-        except OrchestratorError:
-            continue
-        points = found.points
-        if frame is None:
-            _, first, of_answer = np.unique(
-                packed(points, KEYS).to_numpy(), return_index=True, return_inverse=True
-            )
-            frame = points.select(KEYS)[first]
-        values = found.column("value") * found.orientation
-        is_known = ~np.isnan(values)
-        sums = np.bincount(of_answer[is_known], values[is_known], minlength=len(frame))
-        counts = np.bincount(of_answer[is_known], minlength=len(frame))
-        means = np.divide(sums, counts, out=np.full(len(frame), np.nan), where=counts > 0)
-        varies = is_known.any() and np.nanmin(means) < np.nanmax(means)
-        if varies and frame.width - len(KEYS) < n_most:
-            name = f"{source.name}.{column}"
-            frame = frame.with_columns(pl.Series(name, means, nan_to_null=True))
-    return None if frame is None or frame.width == len(KEYS) else frame
+def _joined(one: pl.DataFrame, other: pl.DataFrame, how: Literal["full", "left"]) -> pl.DataFrame:
+    return one.join(other, on=KEYS, how=how, coalesce=True, maintain_order="left_right")
 
 
 def _answers(context: Context) -> pl.DataFrame | None:

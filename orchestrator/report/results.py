@@ -3,10 +3,9 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final, Literal
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator.gates.results import Decision
@@ -107,10 +106,9 @@ def as_tables(found: Findings) -> list[RenderableType]:
     shown: list[RenderableType] = [brief_text(found.brief, whole=True), Text("")]
     if found.gate is not None:
         shown += [gate_text(found.gate), Text("")]
-    ranked = [tables_of(ranking, found.exact_match) for ranking in found.rankings]
+    shown += [ranking_text(ranking, found.exact_match) for ranking in found.rankings]
     # Of a table without columns the run in brief has told why.
-    said = [table for table in found.tables if table.columns]
-    return shown + [generic_table(table) for table in (*chain(*ranked), *said)]
+    return shown + [generic_table(table) for table in found.tables if table.columns]
 
 
 def ranking_markdown(
@@ -124,6 +122,13 @@ def ranking_markdown(
     """
     tables = tables_of(analysis, exact_match)
     return "\n\n".join(generic_markdown(one, 3 if place else 2) for place, one in enumerate(tables))
+
+
+def ranking_text(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> RenderableType:
+    """The same for a terminal."""
+    return Group(*map(generic_table, tables_of(analysis, exact_match)))
 
 
 def brief_markdown(brief: Brief) -> str:

@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, IntArray, Ints
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
 
 _DENSE_CELLS: Final = 2**21
@@ -139,12 +139,7 @@ class PromptSums:
 
 
 def sum_by_prompt(
-    prompts: Ints | IntArray,
-    first: Ints | IntArray,
-    second: Ints | IntArray,
-    preference: Floats,
-    *,
-    shape: tuple[int, int],
+    prompts: Ints, first: Ints, second: Ints, preference: Floats, *, shape: tuple[int, int]
 ) -> PromptSums:
     """Sums judgments by prompt and pair.
 
@@ -186,7 +181,7 @@ def _cells(
     n_cells = table[0] * table[1]
     if n_cells <= _MOSTLY_FULL * len(wins):
         # In place, for the judgments of a large run are most of what an analysis holds.
-        at = prompts * np.int64(table[1])
+        at = prompts * table[1]
         at += pair
         counts = np.bincount(at, minlength=n_cells)
         cells: Ints = np.flatnonzero(counts)

@@ -59,7 +59,7 @@ class Votes:
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+        return sum_by_prompt(*self._sides(), self.preference, shape=shape)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
@@ -71,8 +71,11 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        sides = (one.astype(np.int64) for one in (self.prompts, self.first, self.second))
-        return Battles(*sides, len(self.models), self.preference)
+        return Battles(*self._sides(), len(self.models), self.preference)
+
+    def _sides(self) -> tuple[Ints, Ints, Ints]:
+        whole = np.int64
+        return self.prompts.astype(whole), self.first.astype(whole), self.second.astype(whole)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""

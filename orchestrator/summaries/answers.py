@@ -34,10 +34,9 @@ class AnswersSummary(Summary[MethodSettings]):
         rows: list[list[Cell]] = []
         for (model,), frame in groups(context.rows, "model"):
             good = frame.filter(pl.col("status") == "ok")
-            checked = good.filter(pl.col("exact_match").is_not_null())
             right = None
-            if len(checked):
-                right = share_of(checked, pl.col("exact_match"), context.confidence_level)
+            if good["exact_match"].count():
+                right = share_of(good, pl.col("exact_match"), context.confidence_level)
             rows.append(
                 [
                     str(model),

@@ -60,8 +60,7 @@ class ConfidenceSummary(Summary[Config]):
                     plain_mean(good["n_meanings"]),
                 ]
             )
-        basis = prompt_words(rows)
-        notes = _notes(config)
+        basis, notes = prompt_words(rows), _notes(config)
         return [
             make_table("confidence", "Confidence", _MEASURES, measures, basis=basis, notes=notes),
             make_table("confidence.read", "Confidence: what was read", _READ, read, basis=basis),

@@ -59,8 +59,7 @@ class ConsistencySummary(Summary[MethodSettings]):
             "time",
             METHODS,
         ]
-        similar = good["similarity"].is_not_null()
-        if not similar.any():
+        if not good["similarity"].count():
             notes.append("similarity: no encoder was named")
         return [
             make_table(

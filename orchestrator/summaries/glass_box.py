@@ -46,7 +46,6 @@ class GlassBoxSummary(Summary[Config]):
 
     reads_alone = True
     reads = ("status",)
-    figures_read = ()
     section = "Glass-box features"
     section_order = 2
 

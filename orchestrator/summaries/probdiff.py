@@ -34,6 +34,7 @@ from orchestrator.ranking.cells import (
     groups,
     mean_of,
     n_prompts,
+    numbered,
     plain_mean,
     prompts_of,
     without_n,
@@ -53,7 +54,7 @@ def gap_figures(context: Context) -> list[Figure]:
     """Return the distribution of d, and confidence at any threshold."""
     if context.rows.is_empty():
         return []
-    good = context.rows.filter(pl.col("status") == "ok")
+    good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
     known = good.filter(pl.col("d").is_finite())
     if known.is_empty():
         return []
@@ -180,16 +181,15 @@ class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True
-    reads = _READS
-    figures_read = ("item", "model", "status", "d", "unchanged")
+    reads = ("status",)
     section = "ProbDiff"
     section_order = 1
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
-        rows = context.rows
-        if rows.is_empty():
+        if context.rows.is_empty():
             return []
+        rows = numbered(context, _READS)
         good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [

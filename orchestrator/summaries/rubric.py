@@ -55,7 +55,10 @@ _WEIGHTS: Final = table_columns(
 )
 _UNIT: Final = ("item", "model", "judge", "turn", "status")
 _READS: Final = (*_UNIT, "mean", "std", "std_high", "coverage", "cause")
-_PARTS: Final = ("weights", "criteria_mean", "criteria_std", "criteria_coverage")
+_PARTS: Final = {
+    "weight": "weights", "mean": "criteria_mean", "std": "criteria_std",
+    "coverage": "criteria_coverage",
+}  # fmt: skip
 
 
 class RubricSummary(Summary[Config]):
@@ -71,9 +74,9 @@ class RubricSummary(Summary[Config]):
         names = [one.name for one in self.config.criteria]
         n_read = pl.col("criteria_mean").list.len()
         rows = numbered(context, _READS, is_asked=n_read > len(names))
-        readings = {name: _of_criterion(at) for at, name in enumerate(names)}
+        readings = {name: _read_of(at) for at, name in enumerate(names)}
         if rows["is_asked"].any():
-            readings[CHECKLIST] = _of_checklist(len(names))
+            readings[CHECKLIST] = _read_of_checklist(len(names))
         tables = [_scores(rows, context)]
         basis = prompt_words(rows)
         del rows
@@ -95,30 +98,29 @@ class RubricSummary(Summary[Config]):
         return tables
 
 
-def _of_criterion(at: int) -> dict[str, pl.Expr]:
+def _read_of(at: int) -> dict[str, pl.Expr]:
     """Return what is read of a criterion: its mean is null where its verdict is missing."""
-    weight, mean, std, coverage = (pl.col(name).list.get(at) for name in _PARTS)
-    n_missing = pl.when(pl.col("criteria_mean").is_not_null()).then(mean.is_null().cast(pl.Int64))
-    names = ("weight", "mean", "std", "coverage", "n_missing")
-    return dict(zip(names, (weight, mean, std, coverage, n_missing), strict=True))
+    found = {name: pl.col(column).list.get(at) for name, column in _PARTS.items()}
+    is_known = pl.col(_PARTS["mean"]).is_not_null()
+    return found | {"n_missing": pl.when(is_known).then(found["mean"].is_null().cast(pl.Int64))}
 
 
-def _of_checklist(begin: int) -> dict[str, pl.Expr]:
+def _read_of_checklist(begin: int) -> dict[str, pl.Expr]:
     """Return the same of the questions of an item together; null where none were asked.
 
     The mean is that of the questions, and missing where one of them is.
     """
-    weight, mean, _, coverage = (pl.col(name).list.slice(begin) for name in _PARTS)
+    found = {name: pl.col(column).list.slice(begin) for name, column in _PARTS.items()}
+    mean = found["mean"]
     n_missing = mean.list.eval(pl.element().is_null()).list.sum().cast(pl.Int64)
     made = {
-        "weight": weight.list.sum(),
+        "weight": found["weight"].list.sum(),
         "mean": pl.when(n_missing == 0).then(mean.list.mean()),
         "std": pl.lit(None, pl.Float64),
-        "coverage": coverage.list.min(),
+        "coverage": found["coverage"].list.min(),
         "n_missing": n_missing,
     }
-    is_asked = mean.list.len() > 0
-    return {name: pl.when(is_asked).then(one) for name, one in made.items()}
+    return {name: pl.when(mean.list.len() > 0).then(one) for name, one in made.items()}
 
 
 def _scores(rows: pl.DataFrame, context: Context) -> Table:

@@ -100,7 +100,7 @@ class Snapshot:
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return overview.drawings(self.result)
+        return {**overview.drawings(self.result)}
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

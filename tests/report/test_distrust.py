@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Group
 
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
@@ -16,8 +15,7 @@ from orchestrator.report.generic import generic_json, generic_markdown, generic_
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
 from orchestrator.report.progress import RankingProgress
-from orchestrator.report.rankings import tables_of
-from orchestrator.report.results import ranking_markdown
+from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
@@ -81,7 +79,7 @@ def frames_of_two_judges():
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
-    text = printed(Group(*map(generic_table, tables_of(doubtful))), width=500)
+    text = printed(ranking_text(doubtful), width=500)
     first, second, *_ = text.splitlines()
     assert first.startswith("No ranking of 3 models by judge  ")
     assert second == doubtful.warning

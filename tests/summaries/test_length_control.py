@@ -18,9 +18,7 @@ from orchestrator.methods import alpaca_eval
 from orchestrator.records import Item, Message
 from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import export_items
-from orchestrator.statistics.length import length_controlled_win_rate
 from orchestrator.store import RunDirectory
-from orchestrator.summaries import alpaca_eval as summary
 from orchestrator.units import settings_of
 from tests.summaries.told import summarise
 from tests.tables import lines
@@ -230,35 +228,6 @@ def test_the_setting_makes_no_rows_stale(by_item):
     one = alpaca_eval.Config(**given)
     two = alpaca_eval.Config(**given, length_control={"difficulties": by_item})
     assert settings_of(one) == settings_of(two)
-
-
-def test_a_fit_is_made_once_and_again_when_what_it_comes_from_changes(
-    world, context_of, by_item, tmp_path, monkeypatch
-):
-    fits = []
-
-    def counted(*arrays, **options):
-        fits.append(1)
-        return length_controlled_win_rate(*arrays, **options)
-
-    monkeypatch.setattr(summary, "length_controlled_win_rate", counted)
-
-    def value(world):
-        keeping = Keeping(tmp_path / ".numbers")
-        (line,) = lines(table(world, {"difficulties": by_item}, context_of, once=keeping.once))
-        keeping.save()
-        return line["length-controlled"]
-
-    first, second = value(world), value(world)
-    assert first == second
-    assert len(fits) == 1
-    rows, items, hard = world
-    changed = rows.with_columns(preference=3.0 - pl.col("preference"))
-    assert value((changed, items, hard)) != first
-    assert len(fits) == 2
-    (tmp_path / ".numbers").write_text(json.dumps({"ab": 1}))
-    assert value(world) == first
-    assert len(fits) == 3
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"00": "x"}', "[" * 100_000])

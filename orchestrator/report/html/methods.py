@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator import contracts, plugins
@@ -113,8 +112,7 @@ def of_methods(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
 def _figures(material: Material, source: Source, summary: type[Summary[Settings]]) -> list[Figure]:
     context = material.context
     try:
-        read = summary.reads if summary.figures_read is None else summary.figures_read
-        rows = pl.DataFrame() if read == () else given(context, source, read)
+        rows = given(context, source, summary.reads)
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():

@@ -70,8 +70,6 @@ def summarise(
         if source.frame not in frames:
             continue
         context = _context(source.name, settings, frames, clusters)
-        if keeping is not None:
-            context = msgspec.structs.replace(context, once=keeping.once)
         warnings = no_ranking_by_judge(trust.get(source.name, ()))
         if summary is not None:
             said = _of_method(summary, source, context, keeping)
