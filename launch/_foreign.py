@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from launch import _settings, _spec, _weights
+from launch import _spec, _weights
 from launch._spec import KEY_VARIABLE, Argv, ServerSpec
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
@@ -40,10 +40,10 @@ _COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
 """Arguments by which a server holds several copies of its model."""
 _STAGES: Final = re.compile(r"(?:--pipeline-parallel-size|-pp|--pp-size)[ =](\d+)")
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
+PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_spec.in_folder)]
 """A path that may start from the recipe's folder."""
 ProgramSetting = Annotated[
-    str, StringConstraints(min_length=1), AfterValidator(_settings.program_in_folder)
+    str, StringConstraints(min_length=1), AfterValidator(_spec.program_in_folder)
 ]
 """A program: a name, or such a path."""
 
@@ -94,7 +94,7 @@ class ForeignConfig(Settings):
     @property
     def names_its_gpus(self) -> bool:
         """True if the recipe names the GPUs of the server, so that placement leaves it alone."""
-        return self.gpus is not None or _settings.CUDA in self.env
+        return self.gpus is not None or _spec.CUDA in self.env
 
     def deciding(self) -> dict[str, str]:
         """Return what may decide the numbers of every kind: arguments and variables."""
@@ -206,7 +206,7 @@ class FolderLaunch(ForeignLaunch[F]):
         """
         (model,) = models
         adapters = getattr(self.config, self.adapters_setting)
-        _settings.check_adapters(adapters, model.name, self.adapters_setting)
+        _spec.check_adapters(adapters, model.name, self.adapters_setting)
         return ServedModel(model.name, str(await _weights.folder(model.weights)))
 
     @abstractmethod
@@ -233,7 +233,7 @@ class FolderLaunch(ForeignLaunch[F]):
         update = {
             self.share_setting: getattr(self.config, self.share_setting) or memory_fraction,
             "tensor_parallel_size": len(gpus),
-            "env": self.config.env | _settings.visible(gpus),
+            "env": self.config.env | _spec.visible(gpus),
         }
         return type(self)(self.config.model_copy(update=update))
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field
 
-from launch import _gguf, _settings, _weights
+from launch import _gguf, _spec, _weights
 from launch._foreign import ForeignConfig, ForeignLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST
 from launch._starting import CARRIED, start_server
@@ -98,7 +98,7 @@ def resolve(weights: str) -> Path:
     if weights.startswith(_weights.BUNDLED_PREFIX):
         name = weights.removeprefix(_weights.BUNDLED_PREFIX)
         made = Path("models") / f"{name}.gguf"
-        for folder in (_settings.PROJECT, Path.cwd()):
+        for folder in (_spec.PROJECT, Path.cwd()):
             if (folder / _OWN / made).is_file():
                 return _checked(folder / _OWN / made)
         raise LaunchError(
@@ -172,12 +172,12 @@ def argv(
     adapters = chain.from_iterable(("--lora", path) for path in config.lora)
     # A context that is shifted when it is full gives numbers of another prompt than was sent.
     flags = ("--jinja", "--metrics", "--no-slots", "--no-webui", "--no-context-shift")
-    return (command, *_settings.arguments(settings), *adapters, *flags, *config.extra_args)
+    return (command, *_spec.arguments(settings), *adapters, *flags, *config.extra_args)
 
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    return _ENV | _settings.visible(config.gpus) | config.env
+    return _ENV | _spec.visible(config.gpus) | config.env
 
 
 def find_command(config: Config) -> str:
@@ -186,7 +186,7 @@ def find_command(config: Config) -> str:
         "install llama.cpp, name its program by `command`, or run python "
         f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
     )
-    return _settings.find_command(config.command, _COMMAND, _OWN / _COMMAND, how)
+    return _spec.find_command(config.command, _COMMAND, _OWN / _COMMAND, how)
 
 
 class LlamacppLaunch(ForeignLaunch[Config]):
@@ -254,5 +254,5 @@ class LlamacppLaunch(ForeignLaunch[Config]):
             # Else it goes by what is free at the moment, which others may be about to take.
             shares = ",".join("1" for _ in gpus)
             spread = {"LLAMA_ARG_SPLIT_MODE": "layer", "LLAMA_ARG_TENSOR_SPLIT": shares}
-        env = self.config.env | spread | _settings.visible(gpus)
+        env = self.config.env | spread | _spec.visible(gpus)
         return type(self)(self.config.model_copy(update={"n_gpu_layers": layers, "env": env}))

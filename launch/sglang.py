@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import Field
 
-from launch import _memory, _settings, _sglang_main
+from launch import _memory, _sglang_main, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
 from launch._starting import CARRIED, start_server
@@ -106,14 +106,14 @@ def argv(
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
-    adapters = _settings.adapter_arguments("--lora-paths", config.lora_paths)
+    adapters = _spec.adapter_arguments("--lora-paths", config.lora_paths)
     main = str(Path(_sglang_main.__file__))
-    return (python, main, *_settings.arguments(settings), *flags, *adapters, *config.extra_args)
+    return (python, main, *_spec.arguments(settings), *flags, *adapters, *config.extra_args)
 
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    return _ENV | _settings.visible(config.gpus) | config.env
+    return _ENV | _spec.visible(config.gpus) | config.env
 
 
 class SglangLaunch(FolderLaunch[Config]):
@@ -140,7 +140,7 @@ class SglangLaunch(FolderLaunch[Config]):
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
         """A server for the only one of `models` that is ready to answer."""
         model = await self.served(models)
-        python = _settings.find_program(self.config.python)
+        python = _spec.find_program(self.config.python)
         if python is None:
             raise LaunchError(
                 f"there is no interpreter {self.config.python!r}; name that of SGLang's "

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from launch import _memory, _settings
+from launch import _memory, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST, beside
 from launch._starting import CARRIED, start_server
@@ -145,16 +145,16 @@ def argv(
         command,
         "serve",
         model.weights,
-        *_settings.arguments(settings),
+        *_spec.arguments(settings),
         *flags,
-        *_settings.adapter_arguments("--lora-modules", config.lora_modules),
+        *_spec.adapter_arguments("--lora-modules", config.lora_modules),
         *config.extra_args,
     )
 
 
 def environment(config: Config) -> dict[str, str]:
     """Variables that a server gets beside its key."""
-    found = _ENV | _settings.visible(config.gpus)
+    found = _ENV | _spec.visible(config.gpus)
     if config.cpu_kv_cache_gb is not None:
         found["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gb)
     if config.cpu_threads is not None:
@@ -170,7 +170,7 @@ def find_command(config: Config) -> str:
         "install vLLM, name its program by `command`, or run make vllm in a checkout, which makes "
         ".venv-vllm for machines without a GPU"
     )
-    return _settings.find_command(config.command, _COMMAND, _OWN_VENV, how)
+    return _spec.find_command(config.command, _COMMAND, _OWN_VENV, how)
 
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]] = (

@@ -297,7 +297,7 @@ def test_an_adapter_is_part_of_a_vllm_models_identity(tmp_path):
 
 def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"make vllm"):
         vllm.find_command(vllm.Config())
@@ -309,7 +309,7 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     assert vllm.find_command(vllm.Config()) == str(program)
 
 

@@ -183,7 +183,7 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path):
 
 def test_without_a_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"set_up_llamacpp\.py"):
         llamacpp.find_command(llamacpp.Config())
@@ -191,7 +191,7 @@ def test_without_a_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
 
 def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     (tmp_path / ".llamacpp").mkdir()
     program = tmp_path / ".llamacpp" / "llama-server"
     program.write_text("#!/bin/sh\n")

@@ -20,9 +20,13 @@ from orchestrator.runner.models.identity import addresses, provenance_words
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.connections import (
+    Doubts,
+    FirstLook,
+    Held,
     Kinds,
     create_backend,
     endpoint_of,
+    is_reached,
     warn_of_missing_keys,
 )
 from orchestrator.runner.servers.health import look_after
@@ -30,7 +34,6 @@ from orchestrator.runner.servers.launched import Launched, Places, launched_serv
 from orchestrator.runner.servers.placement import Loss
 from orchestrator.runner.servers.registry import Keep
 from orchestrator.runner.servers.replicas import Replicas
-from orchestrator.runner.servers.verification import Doubts, FirstLook, Held, is_reached
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
