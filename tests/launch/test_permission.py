@@ -101,7 +101,7 @@ def test_a_set_up_in_the_working_directory_is_named_and_not_run(tmp_path, monkey
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("launch._spec.PROJECT", tmp_path / "elsewhere")
     with pytest.raises(LaunchError, match=r"there is one in '\.venv-vllm/bin/vllm' here"):
-        vllm.find_command(vllm.Config())
+        vllm.VllmLaunch(vllm.Config()).find_command()
 
 
 def test_the_setting_that_does_the_same_is_named():
