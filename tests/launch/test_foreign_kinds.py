@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from launch import _sglang_main, llamacpp, sglang, vllm
+from launch._foreign import ForeignLaunch
 from launch._log import likely_cause
 from launch._spec import beside
 from orchestrator.errors import LaunchError
@@ -218,6 +219,7 @@ def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options
     placed = kind_in(module)(module.Config()).placed(("1", "3"), 0.4)
     found = options(options_of(placed.config))
     assert (found[split], found[share]) == ("2", "0.4")
+    assert isinstance(placed, ForeignLaunch)
     assert placed.environment()["CUDA_VISIBLE_DEVICES"] == "1,3"
 
 
