@@ -19,16 +19,22 @@ from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
+from orchestrator.runner.event_loop import (
+    CANCELLED,
+    Stop,
+    deferred_interrupts,
+    run_to_end,
+    unwrapped,
+)
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.tracking import Tracking, hooked, needed, own_hook
-from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
+from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.budget import budget_of, keep_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.stopping import remember_not_needed
-from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.stored import counted, failed_units, keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
@@ -38,7 +44,6 @@ from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_o
 from orchestrator.runner.servers.slurm_chain import is_handed_on
 from orchestrator.runner.session.adaptive import first_limits
 from orchestrator.runner.session.control import Interrupts, obey
-from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
 from orchestrator.runner.session.opening import Opened, announce, check_retry, open_plan
 from orchestrator.runner.session.session import Ended, HandedOn, Session
 from orchestrator.scheduler.core import Core

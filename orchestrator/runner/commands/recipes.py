@@ -25,10 +25,10 @@ from orchestrator.recipe.started import BUNDLED, StartedModel, names_for, text_o
 from orchestrator.report import tables
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, safe_line, say, write_to
+from orchestrator.runner.event_loop import run_to_end
+from orchestrator.runner.models.asking import USUAL, Found, scan
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.probing.asking import USUAL, Found, scan
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.session.event_loop import run_to_end
 
 
 def recipes(options: argparse.Namespace) -> int:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
 from orchestrator.runner.commands.messages import Said, show, write_files
+from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.runner.interface.checking import directory_of, prepared_from
-from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.run import run_prepared
 from orchestrator.runner.servers.slurm_chain import HANDS_ON, is_handed_on
 from orchestrator.runner.session.session import HandedOn

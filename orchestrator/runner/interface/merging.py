@@ -18,11 +18,11 @@ from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreErro
 from orchestrator.frames import FrameFiles
 from orchestrator.report.progress import Progress
 from orchestrator.runner.models.identity import provenance_words
+from orchestrator.runner.models.records import changes
 from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
 from orchestrator.runner.planning.revisions import REVISION, parse, read_revision
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
-from orchestrator.runner.probing.records import changes
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
 from orchestrator.store import (

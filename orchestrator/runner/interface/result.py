@@ -24,11 +24,15 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
-from orchestrator.runner.results.cache import NAME as NUMBERS
-from orchestrator.runner.results.cache import Keeping, rankings_of
 from orchestrator.runner.results.frames import answer_summary
 from orchestrator.runner.results.stored import Record, record_of
-from orchestrator.runner.results.tables import followable_of, summarise
+from orchestrator.runner.results.tables import (
+    NUMBERS,
+    Keeping,
+    followable_of,
+    rankings_of,
+    summarise,
+)
 from orchestrator.runner.session.session import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.store import RunDirectory, Store

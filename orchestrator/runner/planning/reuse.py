@@ -11,8 +11,8 @@ from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.records import Outcome
 from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
+from orchestrator.runner.models.records import adopt_probe
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.probing.records import adopt_probe
 from orchestrator.store import Lender, Lent, Store, StoredServer
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.identity import addresses, provenance_words
+from orchestrator.runner.models.records import Connected, Probes
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.connections import (
     Kinds,
     create_backend,

@@ -22,8 +22,7 @@ import msgspec
 from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts
-from orchestrator.runner.session.event_loop import Stop
+from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, Stop
 from orchestrator.store import RunDirectory
 
 if TYPE_CHECKING:

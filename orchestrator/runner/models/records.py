@@ -19,9 +19,9 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
 from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
 from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.models.asking import AT_ONCE, Http, Target
 from orchestrator.runner.models.identity import LAUNCHED, capabilities_of, server_label
-from orchestrator.runner.probing.asking import AT_ONCE, Http, Target
-from orchestrator.runner.probing.probe import Probe, probe_model
+from orchestrator.runner.models.probe import Probe, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 from orchestrator.store.entries import wall_ms
 from orchestrator.units import Part
