@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from orchestrator import plugins
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
@@ -36,7 +36,6 @@ from orchestrator.serving import LaunchKind
 # Summaries add the last two beside `item`: what intervals are over, and what is counted.
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})
 
-_PluginT_co = TypeVar("_PluginT_co", bound=Plugin, covariant=True)
 _T = TypeVar("_T")
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
@@ -98,32 +97,9 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
     return found
 
 
-class Load(Protocol[_PluginT_co]):
-    """Gives the class of a kind: `method` or `analysis`."""
-
-    def __call__(self, kind: str, *, allow_code: bool = False) -> type[_PluginT_co]:
-        """Return the class."""
-        ...
-
-
 def method(kind: str, *, allow_code: bool = False) -> type[Method]:
     """Return the class of a method, as `load`."""
     return load(plugins.METHODS, kind, allow_code=allow_code)
-
-
-def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
-    """Return the class of an analysis, as `load`."""
-    return load(plugins.ANALYSES, kind, allow_code=allow_code)
-
-
-def statistic(kind: str, *, allow_code: bool = False) -> type[Statistic]:
-    """Return the class of a statistic, as `load`."""
-    return load(plugins.STATISTICS, kind, allow_code=allow_code)
-
-
-def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
-    """Return the class of a kind of dataset, as `load`."""
-    return load(plugins.DATASETS, kind, allow_code=allow_code)
 
 
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:

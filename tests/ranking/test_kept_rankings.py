@@ -28,7 +28,7 @@ def calls(monkeypatch):
         found.append(options)
         return analyse(*args, **options)
 
-    monkeypatch.setattr(cache, "analyse", counted)
+    monkeypatch.setattr(tables, "analyse", counted)
     return found
 
 
@@ -88,7 +88,7 @@ def test_other_clusters_are_computed(folder, calls):
 
 def test_another_version_of_the_code_computes_them(folder, calls, monkeypatch):
     found_in(folder)
-    monkeypatch.setattr(cache, "code_digest", lambda: b"another")
+    monkeypatch.setattr(tables, "code_digest", lambda: b"another")
     found_in(folder)
     assert len(calls) == 2
 
@@ -109,7 +109,7 @@ def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judg
         judgments.head(40).write_parquet(folder / "judgments.parquet")
         return analyse(frames, **options)
 
-    monkeypatch.setattr(cache, "analyse", late)
+    monkeypatch.setattr(tables, "analyse", late)
     found_in(folder)
     assert not (folder / RANKINGS).exists()
 

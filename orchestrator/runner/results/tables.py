@@ -24,14 +24,13 @@ from pydantic import ValidationError
 from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts import Load
 from orchestrator.contracts.context import Context, Source, answer_frames, roles_in
 from orchestrator.contracts.method import frame_of
 from orchestrator.contracts.summary import Analysis, Summary
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.plugins.base import Plugin, Settings
+from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.analysis import RankingAnalysis
@@ -51,7 +50,6 @@ from orchestrator.statistics.trust import (
 )
 from orchestrator.tables import Table, by_cluster, untrusted
 
-_PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 _KEY_BYTES: Final = 16
 _T = TypeVar("_T")
 RANKINGS: Final = ".rankings"
@@ -216,7 +214,7 @@ def summarise(
             beside = _at_equal_style(source, context, keeping)
             found += [untrusted(table, warnings) for table in beside]
     analyses, skipped = _loaded(
-        contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
+        plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
     found += skipped
     for kind, analysis in analyses:
@@ -224,9 +222,7 @@ def summarise(
         context = msgspec.structs.replace(context, sources=sources, trust=trust)
         found += _said(analysis, context)
     of_statistics = settings.get("statistics", {}).get("of", ())
-    statistics, skipped = _loaded(
-        contracts.statistic, of_statistics, allow_code=allow_code, run=run
-    )
+    statistics, skipped = _loaded(plugins.STATISTICS, of_statistics, allow_code=allow_code, run=run)
     found += skipped
     for kind, statistic in statistics:
         context = _context(plugins.label(kind), settings, frames, clusters)
@@ -359,7 +355,7 @@ def _sources(
     """Return the methods of a resolved recipe, and a table for each that can't be loaded."""
     found = []
     methods, skipped = _loaded(
-        contracts.method, settings.get("methods", ()), allow_code=allow_code, run=run
+        plugins.METHODS, settings.get("methods", ()), allow_code=allow_code, run=run
     )
     for kind, method in methods:
         with plugins.blaming():
@@ -370,12 +366,12 @@ def _sources(
 
 
 def _loaded(
-    load: "Load[_PluginT]",
+    family: str,
     entries: Sequence[Mapping[str, object]],
     *,
     allow_code: bool,
     run: Path | None,
-) -> tuple[list[tuple[str, _PluginT]], list[Table]]:
+) -> tuple[list[tuple[str, Any]], list[Table]]:
     """Return the kinds of a resolved recipe with their settings.
 
     A kind that can't be loaded gives a table without rows instead, whose note says why, so that
@@ -386,7 +382,7 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            plugin = load(kind, allow_code=allow_code)
+            plugin = contracts.load(family, kind, allow_code=allow_code)
             # What this version has no more, and an older one left unset, changes nothing.
             known = plugin.Config.model_fields
             told = {key: value for key, value in given.items() if value is not None or key in known}
