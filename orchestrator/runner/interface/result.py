@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.context import answers_of, roles_in
+from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
@@ -29,6 +29,7 @@ from orchestrator.runner.results.stored import Record, record_of
 from orchestrator.runner.results.tables import (
     NUMBERS,
     Keeping,
+    all_sources,
     followable_of,
     rankings_of,
     summarise,
@@ -229,6 +230,11 @@ class Result:
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model."""
         return answer_summary(answers_of(self.frames, ("model", "exact_match")))
+
+    @cached_property
+    def context(self) -> Context:
+        """All methods of the recipe with their frames, to read their scores."""
+        return all_sources(self.frames, self.settings, allow_code=self.allow_code, run=self.path)
 
     @property
     def charts(self) -> dict[str, object]:
