@@ -129,7 +129,10 @@ def check_class(family: str, found: type[Plugin]) -> None:
         elif fault := fault_of(inspect.getattr_static(found, name)):
             faults.append(f"its {name!r} {fault}")
     if issubclass(found, Method) and not faults:
-        faults = _column_faults(found)
+        if both := sorted(found.unit_columns.keys() & found.columns.keys()):
+            faults = [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
+        elif fault := roles_of(found).fault(schema_of(found)):
+            faults = [f"its {fault}"]
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
@@ -250,14 +253,6 @@ def _columns(value: object) -> str:
     return ""
 
 
-def _column_faults(method: type[Method[MethodSettings]]) -> list[str]:
-    both = sorted(method.unit_columns.keys() & method.columns.keys())
-    if both:
-        return [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
-    fault = roles_of(method).fault(schema_of(method))
-    return [f"its {fault}"] if fault else []
-
-
 def _scores(value: object) -> str:
     if isinstance(value, property):
         return ""
@@ -282,11 +277,6 @@ def _role(type_: type) -> _Fault:
 
 def _of_type(type_: type) -> _Fault:
     return lambda value: "" if isinstance(value, type_) else f"must be a {type_.__name__}"
-
-
-def _property_of(type_: type) -> _Fault:
-    plain = _of_type(type_)
-    return lambda value: "" if isinstance(value, property) else plain(value)
 
 
 def _suffixes(value: object) -> str:
@@ -352,7 +342,9 @@ _PARTS: Final[dict[str, _Names]] = {
         "of": called_with("self", "values"),
     },
     plugins.BACKENDS: {
-        "capabilities": _property_of(Capabilities),
+        "capabilities": lambda value: (
+            "" if isinstance(value, property) else _of_type(Capabilities)(value)
+        ),
         "connect": called_with("self", "endpoint"),
     },
     plugins.LAUNCH: {

@@ -176,13 +176,12 @@ class Result:
             confidence_level=statistics.get("confidence_level", 0.95),
             thresholds=thresholds_of(self.settings),
         )
-        found = [with_trust(one, self._followable(one)) for one in found]
+        for at, one in enumerate(found):
+            trust = {one.source: one.trust}
+            trust = followable_of(trust, self.settings, allow_code=self.allow_code)
+            found[at] = with_trust(one, trust[one.source])
         orders = self.orders
         return found if orders is None else [declared_only(one, orders) for one in found]
-
-    def _followable(self, ranking: RankingAnalysis) -> tuple[Trust, ...]:
-        trust = {ranking.source: ranking.trust}
-        return followable_of(trust, self.settings, allow_code=self.allow_code)[ranking.source]
 
     @cached_property
     def trust(self) -> dict[str, tuple[Trust, ...]]:

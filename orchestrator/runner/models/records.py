@@ -86,7 +86,7 @@ class Probes:
         self._refuses = refuses
         self._only_first = only_first
         self.enabled = enabled
-        self.others: Callable[[str], Awaitable[None]] = _nobody
+        self.others: Callable[[str], Awaitable[None]] = lambda _: asyncio.sleep(0)
         self._unprobed = unprobed
         self._locks: dict[str, asyncio.Lock] = {}
         self.records: dict[str, ProbeRecord] = {}
@@ -208,10 +208,6 @@ class Probes:
             )
         _log.warning("%s", said, extra={"model": model})
         return False
-
-
-async def _nobody(_model: str) -> None:
-    """Wait for nobody."""
 
 
 # What changes numbers silently; the rest is said by `orchestrator servers probe`.

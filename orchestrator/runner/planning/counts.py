@@ -19,7 +19,7 @@ from orchestrator.report.planned import Duration, StageCount
 from orchestrator.report.progress import ModelProgress
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.planning.stopping import new_blocks, open_blocks
+from orchestrator.runner.planning.stopping import open_blocks
 from orchestrator.runner.planning.tally import (
     Group,
     Lookup,
@@ -125,7 +125,9 @@ def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
         return None
     plan_id = None if store is None else store.current_plan
     if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
-        return new_blocks(rule)
+        blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
+        blocks.start()
+        return blocks
     return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
 
 

@@ -160,7 +160,7 @@ class Copies:
         if server is not None:
             self._compare(model, run, server, [])
             here = self._store.server_id(label, server.provenance, run=run.path)
-            self._store.put_tokens(here, lender.tokens(number))
+            self._store.vocabulary.put(here, lender.tokens(number))
             adopt_probe(self._store, label, lender, server)
         self._numbers[model, run.path, number] = here
         return here

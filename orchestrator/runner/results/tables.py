@@ -210,7 +210,9 @@ def summarise(
             found += [untrusted(table, warnings) for table in said]
         if len(source.method.judges) > 1:
             found += _said(JudgesAgreement(source), context)
-        if styled and _is_bradley_terry(source, summary):
+        # Ratings are Bradley-Terry's over pairs of answers.
+        pairs = source.method.pairs if styled else None
+        if pairs is not None and (pairs.ranked or (summary and summary.bradley_terry)):
             beside = _at_equal_style(source, context, keeping)
             found += [untrusted(table, warnings) for table in beside]
     analyses, skipped = _loaded(
@@ -247,12 +249,6 @@ def _of_method(
     if summary.reads_alone and source.kind in plugins.kinds(plugins.METHODS):
         return _kept(context, source, keeping, compute)
     return compute()
-
-
-def _is_bradley_terry(source: Source, summary: type[Summary[Settings]] | None) -> bool:
-    """Return True if the ratings of a method are Bradley-Terry's, over pairs of answers."""
-    pairs = source.method.pairs
-    return pairs is not None and (pairs.ranked or bool(summary and summary.bradley_terry))
 
 
 def _at_equal_style(source: Source, context: Context, keeping: Keeping | None) -> list[Table]:

@@ -444,7 +444,7 @@ class Fleet:
                 return server
             kind = launched.launch.backend
             endpoint = Endpoint(base_url=server.base_url, model=spec.name, api_key=server.api_key)
-        self._store.keep_out(endpoint.secret)
+        self._store.vocabulary.keep_out(endpoint.secret)
         endpoint = msgspec.structs.replace(
             endpoint,
             extra_body=spec.entry.extra_body,
