@@ -18,7 +18,6 @@ from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.schema import (
-    AnalysisRef,
     Limits,
     MethodRef,
     ModelEntry,
@@ -77,14 +76,9 @@ class Plugs:
         made = self._plugin(plugins.METHODS, value, path)
         return None if made is None else MethodRef(*made)
 
-    def analysis(self, value: object, path: KeyPath) -> AnalysisRef | None:
-        """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.ANALYSES, value, path)
-        return None if made is None else AnalysisRef(*made)
-
-    def statistic(self, value: object, path: KeyPath) -> PluginRef | None:
-        """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.STATISTICS, value, path)
+    def made(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
+        """A plug-in that its settings make, from a mapping of `kind` and the kind's settings."""
+        made = self._plugin(family, value, path)
         return None if made is None else PluginRef(made[0], made[1].config)
 
     def _found(self, kind: str) -> str:
