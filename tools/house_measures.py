@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_170,
-    "functions with `Any` in the signature": 235,
-    "lines": 106_420,
-    "files": 467,
-    "distinct names": 4_180,
-    "value classes": 592,
-    "fields of value classes": 2_780,
-    "pairs of value classes that share 60 % of their fields": 29,
+    "private functions used once": 1_120,
+    "functions with `Any` in the signature": 225,
+    "lines": 104_001,
+    "files": 443,
+    "distinct names": 4_093,
+    "value classes": 556,
+    "fields of value classes": 2_663,
+    "pairs of value classes that share 60 % of their fields": 23,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 185,
+    "files that one run enters": 181,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

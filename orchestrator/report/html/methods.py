@@ -15,6 +15,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
+from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
@@ -26,7 +27,7 @@ from orchestrator.tables import (
     Table,
     cell_text,
     make_table,
-    with_interval,
+    measured,
 )
 
 Floats = NDArray[np.float64]
@@ -186,7 +187,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     drawn: list[dict[str, Any]] = []
     for one, two in combinations(aligned.names, 2):
         correlation = aligned.correlation(one, two, level)
-        shown = with_interval(correlation.value, correlation.interval, why=correlation.undefined)
+        shown = without_n(measured(correlation))
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
@@ -224,7 +225,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
         lines.append(
             (
                 one,
-                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
+                without_n(measured(correlation)),
                 correlation.n_points,
             )
         )

@@ -28,7 +28,8 @@ from orchestrator.report.progress import Completeness
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.models.records import likeness_notes
 from orchestrator.runner.results.stored import Record, counted, schemas_of, server_notes
-from orchestrator.statistics.trust import DEFAULTS, Thresholds
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.store import RunDirectory, Store
 
 

@@ -39,10 +39,10 @@ from orchestrator.ranking.style import EqualStyle
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.frames import analyse
+from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
     DEFAULTS,
     SETTINGS,
-    Thresholds,
     Trust,
     Trusts,
     followable,
