@@ -16,6 +16,7 @@ from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
 from orchestrator.recipe.schema import ModelSpec, Sent
 from orchestrator.records import Failure
+from orchestrator.runner.models.asking import Http
 from orchestrator.runner.models.identity import (
     LAUNCHED,
     address,
@@ -26,7 +27,6 @@ from orchestrator.runner.models.identity import (
     server_label,
 )
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.runner.probing.asking import Http
 from orchestrator.store import Store, StoredServer
 from orchestrator.wire.failures import LONG_SECRET
 
