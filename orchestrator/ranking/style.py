@@ -198,7 +198,7 @@ def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
     """Return the pairs of models that have a finite rating without style, and the other models."""
     sides = found.sides()
     wins = sides.sums(found.values(SOFT)).win_matrix
-    placed = fit_bradley_terry(wins[None]).anchored[0]
+    placed = fit_bradley_terry(wins).anchored
     inside = placed[sides.first] & placed[sides.second]
     alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
     return replace(found, rows=found.rows.filter(pl.Series(inside))), alone
