@@ -124,8 +124,8 @@ def _place(beats: Bools) -> tuple[Bools, Floats]:
     anchor = int(sizes.argmax()) if sizes.size else 0
     # Two groups of the same size: neither is the one by which the other is measured.
     is_unique = bool((sizes == sizes.max(initial=0)).sum() == sizes.max(initial=0)) and sizes.size
-    above: Bools = reach[:, anchor] if is_unique else reach.all(axis=1)
-    below: Bools = reach[anchor] if is_unique else reach.all(axis=0)
+    above: Bools = np.asarray(reach[:, anchor] if is_unique else reach.all(axis=1))
+    below: Bools = np.asarray(reach[anchor] if is_unique else reach.all(axis=0))
     outside = np.full(sizes.shape, np.nan)
     outside[above & ~below] = np.inf
     outside[below & ~above] = -np.inf

@@ -243,7 +243,7 @@ def labels(options: argparse.Namespace) -> int:
     if warning := result.completeness.words():
         Said().complain(warning)
     n = options.n or (100 if options.below is None else None)
-    draw = Draw(options.method, n, options.seed, options.by, options.below)
+    draw = Draw(options.method, n, options.seed, options.below)
     sheet = draw_sheet(result, draw)
     path, key = write_sheet(sheet, Path(options.to), force=options.force)
     what, form = ("pair", "1, 2 or tie") if sheet.is_pairs else ("answer", "a number")
