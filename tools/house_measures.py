@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_151,
-    "functions with `Any` in the signature": 228,
-    "lines": 105_366,
-    "files": 452,
-    "distinct names": 4_157,
-    "value classes": 584,
-    "fields of value classes": 2_737,
-    "pairs of value classes that share 60 % of their fields": 25,
+    "private functions used once": 1_140,
+    "functions with `Any` in the signature": 227,
+    "lines": 104_526,
+    "files": 448,
+    "distinct names": 4_123,
+    "value classes": 561,
+    "fields of value classes": 2_676,
+    "pairs of value classes that share 60 % of their fields": 24,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,

@@ -297,7 +297,7 @@ def _place(
         begun = Prefix(begun_reply(trace.text, prefix))
         return None if after_thinking(trace.text) is None else (begun, continued(labels, prefix))
     slot = slot_of(trace, labels)
-    return None if slot is None else (slot.prefix, spelled(labels, slot.lead))
+    return None if slot is None else (slot[0], spelled(labels, slot[1]))
 
 
 async def reason(

@@ -20,7 +20,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.methods._formats import AUTO_J_DECISION, AUTO_J_RATING, FIRST_LINE_RATING, Format
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import AskFailed, Failure, Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
@@ -88,7 +88,7 @@ def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wordi
     return found
 
 
-class AutoJ(NamedJudges[Config]):
+class AutoJ(HarnessJudge[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     cites = ("li2023generative",)

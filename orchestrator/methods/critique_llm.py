@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.methods._formats import CRITIQUE_LABEL, CRITIQUE_SCORE
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 
@@ -102,7 +102,7 @@ class Config(NamedJudgesSettings):
         return {"type": named}
 
 
-class CritiqueLLM(NamedJudges[Config]):
+class CritiqueLLM(HarnessJudge[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     cites = ("ke2024critiquellm",)

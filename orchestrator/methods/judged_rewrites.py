@@ -160,19 +160,19 @@ class JudgedRewrites(OfAnswers[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Judge each turn's rewriting against its answer."""
         config = self.config
-        made = await rewrite(unit, ask, config)
-        turns = [turn for turn, _, _ in made]
-        judged = await _judge(unit, ask, turns, [last for _, _, last in made], config.judging())
+        (made,) = await rewrite(unit, ask, config)
+        turns, copies = [turn for turn, _ in made], [copy for _, copy in made]
+        judged = await _judge(unit, ask, turns, copies, config.judging())
         return [
             {
                 **blank_row(JudgedRewrites.columns),
                 **self.identify(unit),
                 "turn": turn.number,
-                "answer": first.text,
-                "rewriting": last.text,
+                "answer": turn.answer.text,
+                "rewriting": copy.text,
                 **_row(both),
             }
-            for (turn, first, last), both in zip(made, judged, strict=True)
+            for (turn, copy), both in zip(made, judged, strict=True)
         ]
 
 

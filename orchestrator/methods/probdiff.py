@@ -31,7 +31,7 @@ from orchestrator.methods._drawing import OfAnswers, Turn
 from orchestrator.methods._rewriting import (
     PRESETS,
     RewritingSettings,
-    rewrite_often,
+    rewrite,
     rewriting_stages,
 )
 from orchestrator.plugin import (
@@ -116,10 +116,10 @@ class ProbDiff(OfAnswers[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The discrepancy d, one row a turn."""
         n = self.config.rewritings
-        often = await rewrite_often(unit, ask, self.config, n)
+        often = await rewrite(unit, ask, self.config, n)
         # For each turn the answer, then its rewritings.
         turns = [
-            (made[0].turn, (made[0].first, *(one.last for one in made)))
+            (made[0][0], (made[0][0].answer, *(text for _, text in made)))
             for made in zip(*often, strict=True)
         ]
         texts = [(turn, text) for turn, found in turns for text in found]
@@ -163,7 +163,7 @@ def _row(config: Config, turn: Turn, first: _Text, *rewritings: _Text) -> Row:
         undefined = "empty rewriting"
     else:
         undefined = "a token has no finite log-probability"
-    answer, markers = first.generation.text, config.rewrite_prompt().markers
+    answer, markers = first.generation.text, config.markers()
     last = [one.generation for one in rewritings]
     return {
         "turn": turn.number,

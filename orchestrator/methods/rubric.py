@@ -361,8 +361,9 @@ async def _after_reasons(
                 places.append(None if slot is None else len(asks))
                 if slot is not None:
                     prompt = prompts[first if config.together else first + c]
-                    labels = spelled(every[c], slot.lead)
-                    asks.append(ask.choose(unit.judge, prompt, labels, prefix=slot.prefix))
+                    prefix, lead = slot
+                    labels = spelled(every[c], lead)
+                    asks.append(ask.choose(unit.judge, prompt, labels, prefix=prefix))
             of_turn.append(places)
         read.append(of_turn)
     seen = [_distribution(choice) for choice in (await ask.all(*asks) if asks else [])]
