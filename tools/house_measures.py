@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_140,
-    "functions with `Any` in the signature": 227,
-    "lines": 104_526,
-    "files": 448,
-    "distinct names": 4_123,
-    "value classes": 561,
-    "fields of value classes": 2_676,
+    "private functions used once": 1_136,
+    "functions with `Any` in the signature": 226,
+    "lines": 104_129,
+    "files": 447,
+    "distinct names": 4_118,
+    "value classes": 560,
+    "fields of value classes": 2_667,
     "pairs of value classes that share 60 % of their fields": 24,
     "floors of layers": 10,
     "frames to a run's first request": 16,
