@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import polars as pl
 
@@ -32,7 +31,6 @@ from orchestrator.records import Generation, Ints
 from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.requests import Replay
-from orchestrator.runner.results.tables import all_sources
 
 READ: Final = {
     "method": pl.String(), "judge": pl.String(), "item": pl.String(), "turn": pl.Int64(),
@@ -42,24 +40,6 @@ READ: Final = {
 }  # fmt: skip
 
 _ANSWER: Final = ("item", "turn", "model")
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """The choice of what people label.
-
-    Attributes:
-        method: Whose scores are to be corrected; the first that judges where None.
-        n_labels: Rows of the sheet, at most all; None for all.
-        seed: Of the choice, of the order, and of the side on which an answer stands.
-        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
-            in the judge's place is no random choice: their key has the probability 1.
-    """
-
-    method: str | None = None
-    n_labels: int | None = 100
-    seed: int = 0
-    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +66,40 @@ class Sheet:
         return "answer_1" in self.rows.columns
 
 
-def draw_sheet(result: Result, draw: Draw) -> Sheet:
-    """Choose what people label, and show it without names of models.
+def sheet_of(
+    context: Context,
+    *,
+    method: str | None = None,
+    n_labels: int | None = 100,
+    seed: int = 0,
+    below: float | None = None,
+) -> Sheet:
+    """Choose what people label from a run's frames, and show it without names of models.
+
+    Args:
+        context: With all methods of the run.
+        method: Whose scores are to be corrected; the first that judges where None.
+        n_labels: Rows of the sheet, at most all; None for all.
+        seed: Of the choice, of the order, and of the side on which an answer stands.
+        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
+            in the judge's place is no random choice: their key has the probability 1.
 
     Raises:
-        UsageError: If nothing was judged.
+        UsageError: If nothing was judged, or no pair is below a margin.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
-    return sheet_of(msgspec.structs.replace(context, name="labels"), draw)
-
-
-def sheet_of(context: Context, draw: Draw) -> Sheet:
-    """Choose what people label from a run's frames; see `draw_sheet`.
-
-    Raises:
-        UsageError: Likewise, or if no pair is below a margin.
-    """
-    source = _source(context, draw.method)
+    source = _source(context, method)
     pairs = source.method.pairs is not None
     judged = judged_pairs(context, source) if pairs else _answers(context, source)
-    if draw.below is not None:
-        judged = _below(judged, draw, source.name)
+    if below is not None:
+        if "score" not in judged.columns:
+            raise UsageError("labels: a margin is of pairs; this method scores single answers")
+        judged = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < below)
+        if judged.is_empty():
+            raise UsageError(f"labels: no pair of {source.name!r} has a margin below {below:g}")
     if judged.is_empty():
         raise UsageError(f"labels: {source.name!r} has judged nothing")
-    rng = np.random.default_rng(draw.seed)
-    places = _drawn(len(judged), min(draw.n_labels or len(judged), len(judged)), rng)
+    rng = np.random.default_rng(seed)
+    places = _drawn(len(judged), min(n_labels or len(judged), len(judged)), rng)
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     if answers.is_empty():
         raise UsageError("labels: this run holds no answers to show")
@@ -132,7 +119,7 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
         # too many of them if those below stood there already.
         lines.append({CODE: about[CODE], **line, LABEL: ""})
         named = zip(("model_a", "model_b") if pairs else ("model",), models, strict=True)
-        key.append(about | dict(named) | ({} if draw.below is None else {PROBABILITY: 1.0}))
+        key.append(about | dict(named) | ({} if below is None else {PROBABILITY: 1.0}))
     rows = harmless(pl.DataFrame(lines))
     for one, shown in zip(key, rows.iter_rows(named=True), strict=True):
         one[SHOWN] = fingerprints(shown)
@@ -167,9 +154,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
     the score, `p_a` is P(A is better) + P(tie) / 2 over both orders, and `reason` what the judge
     wrote about these models and all turns, as far as it wrote any.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
+    context = result.context
     sources = [one for one in context.sources if one.method.pairs or one.scores]
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     written = _written(result) if sources else {}
@@ -277,16 +262,6 @@ def _source(context: Context, name: str | None) -> Source:
     if not (judging or scoring):
         raise UsageError("labels: no method of this run judges answers")
     return (judging or scoring)[0]
-
-
-def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:
-    """Return the pairs that people are to decide."""
-    if "score" not in judged.columns:
-        raise UsageError("labels: a margin is of pairs; this method scores single answers")
-    found = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < draw.below)
-    if found.is_empty():
-        raise UsageError(f"labels: no pair of {source!r} has a margin below {draw.below:g}")
-    return found
 
 
 def _answers(context: Context, source: Source) -> pl.DataFrame:
