@@ -179,7 +179,7 @@ def test_every_summary_is_of_a_method():
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.DATASETS))
 def test_a_dataset_kind_opens_relative_to_the_recipe(kind):
-    dataset = contracts.dataset(kind)
+    dataset = contracts.load(plugins.DATASETS, kind)
     assert parameters(dataset.open) == ["self", "base"]
     assert all(suffix.startswith(".") for suffix in dataset.suffixes)
 

@@ -6,8 +6,7 @@ Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inferenc
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -62,35 +61,13 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, floa
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreTable:
-    """n distributions over K scores 0, 1, ..., with what comparisons of two of them need.
+def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
+    """Return what comparisons of n distributions over K scores 0, 1, ... need, by name.
 
-    Attributes:
-        p: Shape (n, K).
-        below: Shape (n, K), P(X <= k).
-        mode: Shape (n,), as the next four on the scale of the scores.
-        mean: Shape (n,).
-        median: Shape (n,).
-        worst: Shape (n,), the first percentile.
-        lower_semideviation: Shape (n,).
-        variance: Shape (n,).
-        distances: Shape (n, 3 K), E|X - t| for t from 1 - K to 2 K.
-    """
-
-    p: Floats
-    below: Floats
-    mode: Floats
-    mean: Floats
-    median: Floats
-    worst: Floats
-    lower_semideviation: Floats
-    variance: Floats
-    distances: Floats
-
-
-def score_table(probabilities: ArrayLike) -> ScoreTable:
-    """Return distributions of shape (n, K >= 2), scores ascending; rows may have nan.
+    "p", as given: shape (n, K >= 2), scores ascending, perhaps with nan; "below", P(X <= k), shape
+    (n, K); "distances", E|X - t| for t from 1 - K to 2 K, shape (n, 3 K); and of shape (n,), by the
+    names of `describe_scores`, "mode", "mean", "median", "first_percentile",
+    "lower_semideviation" and "variance".
 
     Raises:
         StatisticsError: If the shape is another one.
@@ -115,20 +92,20 @@ def score_table(probabilities: ArrayLike) -> ScoreTable:
     distances[:, 1:n_scores] = -1.0
     distances[:, n_scores : 2 * n_scores - 1] = 2.0 * below[:, :-1] - 1.0
     np.cumsum(distances, axis=1, out=distances)
-    return ScoreTable(
-        p,
-        below,
-        (top @ scores) / np.maximum(top.sum(axis=1), 1),
-        mean,
-        _first_above(below, 0.5),
-        _first_above(below, 0.01),
-        np.sqrt(lower),
-        variance,
-        distances,
-    )
+    return {
+        "p": p,
+        "below": below,
+        "distances": distances,
+        "mode": (top @ scores) / np.maximum(top.sum(axis=1), 1),
+        "mean": mean,
+        "median": _first_above(below, 0.5),
+        "first_percentile": _first_above(below, 0.01),
+        "lower_semideviation": np.sqrt(lower),
+        "variance": variance,
+    }
 
 
-def compare_scores(table: ScoreTable, first: Ints, second: Ints) -> dict[str, Floats]:
+def compare_scores(table: Mapping[str, Floats], first: Ints, second: Ints) -> dict[str, Floats]:
     """Compares two answers' score distributions as independent draws, by eight statistics.
 
     `first` and `second` are their places in the table, shape (n,). Each has shape (n,), in [-1, 1],
@@ -140,7 +117,7 @@ def compare_scores(table: ScoreTable, first: Ints, second: Ints) -> dict[str, Fl
 
     All take time proportional to K.
     """
-    n_scores = table.p.shape[1]
+    n_scores = table["p"].shape[1]
     support = n_scores - 1
 
     def less(column: Floats) -> Floats:
@@ -148,22 +125,22 @@ def compare_scores(table: ScoreTable, first: Ints, second: Ints) -> dict[str, Fl
         return result
 
     p_1, p_2, below_1, below_2 = (
-        column[at] for column in (table.p, table.below) for at in (first, second)
+        column[at] for column in (table["p"], table["below"]) for at in (first, second)
     )
-    raw, risk = less(table.mean), less(table.lower_semideviation)
-    std = np.sqrt(table.variance[first] + table.variance[second])
+    raw, risk = less(table["mean"]), less(table["lower_semideviation"])
+    std = np.sqrt(table["variance"][first] + table["variance"][second])
     # E|X1 - X2 - shift| is linear between two whole shifts, here 0, and those around `risk`.
     whole = np.floor(np.nan_to_num(risk))
-    windows = sliding_window_view(table.distances, n_scores + 1, axis=1)
+    windows = sliding_window_view(table["distances"], n_scores + 1, axis=1)
     shifted = windows[first, whole.astype(np.int64) + support]
-    spread = _dot(p_2, table.distances[first, support : -n_scores - 1])
+    spread = _dot(p_2, table["distances"][first, support : -n_scores - 1])
     low, high = _dot(p_2, shifted[:, :-1]), _dot(p_2, shifted[:, 1:])
     lowered = low + (risk - whole) * (high - low)
     found = {
-        "mode": np.sign(less(table.mode)),
-        "rounded_mean": np.sign(less(np.rint(table.mean))),
-        "median": np.sign(less(table.median)),
-        "first_percentile": np.sign(less(table.worst)),
+        "mode": np.sign(less(table["mode"])),
+        "rounded_mean": np.sign(less(np.rint(table["mean"]))),
+        "median": np.sign(less(table["median"])),
+        "first_percentile": np.sign(less(table["first_percentile"])),
         "mean": _scaled(raw, spread + std, support),
         "ram": _scaled(raw - risk, lowered + std, support),
         "quantile": _higher_quantiles(below_1, below_2) - _higher_quantiles(below_2, below_1),

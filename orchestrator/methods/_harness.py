@@ -13,8 +13,8 @@ import msgspec
 from pydantic import Field
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.harness._reading import NONE, Reading
-from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
+from orchestrator.judgment.harness._reading import NONE, Reading, Winner
+from orchestrator.judgment.harness.mt_bench import swapped, two_games
 from orchestrator.methods._drawing import (
     Drawing,
     OfAnswers,
@@ -226,6 +226,12 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
                 )
         return found
 
+    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
+        """Every model, or every pair of models, with every judge."""
+        if not self.config.pairwise:
+            return super().combinations(candidates)
+        return pairs_by_judge(candidates, self.judges)
+
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, and the model or the two models."""
         one = len(unit.models) == 1
@@ -299,19 +305,6 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
         return found
 
 
-NamedConfigT = TypeVar("NamedConfigT", bound=NamedJudgesSettings, covariant=True)
-
-
-class NamedJudges(HarnessJudge[NamedConfigT]):
-    """Base of those whose judges the recipe names."""
-
-    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
-        """Every model, or every pair of models, with every judge."""
-        if not self.config.pairwise:
-            return super().combinations(candidates)
-        return pairs_by_judge(candidates, self.judges)
-
-
 def _said(text: Generation) -> tuple[int, str]:
     """Return index and text after any thinking block; 0 and "" if the block never ends."""
     begin = after_thinking(text.text)
@@ -326,8 +319,9 @@ def _slot(
     slot = form.slot(said, convention)
     if slot is None:
         return None
-    prefix, lead = cut(text, begin + slot.begin)
-    labels = tuple(Label(name, (name + slot.closing,)) for name in form.labels)
+    at, closing = slot
+    prefix, lead = cut(text, begin + at)
+    labels = tuple(Label(name, (name + closing,)) for name in form.labels)
     return prefix, spelled(labels, lead)
 
 

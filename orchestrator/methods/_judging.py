@@ -101,7 +101,7 @@ class JudgeSettings(LedSettings):
     def template(self) -> str:
         """The template of the mode that is asked for."""
         named = self.PROMPTS.get(self.prompt)
-        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
+        return named[self.chain_of_thought] if named else self.prompt
 
 
 def checked_prompt(
@@ -297,7 +297,7 @@ def _place(
         begun = Prefix(begun_reply(trace.text, prefix))
         return None if after_thinking(trace.text) is None else (begun, continued(labels, prefix))
     slot = slot_of(trace, labels)
-    return None if slot is None else (slot.prefix, spelled(labels, slot.lead))
+    return None if slot is None else (slot[0], spelled(labels, slot[1]))
 
 
 async def reason(

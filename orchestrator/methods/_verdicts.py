@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,25 +36,9 @@ _REFERS = re.compile(
 )
 
 
-class Found(NamedTuple):
-    """A verdict in a text: which label, and where it begins."""
-
-    label: int
-    begin: int
-
-
-class Slot(NamedTuple):
-    """The place of a verdict in a trace.
-
-    Attributes:
-        prefix: What the judge wrote before it, up to the token in which it begins.
-        lead: The characters of that token before the verdict, which labels must begin with here.
-        label: Which label the judge wrote.
-    """
-
-    prefix: Prefix
-    lead: str
-    label: int
+Slot = tuple[Prefix, str]
+"""The place of a verdict in a trace: what the judge wrote before the token in which it begins, and
+the characters of that token before it, which labels must begin with here."""
 
 
 def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
@@ -67,7 +51,7 @@ def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
     if begin is None:
         return None
     found = last_verdict(trace.text, labels, begin, ended=trace.finish_reason != "length")
-    return None if found is None else Slot(*cut(trace, found.begin), found.label)
+    return None if found is None else cut(trace, found[1])
 
 
 def after_thinking(text: str) -> int | None:
@@ -80,11 +64,14 @@ def after_thinking(text: str) -> int | None:
 
 def last_verdict(
     text: str, labels: tuple[Label, ...], begin: int = 0, *, ended: bool = True
-) -> Found | None:
-    """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
+) -> tuple[int, int] | None:
+    """Which label is the last in a text from `begin` on, and where it begins.
+
+    `ended` says that the text was not cut off.
+    """
     owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
     found = _last_form(text, tuple(owner), begin, ended)
-    return None if found is None else Found(owner[found.group(1)], found.start(1))
+    return None if found is None else (owner[found.group(1)], found.start(1))
 
 
 def _last_form(
@@ -97,13 +84,16 @@ def _last_form(
     stop = len(text[begin:].rstrip(TAIL)) + begin
     if not all(name.isalnum() for name in names):
         # The brackets of a label may be among what is stripped from the end.
-        return _settled(text, list(_anywhere(names).finditer(text, begin)), stop, ended)
+        return _settled(text, list(_with("(EITHER)", names).finditer(text, begin)), stop, ended)
     if not ended:
         return None
-    found = _at_the_end(names).search(text, max(begin, stop - 64), stop)
-    if found is not None and _concludes(text, begin, found.start()):
-        return found
-    return _settled(text, list(_announced(names).finditer(text, begin)), stop, ended)
+    found = _with(_LAST, names).search(text, max(begin, stop - 64), stop)
+    if found is not None:
+        at = found.start()
+        refers = _REFERS.search(text, max(begin, at - _NEAR), at)
+        if refers is None and not denied(text, at):
+            return found
+    return _settled(text, list(_with(_ANNOUNCED, names).finditer(text, begin)), stop, ended)
 
 
 def _settled(
@@ -122,13 +112,7 @@ def _settled(
     return last
 
 
-def _concludes(text: str, begin: int, at: int) -> bool:
-    """Return True if a label at the end of a text is meant as the verdict."""
-    first = max(begin, at - _NEAR)
-    return _REFERS.search(text, first, at) is None and not denied(text, at)
-
-
-def cut(trace: Generation, begin: int) -> tuple[Prefix, str]:
+def cut(trace: Generation, begin: int) -> Slot:
     """Return the text before the token that holds an index, and the rest up to that index."""
     offsets, ids = trace.offsets, trace.token_ids
     if offsets is not None and ids is not None and len(offsets) == len(ids) > 0:
@@ -159,26 +143,22 @@ def _prefix(text: str, ids: tuple[int, ...]) -> Prefix:
     return Prefix(text, ids) if text or ids else NO_PREFIX
 
 
-def _either(names: Sequence[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+@lru_cache(maxsize=256)
+def _with(pattern: str, names: tuple[str, ...], line: str = "") -> re.Pattern[str]:
+    """Return a pattern in which EITHER stands for the names, and LINE for a text."""
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    of = {"EITHER": either, "LINE": re.escape(line)}
+    return re.compile(re.sub("EITHER|LINE", lambda found: of[found[0]], pattern), re.MULTILINE)
 
 
-@lru_cache(maxsize=64)
-def _anywhere(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(f"({_either(names)})")
-
-
-@lru_cache(maxsize=64)
-def _at_the_end(names: tuple[str, ...]) -> re.Pattern[str]:
-    """A label as the last word, also as "7/9" or "7 out of 9"."""
-    share = r"(?:[ ]?/[ ]?\d{1,6}|[ ]out[ ]of[ ]\d{1,6})?"
-    return re.compile(rf"(?<![\w.,/-])(?<!out of )({_either(names)}){share}\Z")
-
-
-@lru_cache(maxsize=64)
-def _announced(names: tuple[str, ...]) -> re.Pattern[str]:
-    said = r"(?i:rating|score|verdict)(?i:[ ]is)?[\s:*_=]{1,4}"
-    return re.compile(rf"{said}({_either(names)})(?!\w|[.,/]\d)")
+# A label as the last word, also as "7/9" or "7 out of 9".
+_LAST: Final = r"(?<![\w.,/-])(?<!out of )(EITHER)(?:[ ]?/[ ]?\d{1,6}|[ ]out[ ]of[ ]\d{1,6})?\Z"
+_ANNOUNCED: Final = r"(?i:rating|score|verdict)(?i:[ ]is)?[\s:*_=]{1,4}(EITHER)(?!\w|[.,/]\d)"
+_TWO: Final = r"(?<![\w.,/-])(EITHER)[ ,]{1,2}(?:EITHER)\Z"
+_LINE: Final = (
+    r"^[^\w\n]{0,8}(?:\d{1,3}[.)][ ])?[^\w\n]{0,8}(?i:LINE)"
+    r"[ *_\"'`]{0,4}[:=][ *_\"'`]{0,4}(EITHER)(?!\w|[.,/]\d)"
+)
 
 
 BETWEEN: Final = " "
@@ -246,21 +226,13 @@ def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
     begin = after_thinking(trace.text)
     if begin is None or trace.finish_reason == "length":
         return None
-    owner = {form.strip(): at for at, label in enumerate(scores) for form in label.spellings}
+    owner = tuple({form.strip(): None for label in scores for form in label.spellings})
     # A label may itself end in what else may follow it, such as a bracket.
     tail = TAIL.translate({ord(form[-1]): None for form in owner})
     stop = begin + len(trace.text[begin:].rstrip(tail))
     longest = max(_NEAR, 2 * max(map(len, owner)) + 2)
-    found = _two_scores(tuple(owner)).search(trace.text, max(begin, stop - longest), stop)
-    if found is None:
-        return None
-    return Slot(*cut(trace, found.start(1)), owner[found.group(1)])
-
-
-@lru_cache(maxsize=64)
-def _two_scores(scores: tuple[str, ...]) -> re.Pattern[str]:
-    either = _either(scores)
-    return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
+    found = _with(_TWO, owner).search(trace.text, max(begin, stop - longest), stop)
+    return None if found is None else cut(trace, found.start(1))
 
 
 def slots_by_name(
@@ -278,20 +250,11 @@ def slots_by_name(
 
 
 def _slot(trace: Generation, begin: int, name: str, labels: tuple[Label, ...]) -> Slot | None:
-    owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
-    found = list(_line(name, tuple(owner)).finditer(trace.text, begin))
+    forms = tuple({form.strip(): None for label in labels for form in label.spellings})
+    found = list(_with(_LINE, forms, name).finditer(trace.text, begin))
     if not found:
         return None
     last = found[-1]
     if trace.finish_reason == "length" and last.end(1) == len(trace.text):
         return None
-    return Slot(*cut(trace, last.start(1)), owner[last.group(1)])
-
-
-@lru_cache(maxsize=256)
-def _line(name: str, forms: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(
-        rf"^[^\w\n]{{0,8}}(?:\d{{1,3}}[.)][ ])?[^\w\n]{{0,8}}(?i:{re.escape(name)})"
-        rf"[ *_\"'`]{{0,4}}[:=][ *_\"'`]{{0,4}}({_either(forms)})(?!\w|[.,/]\d)",
-        re.MULTILINE,
-    )
+    return cut(trace, last.start(1))

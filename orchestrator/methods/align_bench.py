@@ -18,10 +18,9 @@ from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.align_bench import parse_judgment
 from orchestrator.methods._formats import ALIGN_SCORE
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings, as_json
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings, as_json
 from orchestrator.plugin import Ask, AskFailed, Failure, Item, Row, Unit
-from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
-from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
 
 WHERE: Final = (
     "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge use "
@@ -87,7 +86,7 @@ class Config(NamedJudgesSettings):
         return found
 
 
-class AlignBench(NamedJudges[Config]):
+class AlignBench(HarnessJudge[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
     cites = ("liu2023alignbench",)

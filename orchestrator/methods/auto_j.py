@@ -11,8 +11,7 @@ and 8 for several turns), whose Auto-J baseline this is; Auto-J's own are read f
 
 Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; the
 conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0) take the last match, as those codes do.
-Orders that disagree are a tie here; Auto-J's agreement counts them as wrong
-(`judgment.harness.critique_llm.pairwise_agreement`).
+Orders that disagree are a tie here; Auto-J's agreement counts them as wrong.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -20,7 +19,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.methods._formats import AUTO_J_DECISION, AUTO_J_RATING, FIRST_LINE_RATING, Format
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import AskFailed, Failure, Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
@@ -88,7 +87,7 @@ def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wordi
     return found
 
 
-class AutoJ(NamedJudges[Config]):
+class AutoJ(HarnessJudge[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     cites = ("li2023generative",)

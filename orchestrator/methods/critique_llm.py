@@ -9,8 +9,7 @@ Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702) and its code (commit e1
 
 Deviations: a text without one clear verdict is missing; with `convention: critique_llm` the first
 match counts, no score counts as 5, and 100 is read as 10, as there. Orders that disagree are a tie
-here; CritiqueLLM's agreement counts them as wrong
-(`judgment.harness.critique_llm.pairwise_agreement`).
+here; CritiqueLLM's agreement counts them as wrong.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -18,7 +17,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.methods._formats import CRITIQUE_LABEL, CRITIQUE_SCORE
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 
@@ -102,7 +101,7 @@ class Config(NamedJudgesSettings):
         return {"type": named}
 
 
-class CritiqueLLM(NamedJudges[Config]):
+class CritiqueLLM(HarnessJudge[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     cites = ("ke2024critiquellm",)

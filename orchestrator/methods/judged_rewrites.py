@@ -160,19 +160,19 @@ class JudgedRewrites(OfAnswers[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Judge each turn's rewriting against its answer."""
         config = self.config
-        made = await rewrite(unit, ask, config)
-        turns = [turn for turn, _, _ in made]
-        judged = await _judge(unit, ask, turns, [last for _, _, last in made], config.judging())
+        (made,) = await rewrite(unit, ask, config)
+        turns, copies = [turn for turn, _ in made], [copy for _, copy in made]
+        judged = await _judge(unit, ask, turns, copies, config.judging())
         return [
             {
                 **blank_row(JudgedRewrites.columns),
                 **self.identify(unit),
                 "turn": turn.number,
-                "answer": first.text,
-                "rewriting": last.text,
+                "answer": turn.answer.text,
+                "rewriting": copy.text,
                 **_row(both),
             }
-            for (turn, first, last), both in zip(made, judged, strict=True)
+            for (turn, copy), both in zip(made, judged, strict=True)
         ]
 
 
@@ -191,10 +191,10 @@ def _row(judged: tuple[Order, Order] | None) -> Row:
         "p_ba": list(reversed(ba.levels)),
         "coverage_ab": ab.coverage,
         "coverage_ba": ba.coverage,
-        "prefer_rewriting_ab": found.prefer_ab,
-        "prefer_rewriting_ba": found.prefer_ba,
-        "prefer_rewriting": found.prefer,
-        "verdict": found.mode_pre,
+        "prefer_rewriting_ab": found["prefer_a_ab"],
+        "prefer_rewriting_ba": found["prefer_a_ba"],
+        "prefer_rewriting": found["prefer_a"],
+        "verdict": found["mode_pre"],
         "exact": ab.exact and ba.exact,
     }
 

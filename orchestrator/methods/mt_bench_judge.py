@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
 from orchestrator.methods._drawing import with_baseline
 from orchestrator.methods._formats import FASTCHAT_RATING, FASTCHAT_WINNER
-from orchestrator.methods._harness import COMPACT, NamedJudges, NamedJudgesSettings
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import (
     AskFailed,
     Combination,
@@ -102,7 +102,7 @@ class Config(NamedJudgesSettings):
         return self.prompts[NAMES[self.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
 
 
-class MTBenchJudge(NamedJudges[Config]):
+class MTBenchJudge(HarnessJudge[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
     cites = ("zheng2023judging",)

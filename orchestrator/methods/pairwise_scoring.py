@@ -21,7 +21,7 @@ that can't be read is missing (the released code makes it a tie).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, ClassVar, Final, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Self
 
 import msgspec
 from pydantic import Field, model_validator
@@ -173,12 +173,8 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
-class _Start(NamedTuple):
-    """The place of a first score: its prompt, and the slot after one of its traces."""
-
-    prompt: int
-    messages: Messages
-    slot: Slot
+_Start = tuple[int, Messages, Slot]
+"""The place of a first score: the number of its prompt, the prompt, and the slot behind a trace."""
 
 
 _Scores = tuple[tuple[float, ...], tuple[float, ...], Order]
@@ -193,11 +189,11 @@ async def _starts(
     """Return the places of the first scores, and the number of traces drawn for each prompt."""
     prompts = lead(prompts, config.template(), config)
     if not config.chain_of_thought:
-        begun = Slot(Prefix(config.prefix) if config.prefix else NO_PREFIX, "", 0)
-        return [_Start(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
+        begun = (Prefix(config.prefix) if config.prefix else NO_PREFIX, "")
+        return [(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
     traces = await reason(ask, unit, prompts, config)
     starts = [
-        _Start(at, prompt, slot)
+        (at, prompt, slot)
         for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
         for slot in said([slot_of_two(trace, config.verdicts()) for trace in drawn], drawn)
     ]
@@ -213,8 +209,8 @@ async def _orders(
     asked = apart(labels_1) if config.prefix else labels_1
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, messages, spelled(asked, slot.lead), prefix=slot.prefix)
-            for _, messages, slot in starts
+            ask.choose(unit.judge, messages, spelled(asked, lead), prefix=prefix)
+            for _, messages, (prefix, lead) in starts
         )
     )
     summed = [together(choice, labels_1) if config.prefix else choice for choice in choices]
@@ -226,22 +222,19 @@ async def _orders(
     ]
     # Characters of a score's own token stand for the white space before it.
     prefixes = [
-        Prefix(
-            start.slot.prefix.text
-            + (start.slot.lead + score.lstrip() if start.slot.lead else score)
-        )
-        for start, score in zip(starts, scores, strict=True)
+        Prefix(prefix.text + (lead + score.lstrip() if lead else score))
+        for (_, _, (prefix, lead)), score in zip(starts, scores, strict=True)
     ]
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, start.messages, labels_2, prefix=prefix)
-            for start, prefix in zip(starts, prefixes, strict=True)
+            ask.choose(unit.judge, messages, labels_2, prefix=prefix)
+            for (_, messages, _), prefix in zip(starts, prefixes, strict=True)
         )
     )
     seconds = [judged([choice]) for choice in choices]
     by_prompt: dict[int, list[tuple[Judged, Judged]]] = {}
-    for start, *pair in zip(starts, firsts, seconds, strict=True):
-        by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
+    for (at, _, _), *pair in zip(starts, firsts, seconds, strict=True):
+        by_prompt.setdefault(at, []).append((pair[0], pair[1]))
     return [_averaged(pairs, n_drawn, config) for pairs in by_prompt.values()]
 
 

@@ -11,17 +11,20 @@ are imported only with `allow_code`.
 import contextlib
 import difflib
 import importlib
+import importlib.util
 import logging
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 from typing import Final, TypeVar
 
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
-from orchestrator.plugins import by_path, own_packages
+from orchestrator.plugins import by_path
 
 T = TypeVar("T")
 
@@ -62,9 +65,18 @@ REMOVED: Final[Mapping[str, str]] = {
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
     "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
-    "padded_answers": "see what length is worth with style_control",
+    "padded_answers": "see what length is worth in the ratings at equal style of each report",
+    "style_control": "every report of judged pairs has ratings at equal style",
 }
 """Kinds and settings that are gone, and what to do instead."""
+
+OWN_PACKAGES: Final = (BACKENDS, LAUNCH)
+"""Packages that belong to this `orchestrator` and have common names.
+
+A folder or package of a user can come before them on the module path. They are therefore imported
+from where `orchestrator` itself lies.
+"""
+_HOME: Final = Path(__file__).resolve().parents[2]
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +92,8 @@ def kinds(family: str) -> tuple[str, ...]:
     Raises:
         PluginError: If another package of that name was imported before ours.
     """
-    if family in own_packages.NAMES:
-        own_packages.claim(family)
+    if family in OWN_PACKAGES:
+        claim(family)
     files = pkgutil.iter_modules(importlib.import_module(family).__path__)
     return tuple(sorted({*(one.name for one in files if one.name[0] != "_"), *_shared(family)}))
 
@@ -90,6 +102,36 @@ def _shared(family: str) -> Mapping[str, str]:
     """The kinds of a family that share a file with others, as `file:Class`."""
     found: Mapping[str, str] = getattr(importlib.import_module(family), "KINDS", {})
     return found
+
+
+def claim(name: str) -> ModuleType:
+    """Import our package of this name, whatever else is on the module path.
+
+    Raises:
+        PluginError: If it is not installed, or if another package of that name has been imported
+            into this process.
+    """
+    folder = _HOME / name
+    present = sys.modules.get(name)
+    if present is not None:
+        there = list(getattr(present, "__path__", ()))
+        if not any(Path(entry).resolve() == folder for entry in there):
+            origin = there[0] if there else present.__file__
+            raise PluginError(
+                f"the package {name!r} of {origin} was imported before orchestrator's own "
+                f"{name!r}, which this run needs; rename yours, or start the run in another "
+                "process (orchestrator run RECIPE)"
+            )
+        return present
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None or not (folder / "__init__.py").is_file():
+        raise PluginError(f"the package {name!r} is missing from {_HOME}; reinstall orchestrator")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:

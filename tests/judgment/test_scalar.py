@@ -26,10 +26,10 @@ def test_a_description_is_the_summary_of_one(row, lowest):
     p, scores = spread(row), range(lowest, lowest + len(row))
     one, many = describe_scores(p, scores), score_table([p])
     for name in ("mode", "mean", "median"):
-        assert one[name] - lowest == pytest.approx(getattr(many, name)[0], abs=1e-9), name
-    assert one["first_percentile"] - lowest == many.worst[0]
-    assert one["lower_semideviation"] == pytest.approx(many.lower_semideviation[0], abs=1e-9)
-    assert one["std"] ** 2 == pytest.approx(many.variance[0], abs=1e-9)
+        assert one[name] - lowest == pytest.approx(many[name][0], abs=1e-9), name
+    assert one["first_percentile"] - lowest == many["first_percentile"][0]
+    assert one["lower_semideviation"] == pytest.approx(many["lower_semideviation"][0], abs=1e-9)
+    assert one["std"] ** 2 == pytest.approx(many["variance"][0], abs=1e-9)
 
 
 @given(weights, st.data())

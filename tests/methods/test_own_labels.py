@@ -14,7 +14,7 @@ from orchestrator.methods import judged_rewrites, pairwise_ranking, pairwise_sco
 from orchestrator.methods._own_labels import OwnLabel, levels_of
 from orchestrator.methods._verdicts import last_verdict, slot_of_two
 from orchestrator.recipe.load import load
-from orchestrator.records import Generation, Unit
+from orchestrator.records import Generation, Prefix, Unit
 from tests.core.fakes import answered, method_in
 from tests.launched import recipe_data
 from tests.methods.judging import ITEM, choice
@@ -120,9 +120,9 @@ def test_levels_keep_the_mass_and_mirror(inner, weights):
     assert levels_of(p[::-1], mirrored) == pytest.approx(levels[::-1])
     # Whatever the labels: a judge that mirrors its verdict with the order prefers the same.
     found = judge_pair(levels, levels[::-1])
-    assert found.prefer_ab == pytest.approx(found.prefer_ba)
+    assert found["prefer_a_ab"] == pytest.approx(found["prefer_a_ba"])
     mean = sum(one * label.value for one, label in zip(p, labels, strict=True))
-    assert (found.mean_pre > 0) == (mean > 1e-9) or abs(mean) <= 1e-3
+    assert (found["mean_pre"] > 0) == (mean > 1e-9) or abs(mean) <= 1e-3
 
 
 def test_a_grade_is_the_value_of_its_label():
@@ -192,15 +192,13 @@ def test_grades_spelled_as_numbers_are_the_scores():
 def test_two_grades_end_a_trace():
     config = pairwise_scoring.Config(judges=("j",), prompt=BOTH, labels=GRADES)
     slot = slot_of_two(Generation("A is fine, B not: great, bad.", "stop"), config.verdicts())
-    assert slot is not None
-    assert (slot.prefix.text, slot.lead, slot.label) == ("A is fine, B not:", " ", 2)
+    assert slot == (Prefix("A is fine, B not:"), " ")
     bracketed = [{"name": f"[[{name}]]", "value": value} for value, name in enumerate("xyz")]
     shown = "{{ answer_a }} {{ answer_b }} [[x]]"
     config = pairwise_scoring.Config(judges=("j",), prompt=shown, labels=bracketed)
     long = "[[x]] is what I thought. " * 20
     slot = slot_of_two(Generation(f"{long}**[[y]] [[z]]**\n", "stop"), config.verdicts())
-    assert slot is not None
-    assert slot.label == 1
+    assert slot == (Prefix(f"{long}**"), "")
 
 
 def rewritten(weights, **settings):
@@ -241,7 +239,7 @@ def test_any_spelling_is_a_verdict_in_reasons():
     labels = pairwise_ranking.Config(judges=("j",), prompt=PAIR, labels=OWN).verdicts()
     found = last_verdict("Both are fine, but the verdict: first", labels)
     assert found is not None
-    assert (found.label, found.begin) == (0, 32)
+    assert found == (0, 32)
 
 
 @pytest.mark.parametrize(

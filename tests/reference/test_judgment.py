@@ -51,10 +51,10 @@ def test_pointwise_summaries(reference, case):
     found, top = score_table(p), len(p[0]) - 1
     for i in (0, 1):
         mean, semideviation = outputs[f"mean{i + 1}"], outputs[f"lower_semidev{i + 1}"]
-        assert found.mean[i] / top == pytest.approx(mean, abs=1e-9)
-        assert found.lower_semideviation[i] / top == pytest.approx(semideviation, abs=1e-9)
+        assert found["mean"][i] / top == pytest.approx(mean, abs=1e-9)
+        assert found["lower_semideviation"][i] / top == pytest.approx(semideviation, abs=1e-9)
         assert mean - semideviation == pytest.approx(outputs[f"RAM{i + 1}"], abs=1e-9)
-    std = math.sqrt(found.variance.sum()) / top
+    std = math.sqrt(found["variance"].sum()) / top
     assert std == pytest.approx(outputs["std_diff"], abs=1e-9)
 
 

@@ -228,19 +228,8 @@ def test_without_right_answers_there_is_no_calibration():
 def test_undefined_cells_say_why_and_have_no_order():
     table = make_table("k", "t", [Column("x", "number")], [[Measured(None, why="no values")]])
     (cell,) = shell.grid(table, "k").rows[0]
-    assert (cell.order, cell.interval) == ("", None)
+    assert cell.order == ""
     assert "no values" in cell.text + cell.aside
-
-
-def test_intervals_of_a_column_share_one_axis():
-    rows = [[Measured(0.5, 0.4, 0.6)], [Measured(0.1, 0.0, 0.2)]]
-    table = make_table("k", "t", [Column("x", "percent")], rows)
-    high, low = (row[0].interval for row in shell.grid(table, "k").rows)
-    assert low is not None
-    assert high is not None
-    begin, end, at = low
-    assert end < high[0]
-    assert begin < (at or 0.0) < end
 
 
 @given(st.text(max_size=60))
