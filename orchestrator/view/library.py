@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 
@@ -36,8 +36,6 @@ from orchestrator.view.items import Items, Texts, build, write_texts
 
 # What a browser takes to show the first items, and nothing should take from it.
 _FIRST_SCREEN_S: Final = 0.5
-
-T = TypeVar("T")
 
 
 class Snapshot:

@@ -65,7 +65,7 @@ def test_certain_best_against_certain_worst():
 
 def test_nan_stays_nan():
     assert all(math.isnan(v) for v in values([math.nan, 1.0], [0.5, 0.5]).values())
-    assert np.isnan(score_table([[math.nan, 1.0]])["mode"]).all()
+    assert np.isnan(score_table([[math.nan, 1.0]])["mean"]).all()
 
 
 @pytest.mark.parametrize("p", [[[1.0]], [0.5, 0.5], []])

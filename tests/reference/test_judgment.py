@@ -65,9 +65,9 @@ def test_pairwise_ranking(reference, case):
     found = pairwise.judge_pair(one, two)
     for theirs, ours in {"mode": "mode", "medi": "median", "mean": "mean"}.items():
         for suffix, order in {"s1": "pre", "s2": "post"}.items():
-            value = getattr(found, f"{ours}_{order}")
+            value = found[f"{ours}_{order}"]
             assert value == pytest.approx(outputs[f"{theirs}_{suffix}"][0], abs=1e-9)
-    assert found.prefer == pytest.approx(outputs["P_A_better_plus_half_tie_s1"][0], abs=1e-9)
+    assert found["prefer_a"] == pytest.approx(outputs["P_A_better_plus_half_tie_s1"][0], abs=1e-9)
     symmetric = oracle.symmetrised([one], [two])
     assert symmetric == pytest.approx(np.array(outputs["sym_probs"]), abs=1e-9)
     means = {"s1": symmetric[0], "order1": one, "order2": two}
@@ -78,7 +78,7 @@ def test_pairwise_ranking(reference, case):
 
 def test_preference_of_the_first_order(reference):
     inputs, _ = reference("judge.pairwise_ranking.1")
-    assert pairwise.judge_pair(inputs["order1_AB"], [0.2] * 5).prefer_ab == pytest.approx(0.65)
+    assert pairwise.judge_pair(inputs["order1_AB"], [0.2] * 5)["prefer_a_ab"] == pytest.approx(0.65)
 
 
 def test_a_score_of_two_tokens(reference):

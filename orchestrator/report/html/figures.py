@@ -143,7 +143,7 @@ class Material:
     @property
     def models(self) -> list[str]:
         """Models that answer, in the order of their rows."""
-        found: dict[str, None] = {}
+        found: dict[str | None, None] = {}
         for frame in self.frames:
             for name in ("model", "model_a", "model_b"):
                 if name in names_of(self.frames, frame):
