@@ -285,10 +285,6 @@ def _suffixes(value: object) -> str:
     return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
 
 
-def _about(value: object) -> str:
-    return "" if value is None or isinstance(value, About) else "must be an About, or None"
-
-
 def _short(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
@@ -358,5 +354,9 @@ _PARTS: Final[dict[str, _Names]] = {
         "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
-    plugins.DATASETS: {"suffixes": _suffixes, "about": _about, "open": called_with("self", "base")},
+    plugins.DATASETS: {
+        "suffixes": _suffixes,
+        "about": _role(About),
+        "open": called_with("self", "base"),
+    },
 }
