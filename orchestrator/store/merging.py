@@ -28,10 +28,9 @@ from orchestrator.errors import StoreError
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.copying import AT_ONCE, UNITS, Copying, epochs_of, is_same
-from orchestrator.store.entries import tally_of
+from orchestrator.store.entries import ADD_UP, tally_of
 from orchestrator.store.lending import EndedStore, explained
 from orchestrator.store.owner import is_network_fs
-from orchestrator.store.writer import ADD_UP
 
 _DUPLICATES_AT_ONCE: Final = 1000
 _CACHE_KB: Final = 32 << 10
