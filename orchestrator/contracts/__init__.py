@@ -2,7 +2,7 @@
 
 A family has a base class, and a list of its parts, each a name and a test of its value. The texts
 of what is wrong name the class and where it is. The bases of methods, summaries and analyses are
-here (`method.py`, `summary.py`).
+here (`method.py`).
 """
 
 import inspect
@@ -22,12 +22,15 @@ from orchestrator.columns import (
 )
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Analysis,
     Method,
     MethodSettings,
+    Statistic,
+    StatisticSettings,
+    Summary,
     roles_of,
     schema_of,
 )
-from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugins.base import Plugin, Settings
