@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
+from orchestrator.records import Floats
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import checked_level
@@ -60,23 +60,6 @@ class Battles(Pairs):
         return int(self.score.size)
 
 
-@dataclass(frozen=True, slots=True)
-class EloRatings:
-    """Elo ratings of M models; arrays of shape (M,).
-
-    Attributes:
-        values: Median over resamples of the battles; the initial rating without battles.
-        low: Lower percentile over resamples, at the confidence level.
-        high: Upper percentile.
-        n_battles: Battles fought.
-    """
-
-    values: Floats
-    low: Floats
-    high: Floats
-    n_battles: Ints
-
-
 def expected_score(first: float, second: float) -> float:
     """Return 1 / (1 + 10^((second - first) / 400)), the win rate that two ratings predict."""
     return float(1.0 / (1.0 + BASE ** ((second - first) / SCALE)))
@@ -111,11 +94,13 @@ def sequential_elo(battles: Battles, orders: Rows | None = None) -> Floats:
     return ratings.reshape(n_orders, battles.n_models)
 
 
-def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
+def bootstrap_elo(battles: Battles, resampling: Resampling) -> tuple[Floats, Floats, Floats]:
     """The published convention: median and percentiles over resamples of single battles.
 
-    It takes the battles of one prompt as independent, so `low` to `high` mixes order and chance and
-    is not an interval over prompts. `resampling` says how many resamples; 1,000 as published.
+    It takes the battles of one prompt as independent, so the percentiles, at the confidence level,
+    mix order and chance and are no interval over prompts. `resampling` says how many resamples;
+    1,000 as published. Returns the medians, lower and upper percentiles, shape (M,) each; of a
+    model without battles the initial rating.
     """
     level = checked_level(resampling.confidence_level)
     n, n_resamples = battles.n, resampling.n_resamples
@@ -125,7 +110,4 @@ def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
     drawn = np.concatenate([sequential_elo(battles, one) for one in chosen])
     tail = 0.5 * (1.0 - level)
     low, high = np.quantile(drawn, (tail, 1.0 - tail), axis=0)
-    fought = np.bincount(
-        np.concatenate((battles.first, battles.second)), minlength=battles.n_models
-    )
-    return EloRatings(np.median(drawn, axis=0), low, high, fought)
+    return np.median(drawn, axis=0), low, high

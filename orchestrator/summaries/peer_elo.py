@@ -26,8 +26,9 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import mean_of
+from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.elo import EloRatings, bootstrap_elo, expected_score
+from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
@@ -153,11 +154,12 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         ]
         return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
     resampling = Resampling(n_orders, context.rng(), context.confidence_level)
-    elo = bootstrap_elo(votes.battles(), resampling)
+    elo, low, high = bootstrap_elo(votes.battles(), resampling)
+    fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
-        cell = _cell(elo.values[i], elo.low[i], elo.high[i], votes.n_prompts, votes)
-        if not elo.n_battles[i]:
+        cell = _cell(elo[i], low[i], high[i], votes.n_prompts, votes)
+        if not fought[i]:
             cell = Measured(None, why="no votes")
         rows.append([votes.models[i], cell, int(wins[i]), int(ties[i])])
     notes = [
@@ -167,16 +169,15 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     ]
     return [
         make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes),
-        _predicted(votes, elo, order),
+        _predicted(votes, elo, [i for i in order if fought[i]]),
     ]
 
 
-def _predicted(votes: Votes, elo: EloRatings, order: Sequence[int]) -> Table:
+def _predicted(votes: Votes, elo: Floats, order: Sequence[int]) -> Table:
     """Tabulate the win rates that the published ratings predict."""
     rows: list[list[Cell]] = [
-        [votes.models[i], votes.models[j], expected_score(elo.values[i], elo.values[j])]
+        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
         for i, j in combinations(order, 2)
-        if elo.n_battles[i] and elo.n_battles[j]
     ]
     notes = ["of the ratings as published; the shares of votes are in the table of win rates"]
     title = "Win rates predicted by Elo"
