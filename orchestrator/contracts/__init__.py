@@ -359,7 +359,9 @@ _PARTS: Final[dict[str, _Names]] = {
     },
     plugins.DATASETS: {
         "suffixes": _suffixes,
-        "about": _role(About),
+        "about": lambda value: (
+            "" if value is None or isinstance(value, About) else "must be an About, or None"
+        ),
         "open": called_with("self", "base"),
     },
 }
