@@ -43,6 +43,15 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    "shown", re.findall(r"^\| .*\? \| on the page: `(.*)` \|$", PAGE, re.MULTILINE)
+)
+def test_a_question_is_answered_on_the_page_of_the_run(browser, links, shown):
+    with opened(browser, links, "/run/a") as (page, said):
+        page.locator("#glance .limits", has_text=shown).wait_for()
+        assert said == []
+
+
 def test_there_are_twenty_questions_of_at_most_three_clicks():
     assert len(ROWS) == 20
     assert all(len(clicks.split(THEN)) <= 3 for _, clicks in ROWS)

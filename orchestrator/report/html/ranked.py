@@ -54,7 +54,9 @@ def _basis(analysis: RankingAnalysis, method: str) -> str:
 def _ratings(analysis: RankingAnalysis) -> Figure:
     table = tables.ratings(analysis)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
-    says = " ".join(filter(None, (analysis.warning, "Ratings on the Elo scale, mean 1,000.")))
+    says = "Ratings on the Elo scale, mean 1,000."
+    if analysis.warning:
+        says = "These numbers are no result: the judgments cannot be trusted."
     # A picture would say what the numbers can't.
     drawn = shown and not analysis.warning
     picture = Picture("intervals", shown, _SCALE, options=_POINTS) if drawn else None
@@ -112,7 +114,6 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
     table = tables.position(rankings)
     if not table.rows:
         return []
-    judged = [one for one in rankings if one.n_judged and one.judge is not None]
     shown = figures.points(table, 0, 2, 1)
     who = list(dict.fromkeys(row["group"] for row in shown))
     options = {"zero": 0.0, "percent": True}
@@ -121,9 +122,4 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
         "The bias is the mean preference for the answer shown first minus one half; shares are "
         "over pairs of different answers."
     )
-    level = numbers.level(judged[0].confidence_level)
-    basis = (
-        f"n = {numbers.counted(sum(one.n_judged for one in judged), 'judgment')} of "
-        f"{numbers.counted(len(judged), 'judge')} · {level} intervals: {SHARES}"
-    )
-    return [Figure(table.key, table.title, basis, says, table, picture)]
+    return [Figure(table.key, table.title, f"n = {table.basis}", says, table, picture)]
