@@ -19,6 +19,7 @@ pytestmark = IN_CHROMIUM
 
 PAGE = (ROOT / "docs" / "viewer.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (.*\?) \| (`Items and answers`.*) \|$", PAGE, re.MULTILINE)
+ON_PAGE = re.findall(r"^\| .*\? \| on the page: `(.*)` \|$", PAGE, re.MULTILINE)
 # The names of the page for those of the run that is made here.
 NAMES = {"weak": "one", "mid": "two", "strong": "x|y & <b>"}
 THEN = " \u203a "
@@ -43,9 +44,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "shown", re.findall(r"^\| .*\? \| on the page: `(.*)` \|$", PAGE, re.MULTILINE)
-)
+@pytest.mark.parametrize("shown", ON_PAGE)
 def test_a_question_is_answered_on_the_page_of_the_run(browser, links, shown):
     with opened(browser, links, "/run/a") as (page, said):
         page.locator("#glance .limits", has_text=shown).wait_for()
