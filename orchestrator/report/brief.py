@@ -4,6 +4,7 @@ Computed once from the findings of a run; the terminal, Markdown, JSON, the HTML
 and notebooks show this value, each in its own form. Nothing here does I/O.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -146,9 +147,14 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
     unmade = [note for table in tables if not table.columns for note in table.notes]
     questions, advice = [], []
+    told: set[frozenset[str]] = set()
     for one in found:
-        # What to try stands under what to do next.
+        # What to try stands under what to do next, and the same reasons stand once.
         detail, _, tried = one.detail.partition(" Try ")
+        reasons = frozenset(re.split("[.;] ", detail))
+        if detail and reasons in told:
+            detail = "For the reasons above."
+        told.add(reasons)
         doubted = _doubted(one, settings, tables)
         questions.append(msgspec.structs.replace(doubted, detail=detail))
         advice.append(tried)

@@ -124,15 +124,17 @@ def _basis(analysis: RankingAnalysis) -> str:
         return ""
     level = numbers.level(analysis.confidence_level)
     few = f"; {few_words(analysis)}" if analysis.approximate else ""
-    n_pairs = len(analysis.pairs)
-    together = f", each difference's allows for all {n_pairs} pairs" if n_pairs > 1 else ""
     same = analysis.n_same_text
     equal = f" ({numbers.count(same)} of equal answers)" if same else ""
-    return (
+    counts = (
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
-        f"{numbers.counted(analysis.n_judged, 'judgment')}{equal}; {level} intervals, "
-        f"{analysis.uncertainty}{together}{few}"
+        f"{numbers.counted(analysis.n_judged, 'judgment')}{equal}"
     )
+    if analysis.warning:
+        return counts
+    n_pairs = len(analysis.pairs)
+    together = f", each difference's allows for all {n_pairs} pairs" if n_pairs > 1 else ""
+    return f"{counts}; {level} intervals, {analysis.uncertainty}{together}{few}"
 
 
 def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:

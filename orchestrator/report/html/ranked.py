@@ -32,8 +32,10 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
     """
     if not analysis.n_judged:
         return []
-    found = [_ratings(analysis), _wins(analysis)]
-    if analysis.categories:
+    found = [_ratings(analysis)]
+    if not analysis.warning:
+        found.append(_wins(analysis))
+    if analysis.categories and not analysis.warning:
         found += [_categories(analysis, models)]
     return [
         dataclasses.replace(one, table=msgspec.structs.replace(one.table, warning=analysis.warning))
@@ -60,7 +62,7 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
     # A picture would say what the numbers can't.
     drawn = shown and not analysis.warning
     picture = Picture("intervals", shown, _SCALE, options=_POINTS) if drawn else None
-    beside = [tables.neighbours(analysis)] if analysis.neighbours else []
+    beside = [tables.neighbours(analysis)] if analysis.neighbours and drawn else []
     return Figure(table.key, table.title, _basis(analysis, METHOD), says, table, picture, beside)
 
 

@@ -47,7 +47,8 @@ export const ways = (cells, meta, of = "") => {
 export const wayOf = (about, says, meta, of = "") => {
   if (about === "order") return most(meta, of, "gap");
   if (about === "note" && says.startsWith("answers cut")) return having(meta, "", "cut");
-  if (/^none|none failed/.test(says)) return [];
+  // What a recipe says of a judge is behind no item.
+  if (/^none|none failed/.test(says) || (about === "judge" && !says.includes("the checks"))) return [];
   return having(meta, of, ...(CHECKED[about] ?? []));
 };
 
