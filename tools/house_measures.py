@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_140,
-    "functions with `Any` in the signature": 227,
-    "lines": 104_526,
-    "files": 448,
-    "distinct names": 4_123,
-    "value classes": 561,
-    "fields of value classes": 2_676,
-    "pairs of value classes that share 60 % of their fields": 24,
+    "private functions used once": 1_105,
+    "functions with `Any` in the signature": 225,
+    "lines": 103_424,
+    "files": 439,
+    "distinct names": 4_055,
+    "value classes": 544,
+    "fields of value classes": 2_607,
+    "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 185,
+    "files that one run enters": 180,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
