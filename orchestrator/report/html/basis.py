@@ -78,18 +78,9 @@ def _counted(material: Material, frame: str) -> tuple[int, int | None]:
 
 def requests(material: Material) -> Table | None:
     """Tabulate the requests of the last call that sent any."""
+    counted = ("done", "failed", "retried", "prompt_tokens", "completion_tokens")
     models = material.progress.get("models") or ()
-    rows = [
-        [
-            model.get("name", ""),
-            model.get("done", 0),
-            model.get("failed", 0),
-            model.get("retried", 0),
-            model.get("prompt_tokens", 0),
-            model.get("completion_tokens", 0),
-        ]
-        for model in models
-    ]
+    rows = [[one.get("name", ""), *(one.get(name, 0) for name in counted)] for one in models]
     if not rows:
         return None
     columns = table_columns(
