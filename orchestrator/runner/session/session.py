@@ -303,8 +303,8 @@ class Session(Listener):
             if len(self._recent) >= _RECENT:
                 del self._recent[next(iter(self._recent))]
             self._recent[request.key] = outcome
-        self._driver.deliver(request, outcome)
-        self._pump()
+        if self._driver.deliver(request, outcome):
+            self._pump()
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
