@@ -50,6 +50,7 @@ REPEATED: Final = Failure(
 )
 _ID: Final = re.compile(rb'"id":\s?"([^"\\]{1,200})"')
 _HEAD: Final = 512
+_TAIL: Final = 4096
 _MOST_KEPT: Final = 1024
 
 
@@ -69,7 +70,8 @@ class Repeats:
         found = _ID.search(body, 0, _HEAD)
         if found is None:
             return False
-        number, seen = found[1], (hash(body), hash(request))
+        # The numbers at its end tell a long reply from any other.
+        number, seen = found[1], (hash(body[-_TAIL:]), hash(request))
         self._n_replies += 1
         before = self._seen.setdefault(number, seen)
         if before is seen:

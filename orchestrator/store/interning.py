@@ -262,8 +262,8 @@ class Vocabulary:
                 self._numbers = {text: number for number, text in stored.items()}
                 self._next = next_number(stored, is_whole=is_whole)
             known = self._numbers
-            found = [known.get(name, UNKNOWN_ID) for name in names]
-            if UNKNOWN_ID in found:
+            found = list(map(known.get, names))
+            if None in found:
                 self._number(names, known)
                 found = [known.get(name, UNKNOWN_ID) for name in names]
         return found

@@ -160,17 +160,16 @@ def _columns(body: bytes, text: Bytes, words: Words, at: Places) -> Columns | No
     at = np.ascontiguousarray(at).reshape(_N_LISTED, -1)
     logprobs = _numbers(text, words, at[5] + len('":'), at[6] - len(","))
     begins, ends = at[2] + 1, at[3]
-    ids: IntArray | None
-    names: tuple[bytes, ...] = ()
+    if logprobs is None:
+        return None
     if body.startswith(PLACEHOLDER.encode(), begins[0]):
         ids = ids_between(text, words, begins, ends)
-    else:
-        ids, names = named_between(body, words, begins, ends)
-        if logprobs is not None:
-            ids[np.isnan(logprobs)] = UNKNOWN_ID
-    if logprobs is None or ids is None:
+        return None if ids is None else Columns(logprobs.reshape(shape), ids.reshape(shape))
+    named = named_between(body, words, begins, ends)
+    if named is None:
         return None
-    return Columns(logprobs.reshape(shape), ids.reshape(shape), names)
+    named.ids[np.isnan(logprobs)] = UNKNOWN_ID
+    return Columns(logprobs.reshape(shape), named.ids.reshape(shape), named.names)
 
 
 def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray[np.float64] | None:
