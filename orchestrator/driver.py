@@ -167,12 +167,8 @@ class Driver:
         """Return the models of requests that have not ended."""
         return {request.ask.model for request in self._in_flight.values()}
 
-    def deliver(self, request: Request, outcome: Outcome | Failure) -> bool:
-        """Give the end of a request to all units that wait for it.
-
-        Returns:
-            False if each of them waits for other requests still, so that nothing else changes.
-        """
+    def deliver(self, request: Request, outcome: Outcome | Failure) -> None:
+        """Give the end of a request to all units that wait for it."""
         del self._in_flight[request.key]
         ready = []
         n_bytes = _outcome_bytes(outcome)
@@ -189,7 +185,6 @@ class Driver:
             for model in unit.waits_for:
                 self.waiting[model] -= 1
             self._advance(unit, _given(unit))
-        return bool(ready) or not request.waiters
 
     def _advance(self, unit: _Running, value: object) -> None:
         """Run the coroutine until it waits for something that is not here yet, or ends.

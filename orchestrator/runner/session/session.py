@@ -163,7 +163,8 @@ class Session(Listener):
             thresholds=Thresholds(**statistics.trust.model_dump()),
             confidence_level=statistics.confidence_level,
         )
-        self._pumping = self._pump_is_due = self._turning = False
+        self._came: list[tuple[Request, Outcome | Failure]] = []
+        self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
         # would meet, and where units are played again in another wave all others too: asking anew
         # what has failed would take them to and fro for ever.
@@ -183,6 +184,7 @@ class Session(Listener):
         ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
             await self.scheduler.run(self._pump)
+            self._deliver()
         finally:
             if ending is not None:
                 ending.cancel()
@@ -303,8 +305,9 @@ class Session(Listener):
             if len(self._recent) >= _RECENT:
                 del self._recent[next(iter(self._recent))]
             self._recent[request.key] = outcome
-        if self._driver.deliver(request, outcome):
-            self._pump()
+        # Units that go on together, once a turn of the event loop, cost less than one by one.
+        self._came.append((request, outcome))
+        self._pump_later(0.0)
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
@@ -314,14 +317,8 @@ class Session(Listener):
 
     def _pump(self) -> None:
         """Send what units ask for, record units that ended, open others."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            self._flush()
-            self._open_units()
-        finally:
-            self._pumping = False
+        self._deliver()
+        self._open_units()
         if self._window.empty and self._driver.n_open == 0:
             self.scheduler.stop()
         elif self._waves is not None and not (self._turning or self.stopping):
@@ -401,6 +398,13 @@ class Session(Listener):
     def _pump_again(self) -> None:
         self._pump_is_due = False
         self._pump()
+
+    def _deliver(self) -> None:
+        """Give units what has come, and record those that ended."""
+        came, self._came = self._came, []
+        for request, outcome in came:
+            self._driver.deliver(request, outcome)
+        self._flush()
 
     def _flush(self) -> None:
         outbox, finished = self._driver.outbox, self._driver.finished
