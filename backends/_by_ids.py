@@ -26,15 +26,11 @@ from orchestrator.records import (
     unsupported,
 )
 from orchestrator.wire import by_ids, replies
-from orchestrator.wire.by_ids import Path, Trie, Walk
+from orchestrator.wire.by_ids import Cut, Path, Walk
 from orchestrator.wire.requests import NOTHING
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
-
-
-Cut = tuple[tuple[tuple[Path, ...], ...], Trie]
-"""Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
 
 
 class LabelPaths:
@@ -67,26 +63,12 @@ class LabelPaths:
             [(await contexts.continuation(whole, text, n_begun)).ids for text in label.spellings]
             for label in labels
         ]
+        nested = by_ids.nested(path for group in found for path in group)
         try:
-            flat = [path for group in found for path in group]
-            if by_ids.nested(flat):
-                flat = by_ids.close(flat, await contexts.end_of_turn())
-            closed = iter(flat)
-            paths = tuple(tuple(next(closed) for _ in group) for group in found)
-            _check_distinct(paths, labels)
-            return paths, Trie.of(flat)
+            names = [label.name for label in labels]
+            return by_ids.cut(found, names, await contexts.end_of_turn() if nested else None)
         except by_ids.PathsError as error:
             raise Failed(Failure("bad_request", str(error), permanent=True)) from None
-
-
-def _check_distinct(paths: Sequence[Sequence[Path]], labels: Sequence[Label]) -> None:
-    owner: dict[Path, Label] = {}
-    for group, label in zip(paths, labels, strict=True):
-        for path in group:
-            other = owner.setdefault(path, label)
-            if other is not label:
-                said = f"the labels {other.name!r} and {label.name!r} share a spelling"
-                raise by_ids.PathsError(said)
 
 
 _SEPARATOR: Final = "7|7"

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import wraps
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
-import msgspec
-
 from orchestrator.ask import messages_digest
 from orchestrator.records import Failure, Message, Messages, unsupported
+from orchestrator.wire.spelling import Context, Continuation
 
 Ids = tuple[int, ...]
 K = TypeVar("K", bound=Hashable)
@@ -77,28 +76,6 @@ class Tokenizer(Protocol):
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """Return True if the model, after `ids`, ends its answer by this token."""
         ...
-
-
-class Continuation(msgspec.Struct, frozen=True):
-    """Tokens of a text in its context.
-
-    Attributes:
-        ids: The tokens.
-        boundary: "separate" where the text has the same tokens alone and after its context, else
-            "joint"; "merged" where the context's last token would merge with the text: then the
-            text's own tokens are taken, which is what a model that generates would meet.
-    """
-
-    ids: Ids
-    boundary: str
-
-
-class _Context(msgspec.Struct, frozen=True):
-    """The end of a prompt: its text, its ids, and whether the text alone has these ids."""
-
-    text: str
-    ids: Ids
-    whole: bool
 
 
 class Cache(Generic[K, V]):
@@ -195,7 +172,7 @@ class Contexts:
         self._is_plain = plain
         self._prompts: Cache[bytes, Ids] = Cache(_MOST_CACHED_IDS)
         self._texts: Cache[str, Ids] = Cache(_MOST_CACHED_CHARACTERS)
-        self._contexts: Cache[Ids, _Context] = Cache(_MOST_CACHED_IDS)
+        self._contexts: Cache[Ids, Context] = Cache(_MOST_CACHED_IDS)
         self._continuations: Cache[tuple[Ids, str], Continuation] = Cache(_MOST_CACHED_CHARACTERS)
         self._opening: Ids | None = None
         self._spells_spaces: bool | None = None
@@ -229,16 +206,12 @@ class Contexts:
         tail = prompt[-(length if 0 < length <= 2 * _TAIL else _TAIL) :]
         return tail if (await self._context(tail)).whole else None
 
-    async def _continue(self, context: _Context, text: str) -> Continuation:
+    async def _continue(self, context: Context, text: str) -> Continuation:
         alone = await self._texts.learn(
             text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
         )
         joint = await self.server.plain(context.text + text, special=False)
-        n_known = len(context.ids)
-        if joint[:n_known] == context.ids:
-            ids = joint[n_known:]
-            return Continuation(ids, "separate" if ids == alone else "joint")
-        return Continuation(alone, "merged" if context.whole else "separate")
+        return context.followed(alone, joint)
 
     async def end_of_turn(self) -> int:
         """The token by which the template ends the assistant's turn and the model its answer.
@@ -270,11 +243,11 @@ class Contexts:
             n += 1
         return one[len(one) - n :]
 
-    async def _context(self, ids: Ids) -> _Context:
-        async def ask() -> _Context:
+    async def _context(self, ids: Ids) -> Context:
+        async def ask() -> Context:
             text = await self.server.text(ids)
             again = await self.server.plain(text, special=False)
-            return _Context(text, ids, again == ids)
+            return Context(text, ids, again == ids)
 
         return await self._contexts.learn(ids, ask, lambda _: _TAIL + len(ids))
 

@@ -165,7 +165,7 @@ class Client:
             if reply.status != 200:
                 raise RuntimeError(f"{path}: status {reply.status}: {found}")
         counts = found["usage"]
-        return int(counts["prompt_tokens" if body["max_tokens"] == 1 else "completion_tokens"])
+        return int(counts["completion_tokens" if "seed" in body else "total_tokens"])
 
 
 def drawing(texts: Sequence[str], tokens: int) -> list[dict[str, Any]]:
@@ -185,10 +185,18 @@ def drawing(texts: Sequence[str], tokens: int) -> list[dict[str, Any]]:
     ]
 
 
-def scoring(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Bodies that score each token of a text."""
-    return [
-        {"model": _NAME, "prompt": text, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+def scoring(server: str, texts: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+    """Return a route, and bodies that score the tokens of each text behind its first letter."""
+    if server.startswith("vllm"):
+        one: dict[str, Any] = {"model": _NAME, "max_tokens": 1, "temperature": 0}
+        return "/v1/completions", [{**one, "prompt": text, "prompt_logprobs": 0} for text in texts]
+    return "/v1/score", [
+        {
+            "model": _NAME,
+            "messages": [{"role": "user", "content": text[0]}],
+            "template": "none",
+            "text": text[1:],
+        }
         for text in texts
     ]
 
@@ -211,8 +219,8 @@ async def of_server(server: str, options: argparse.Namespace) -> list[str]:
                     drawn = await client.measure(bodies, "/v1/chat/completions", together)
                     cells = "— | —"
                     if server != "llamacpp":
-                        asked = scoring(chats(n, 100 + together))
-                        cells = (await client.measure(asked, "/v1/completions", together)).cells()
+                        path, asked = scoring(server, chats(n, 100 + together))
+                        cells = (await client.measure(asked, path, together)).cells()
                     rows.append(f"| {server} | {together} | {drawn.cells()} | {cells} |")
                     print(rows[-1], flush=True)
     except LaunchError as error:

@@ -27,8 +27,6 @@ from orchestrator.statistics.agreement import (
 from orchestrator.statistics.association import KINDS, Kind
 from orchestrator.statistics.confidence import Gaps, confidence
 from orchestrator.statistics.correlation import (
-    Comparison,
-    Correlation,
     compare_accuracies,
     compare_correlations,
     correlate,
@@ -49,7 +47,6 @@ TABLES = ("coverage", "skewed")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Found = Estimate | Correlation | Comparison
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +90,9 @@ def _right(world: World) -> tuple[Floats, Floats]:
     return (world.one > -0.8).astype(float), (world.two > -0.3).astype(float)
 
 
-def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[str, Found]:
+def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[str, Estimate]:
     few = Resampling(4, rng)
-    found: dict[str, Found] = {
+    found: dict[str, Estimate] = {
         f"{kind}": correlate(world.one, world.gold, world.prompts, kind=kind),
         f"{kind}, within": correlate_within(
             world.one,
@@ -115,12 +112,12 @@ def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[st
     return found
 
 
-def estimates(world: World, rng: np.random.Generator) -> dict[str, Found]:
+def estimates(world: World, rng: np.random.Generator) -> dict[str, Estimate]:
     """Everything with a value and an interval, by name."""
     categories = [str(i % CATEGORIES) for i in world.prompts]
     gaps = Gaps(world.two, world.prompts, categories=categories)
     usual, rare = confidence(gaps, [-0.5, 1.9])
-    found: dict[str, Found] = {
+    found: dict[str, Estimate] = {
         "mean": clustered_mean(world.one, world.prompts),
         "mean, log-normal": clustered_mean(world.skewed, world.prompts),
         "share, near 3/4": usual.published,
@@ -170,7 +167,11 @@ def truths(population: int) -> dict[str, float]:
     """Return the estimates for that many prompts."""
     rng = np.random.default_rng(0)
     found = estimates(draw(rng, population, 1), rng)
-    return {name: float(estimate.value) for name, estimate in found.items() if estimate.value}
+    return {
+        name: float(estimate.value)
+        for name, estimate in found.items()
+        if not np.isnan(estimate.value)
+    }
 
 
 def simulate(

@@ -17,8 +17,6 @@ from launch._log import ServerLog, first_error
 from launch._spec import HOST, PartArgv, ServerSpec
 from orchestrator.serving import Carrier
 
-PORT_TRIES: Final = 5
-
 _STOP_MARGIN_S: Final = 5.0
 # A watchdog on another machine that hears nothing for so long ends its server: it is cut off.
 LEASE_S: Final = 30.0

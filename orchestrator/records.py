@@ -385,15 +385,13 @@ class Unit(msgspec.Struct, frozen=True):
     """The unit of evaluation: an item, the models compared, and the judge.
 
     `demonstration` is another item with a reference, for methods that show one; None where they
-    don't, or where there is no other. `labelled` are other items whose label is known, for methods
-    that show such; fewer than they ask for where there are no more.
+    don't, or where there is no other.
     """
 
     item: Item
     models: tuple[str, ...]
     judge: str = ""
     demonstration: Item | None = None
-    labelled: tuple[Item, ...] = ()
 
 
 Row = dict[str, Any]

@@ -241,8 +241,6 @@ class Plan:
         self._kept: dict[int, Item] = {}
         self._contents: dict[int, bytes] = {}
         self._referenced: array[int] | None = None
-        self._labelled: dict[str, array[int]] = {}
-        self._shown_labelled: dict[tuple[int, str], tuple[Item, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.items) * len(self._combinations)
@@ -314,9 +312,8 @@ class Plan:
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
         other = self._demonstration(index) if part.method.demonstrates else None
-        examples = self._examples(index, part) if part.method.n_labelled else ()
         item = self._item_at(index)
-        return Work(part, Unit(item, combination.models, combination.judge, other, examples))
+        return Work(part, Unit(item, combination.models, combination.judge, other))
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
@@ -329,16 +326,14 @@ class Plan:
             self._contents[index] = content
         part, _ = self._combinations[which]
         other = self._demonstration(index) if part.method.demonstrates else None
-        examples = self._examples(index, part) if part.method.n_labelled else ()
-        if other is None and not examples:
+        if other is None:
             around = self._hashes[which]
             if around is None:
                 around = DigestAround((part.fingerprint,), self._decided_by(which))
                 self._hashes[which] = around
             return around.of(content)
-        shown = () if other is None else (other.key, other.messages, other.reference)
-        labelled = [item_digest(example) for example in examples]
-        decided = (*self._decided_by(which), *shown, *labelled)
+        shown = (other.key, other.messages, other.reference)
+        decided = (*self._decided_by(which), *shown)
         return digest(part.fingerprint, content, *decided)
 
     def _decided_by(self, which: int) -> tuple[object, ...]:
@@ -382,42 +377,6 @@ class Plan:
             if other.key != own.key and other.messages != own.messages:
                 return other
         return None
-
-    def _examples(self, index: int, part: Part) -> tuple[Item, ...]:
-        """Return labelled items that a unit of the item is shown: the first in an order by seed.
-
-        The item itself, its cluster, and items with its question are passed over, so that nearly
-        all units are shown the same items, which a server's prefix cache then holds.
-        """
-        kept = self._shown_labelled.get((index, part.name))
-        if kept is not None:
-            return kept
-        own, n = self._item_at(index), part.method.n_labelled
-        found: list[Item] = []
-        asked = {own.messages}
-        for number in self._order_of_labelled(part):
-            if len(found) == n:
-                break
-            other = self._item_at(number)
-            if other.messages in asked or (
-                own.cluster is not None and other.cluster == own.cluster
-            ):
-                continue
-            asked.add(other.messages)
-            found.append(other)
-        if len(self._shown_labelled) >= _KEPT_ITEMS:
-            del self._shown_labelled[next(iter(self._shown_labelled))]
-        self._shown_labelled[index, part.name] = tuple(found)
-        return tuple(found)
-
-    def _order_of_labelled(self, part: Part) -> Sequence[int]:
-        """Numbers of the items whose label a method knows, in an order drawn by the seed."""
-        if part.name not in self._labelled:
-            numbers = range(len(self.items))
-            labelled = [n for n in numbers if part.method.is_labelled(self.items.item(n))]
-            labelled.sort(key=lambda n: digest("labelled", self.seed, self.items.item(n).key))
-            self._labelled[part.name] = array("q", labelled)
-        return self._labelled[part.name]
 
     def _item_at(self, index: int) -> Item:
         """An item; the last few are kept, because its units are opened one after the other."""

@@ -1,9 +1,10 @@
 """Every plug-in keeps the contract of its family; a new file is tested by existing."""
 
+import importlib
 import inspect
 import math
+import pkgutil
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -30,8 +31,9 @@ NAMES = [f"{family}.{kind}" for family, kind in ALL]
 
 
 @pytest.fixture(params=ALL, ids=NAMES)
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    return plugins.load(*request.param)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    found: tuple[str, str] = request.param
+    return found
 
 
 @pytest.fixture(params=ALL + ANALYSES, ids=lambda pair: f"{pair[0]}.{pair[1]}")
@@ -45,10 +47,22 @@ def parameters(function: object) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def test_a_plugin_says_what_it_is_in_one_line(module):
-    first = (module.__doc__ or "").strip().splitlines()
-    assert first
-    assert len(first[0]) <= 100
+def test_a_plugin_says_what_it_is_in_one_line(pair):
+    assert 0 < len(plugins.about(*pair)) <= 100
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_kind_is_a_file_of_its_own_or_a_class_in_a_shared_one(family):
+    package = importlib.import_module(family)
+    shared = vars(package).get("KINDS", {})
+    files = {one.name for one in pkgutil.iter_modules(package.__path__)}
+    assert not files & shared.keys()
+    assert len(set(shared.values())) == len(shared)
+    for kind, place in shared.items():
+        file, _, name = place.partition(":")
+        assert file in files
+        assert plugins.load(family, kind).__name__ == f"{family}.{file}"
+        assert contracts.load(family, kind).__name__ == name
 
 
 def test_its_settings_describe_their_fields(config):

@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_170,
-    "functions with `Any` in the signature": 235,
-    "lines": 106_830,
-    "files": 467,
-    "distinct names": 4_210,
-    "value classes": 600,
-    "fields of value classes": 2_826,
-    "pairs of value classes that share 60 % of their fields": 35,
+    "private functions used once": 1_140,
+    "functions with `Any` in the signature": 227,
+    "lines": 104_526,
+    "files": 448,
+    "distinct names": 4_123,
+    "value classes": 561,
+    "fields of value classes": 2_676,
+    "pairs of value classes that share 60 % of their fields": 24,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 218,
+    "files that one run enters": 185,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -3,8 +3,8 @@
 The server scores no given tokens, so it is made to draw them: exact, but as slow as drawing. What
 is drawn is forced by a grammar of token ids, many at a time, and by a bias one at a time where a
 grammar can't; the server's log-probabilities are the raw ones all the same. What the server has of
-the prompt is in its cache after the first step. llama-cpp-python's server has fewer routes; it is
-told apart by that and draws texts only. See `docs/servers.md`.
+the prompt is in its cache after the first step. llama-cpp-python's server lacks the routes for
+that and is refused. See `docs/servers.md`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._openai_compatible import CONTROL_TIMEOUT_S, OpenaiCompatible
+from backends._openai_compatible import CONTROL_TIMEOUT_S
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport, http_transport
@@ -50,12 +50,10 @@ _DRAFTS: Final = (
     "it without --model-draft and --spec-type"
 )
 _PYTHON_SERVER: Final = unsupported(
-    "llama-cpp-python's server pairs the log-probabilities of given tokens with the wrong ones "
-    "unless the model has a BOS; serve the same GGUF with llama-server (kind: llamacpp)"
+    "the server has no /props, as llama-cpp-python's has none: serve the same GGUF with "
+    "llama-server, or say `backend: openai`, which draws texts and reads labels of one token"
 )
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
-_PYTHON_EXPLICIT: Final = {"min_p": 0.0, "repeat_penalty": 1.0}
-
 _check: Final = partial(check_names, own=OWN_FIELDS | wire.OWN_FIELDS)
 logger = logging.getLogger(__name__)
 
@@ -103,18 +101,15 @@ class _Server(msgspec.Struct, frozen=True):
 
 
 class Llamacpp(ByIds):
-    """A connection to one model of llama-server, or of llama-cpp-python's server."""
+    """A connection to one model of llama-server."""
 
     kind = "llamacpp"
     server_name = "llama-server"
     score_method = "forced"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        # What llama-cpp-python's server is asked; llama-server has routes of its own.
         dialect = Dialect(
-            top_logprobs=max(config.choose_top_logprobs or 0, _ALTERNATIVES),
-            top_k_off=0,
-            extra=joined(_PYTHON_EXPLICIT, config.extra_body, config.chat_template_kwargs),
+            extra=joined({}, config.extra_body, config.chat_template_kwargs),
             system_role=config.system_role,
         )
         super().__init__(endpoint, transport, dialect, raw=True)
@@ -122,7 +117,6 @@ class Llamacpp(ByIds):
         self._tokenizer = LlamacppTokenizer(self._ask, self._dialect.template)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
-        self._is_python = False
         self._finding = asyncio.Lock()
         self._told_of_metrics = False
 
@@ -134,8 +128,6 @@ class Llamacpp(ByIds):
         if (refused := self._turns(ask.messages)) is not None:
             return refused
         server = await self._server()
-        if server is None:
-            return await super().generate(ask, seed)
         prompt = await self._contexts.prompt(ask.messages)
         extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
         made = await self._ask(
@@ -165,8 +157,7 @@ class Llamacpp(ByIds):
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """See `orchestrator.backend.SpellsTokens`; the server knows the bytes of each."""
-        if await self._server() is None:
-            raise Failed(_PYTHON_SERVER)
+        await self._server()
         asked = tuple(ids)
         return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
 
@@ -175,9 +166,6 @@ class Llamacpp(ByIds):
         server = await outcome(self._server())
         if isinstance(server, Failure):
             return server
-        if server is None:
-            served = await self._served()
-            return served if isinstance(served, Failure) else self._stated("llama-cpp-python", "")
         reply = await self._transport.get("/health", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return reply
@@ -204,8 +192,6 @@ class Llamacpp(ByIds):
 
     async def _score(self, ask: ScoreAsk) -> Scored:
         server = await self._server()
-        if server is None:
-            raise Failed(_PYTHON_SERVER)
         given = await self._given(ask)
         async with server.turns:
             step = await server.forcer.force(given.prompt, given.ids, ask.top_logprobs)
@@ -215,8 +201,6 @@ class Llamacpp(ByIds):
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         server = await self._server()
-        if server is None:
-            return known(await OpenaiCompatible.choose(self, ask))
         found = await self._labels(ask, self._config.choose_negligible)
         async with server.turns:
             walk, whole = found.walk, found.whole
@@ -240,22 +224,21 @@ class Llamacpp(ByIds):
 
     # -- what the server is -----------------------------------------------------------------------
 
-    async def _server(self) -> _Server | None:
-        """Return the facts about llama-server; None for llama-cpp-python's.
+    async def _server(self) -> _Server:
+        """Return the facts about the server.
 
         Raises:
             Failed: If it does not say, or its numbers can't be right.
         """
         async with self._finding:
-            if self._found is None and not self._is_python:
+            if self._found is None:
                 self._found = await self._find()
-                self._is_python = self._found is None
         return self._found
 
-    async def _find(self) -> _Server | None:
+    async def _find(self) -> _Server:
         reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
         if reply.status in _NOT_FOUND:
-            return None
+            raise Failed(_PYTHON_SERVER)
         props = known(self._read(reply, wire.props))
         if props.drafts != "none":
             raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))

@@ -15,7 +15,7 @@ import msgspec
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.parsing import Decoder, TokenId, error_in, text_of
+from orchestrator.wire.parsing import Decoder, TokenId, error_in, field, text_of
 from orchestrator.wire.replies import ServerLoad, figure
 from orchestrator.wire.requests import encode, messages_of
 
@@ -57,21 +57,6 @@ class _Piece(msgspec.Struct, gc=False):
     piece: str | _Bytes
 
 
-class _Pieces(msgspec.Struct, gc=False):
-    tokens: list[_Piece] | None = None
-    error: Any = None
-
-
-class _Prompt(msgspec.Struct, gc=False):
-    prompt: str | None = None
-    error: Any = None
-
-
-class _Text(msgspec.Struct, gc=False):
-    content: str | None = None
-    error: Any = None
-
-
 class _Defaults(msgspec.Struct, gc=False):
     params: dict[str, Any] = {}
     n_ctx: int = 0
@@ -99,16 +84,9 @@ class _Model(msgspec.Struct, gc=False):
     meta: _Meta | None = None
 
 
-class _Models(msgspec.Struct, gc=False):
-    data: list[_Model] | None = None
-    error: Any = None
-
-
-_pieces: Final = Decoder(_Pieces)
-_prompt: Final = Decoder(_Prompt)
-_text: Final = Decoder(_Text)
+_pieces: Final = field("tokens", tuple[_Piece, ...])
 _props: Final = Decoder(_Props)
-_models: Final = Decoder(_Models)
+_models: Final = field("data", tuple[_Model, ...])
 
 
 class Props(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,11 +212,9 @@ def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> b
 
 def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
     """Ids and bytes of tokens in a reply to `spell`."""
-    reply = _pieces(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.tokens is None:
-        return error_in(body, secret)
+    found = _pieces(body, secret)
+    if isinstance(found, Failure):
+        return found
     return tuple(
         (
             one.id,
@@ -246,24 +222,14 @@ def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
             if isinstance(one.piece, str)
             else bytes(one.piece),
         )
-        for one in reply.tokens
+        for one in found
     )
 
 
-def rendered(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/apply-template`."""
-    reply = _prompt(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.prompt is None else reply.prompt
-
-
-def text(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/detokenize`."""
-    reply = _text(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.content is None else reply.content
+rendered: Final = field("prompt", str)
+"""The text in a reply of `/apply-template`."""
+text: Final = field("content", str)
+"""The text in a reply of `/detokenize`."""
 
 
 def props(body: bytes, secret: str = "") -> Props | Failure:
@@ -289,14 +255,12 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
 
 def served(body: bytes, secret: str = "") -> tuple[Served, ...] | Failure:
     """The models that `/v1/models` lists."""
-    reply = _models(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.data is None:
-        return error_in(body, secret)
+    found = _models(body, secret)
+    if isinstance(found, Failure):
+        return found
     return tuple(
         Served((one.id, *one.aliases), meta.n_vocab, meta.n_params, meta.size)
-        for one in reply.data
+        for one in found
         for meta in [one.meta or _Meta()]
     )
 

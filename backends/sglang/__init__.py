@@ -143,10 +143,9 @@ class Sglang(ByIds):
         served = await self._served()
         if isinstance(served, Failure):
             return served
-        secret = self._endpoint.secret
         info = await self._transport.get("/server_info", CONTROL_TIMEOUT_S)
-        version = self._read(info, lambda body: wire.version(body, secret))
-        return version if isinstance(version, Failure) else self._stated(version, "")
+        stated = self._read(info, replies.version)
+        return stated if isinstance(stated, Failure) else self._stated(stated[0], "")
 
     # -- how it is done ----------------------------------------------------------------------------
 

@@ -33,10 +33,10 @@ from orchestrator.wire.parsing import (
     Usage,
     count,
     error_in,
+    field,
     logprob,
     logprob_array,
     no_logprobs,
-    text_of,
     too_large,
 )
 from orchestrator.wire.replies import Reading
@@ -70,22 +70,11 @@ class _Generated(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Detokenized(msgspec.Struct, gc=False):
-    text: str | None = None
-    error: Any = None
-
-
-class _Info(msgspec.Struct, gc=False):
-    version: str = ""
-
-
 _NOTHING: Final = _Meta()
 _NO_NUMBER: Final = unparseable("the server returned no log-probability for a requested token")
 _OTHER_IDS: Final = unparseable("the server scored other ids than requested")
 _generated: Final = Decoder(_Generated)
 _batch: Final = Decoder(list[_Generated])
-_detokenized: Final = Decoder(_Detokenized)
-_info: Final = Decoder(_Info)
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -195,18 +184,8 @@ _GREEDY: Final[Mapping[str, Any]] = {**_SAMPLING, "temperature": 0.0, "top_p": 1
 # -- replies ---------------------------------------------------------------------------------------
 
 
-def text(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/v1/detokenize`."""
-    reply = _detokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.text is None else reply.text
-
-
-def version(body: bytes, secret: str) -> str | Failure:
-    """The version in a reply of `/server_info`."""
-    reply = _info(body, secret)
-    return reply if isinstance(reply, Failure) else text_of(reply.version)
+text: Final = field("text", str)
+"""The text in a reply of `/v1/detokenize`."""
 
 
 def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Failure:

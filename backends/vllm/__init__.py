@@ -8,7 +8,7 @@ asked by `/tokenize` and `/detokenize`.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -21,7 +21,6 @@ from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport, http_transport
 from backends.vllm import wire
-from backends.vllm.gate import Gate, gate_of
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
@@ -76,7 +75,7 @@ class Config(ByIdsConfig):
         True,  # noqa: FBT003
         description="True if the server may have the V1 model runner, which spoils alternatives "
         "beside requests for given ids: then labels that are not listed are drawn by force, and "
-        "with raw_logprobs: false such requests are kept apart. false (V2): asked for by id.",
+        "with raw_logprobs: false they are only bounded. false (V2): asked for by id.",
     )
 
 
@@ -107,8 +106,6 @@ class Vllm(ByIds):
         self._cap_lock = asyncio.Lock()
         # What is drawn by force has no number of its own once others are ruled out before it.
         self._forces = config.gate and config.raw_logprobs
-        self._keeps_apart = config.gate and not config.raw_logprobs
-        self._gate: Gate | None = None
         self._n_extra = 0
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -119,10 +116,7 @@ class Vllm(ByIds):
             # Without alternatives there is nothing that another request could spoil.
             return _checked(await super().generate(ask, seed))
         few = await outcome(self._enough(ask.top_logprobs))
-        if isinstance(few, Failure):
-            return few
-        async with self._reading():
-            return _checked(await super().generate(ask, seed))
+        return few if isinstance(few, Failure) else _checked(await super().generate(ask, seed))
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
@@ -140,8 +134,7 @@ class Vllm(ByIds):
         version, _ = known(await self._version())
         model = self._endpoint.model
         try:
-            async with self._reading():
-                trial = await self._ask(_COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+            trial = await self._ask(_COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
         except Failed as failed:
             if failed.failure.status not in {404, 501}:
                 raise
@@ -196,7 +189,7 @@ class Vllm(ByIds):
             if nodes := walk.unread():
                 await self._look(walk, whole, nodes)
                 n_requests += 1
-            elif missing := walk.missing():
+            elif (self._forces or not self._config.gate) and (missing := walk.missing()):
                 n_exact += await look_closer(walk, whole, missing)
             else:
                 break
@@ -209,13 +202,12 @@ class Vllm(ByIds):
         """Read the alternatives at nodes; how many prompt tokens were cached, 0 if unknown."""
         most = min(self._config.choose_top_logprobs, await self._most())
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
-        async with self._reading():
-            with self._extra(len(prompts) - 1):
-                looked = await self._ask(
-                    _COMPLETIONS,
-                    lambda: wire.look(model, prompts, most),
-                    lambda body, secret: wire.looked(body, prompts, most, secret),
-                )
+        with self._extra(len(prompts) - 1):
+            looked = await self._ask(
+                _COMPLETIONS,
+                lambda: wire.look(model, prompts, most),
+                lambda body, secret: wire.looked(body, prompts, most, secret),
+            )
         walk.add(nodes, looked.readings)
         # Of several prompts the server tells it of the last, which finds what the first computed.
         return looked.n_cached if len(nodes) == 1 else 0
@@ -252,9 +244,7 @@ class Vllm(ByIds):
         firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
         for first in firsts:
             some = wanted[first : first + wire.MOST_EXACT_IDS]
-            async with self._shared_gate().exact() if self._keeps_apart else nullcontext():
-                looked = await self._ask_exactly(prompts, some)
-            walk.add(missing, looked.readings)
+            walk.add(missing, (await self._ask_exactly(prompts, some)).readings)
         return len(firsts)
 
     async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
@@ -291,15 +281,6 @@ class Vllm(ByIds):
             yield
         finally:
             self._n_extra -= n
-
-    def _reading(self) -> AbstractAsyncContextManager[None]:
-        return self._shared_gate().reading() if self._keeps_apart else nullcontext()
-
-    def _shared_gate(self) -> Gate:
-        """The one of all connections to the server."""
-        if self._gate is None:
-            self._gate = gate_of(self._endpoint.base_url)
-        return self._gate
 
 
 def _cap(body: bytes | Failure) -> int:

@@ -12,14 +12,12 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.embedded import protocol
-from launch.embedded.chat import Stream, chat_job, chat_reply, completion_jobs, completion_reply
-from launch.embedded.drawing import envelope
-from launch.embedded.jobs import Job
+from launch.embedded.chat import chat_job, chat_reply
 from launch.embedded.protocol import (
     ApiError,
     ClientGoneError,
@@ -133,7 +131,6 @@ class Service:
         self._key = key
         self.routes: Final = (
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/score", self.score, methods=["POST"]),
             Route("/v1/choose", self.choose, methods=["POST"]),
             Route("/v1/models", self.list_models, methods=["GET"]),
@@ -160,43 +157,28 @@ class Service:
         """`POST /v1/chat/completions`."""
         asked, served = await self._read(request, protocol.ChatRequest)
         job = chat_job(asked, served)
-        if asked.stream:
-            return _stream(asked, served, job)
-        await served.run(request, [job])
-        head = envelope("chat.completion", "chatcmpl", served)
-        return reply({**head, **chat_reply(asked, served, job)})
-
-    async def completions(self, request: Request) -> Response:
-        """`POST /v1/completions`."""
-        asked, served = await self._read(request, protocol.CompletionRequest)
-        jobs = completion_jobs(asked, served)
-        if asked.stream:
-            if asked.echo or len(jobs) > 1:
-                raise bad_request("stream takes one prompt and no echo", "stream")
-            return _stream(asked, served, jobs[0])
-        await served.run(request, jobs)
-        head = envelope("text_completion", "cmpl", served)
-        return reply({**head, **completion_reply(asked, served, jobs)})
+        await served.run(request, job)
+        return reply(chat_reply(asked, served, job))
 
     async def score(self, request: Request) -> Response:
         """`POST /v1/score`: log-probabilities of given tokens after a chat."""
         asked, served = await self._read(request, protocol.ScoreRequest)
         scoring = Scoring.of(asked, served)
-        await served.run(request, [scoring.job])
+        await served.run(request, scoring.job)
         return reply({"object": "score", "model": served.name, **scoring.reply()})
 
     async def choose(self, request: Request) -> Response:
         """`POST /v1/choose`: probabilities of labels after a chat."""
         asked, served = await self._read(request, protocol.ChooseRequest)
         choosing = Choosing.of(asked, served)
-        await served.run(request, [choosing.job])
+        await served.run(request, choosing.job)
         return reply({"object": "choice", "model": served.name, **choosing.reply()})
 
     async def pooling(self, request: Request) -> Response:
         """Answer `POST /pooling`, as vLLM has it: the outputs of a reward model for a chat."""
         asked, served = await self._read(request, protocol.PoolingRequest, rates=True)
         pooling = Pooling.of(asked, served)
-        await served.run(request, [pooling.job])
+        await served.run(request, pooling.job)
         return reply({"object": "list", "model": served.name, **pooling.reply()})
 
     async def tokenize(self, request: Request) -> Response:
@@ -278,16 +260,6 @@ class Service:
         if name not in self._models:
             raise not_found(f"The model `{name}` does not exist.")
         return asked, self._models[name]
-
-
-def _stream(
-    asked: protocol.ChatRequest | protocol.CompletionRequest, served: Served, job: Job
-) -> Response:
-    if asked.prompt_logprobs is not None:
-        raise bad_request("prompt_logprobs are not available when stream is true", "stream")
-    stream = Stream(asked, served, job)
-    stream.start()
-    return StreamingResponse(stream.events(), media_type="text/event-stream")
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

@@ -349,8 +349,6 @@ class Engine:
         self.counters.generated_tokens += 1
         ended = answer.add(token, logprob, drawn.alternatives.get(place), self._tokens)
         row.last = token
-        if job.on_token is not None:
-            job.on_token(row.index)
         if ended:
             job.n_open -= 1
             if job.n_open == 0:

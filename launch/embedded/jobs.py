@@ -49,7 +49,7 @@ class AttentionReader(Protocol):
 
 @dataclass(slots=True)
 class Forced:
-    """Log-probabilities of given tokens, each at its place, with ranks and alternatives.
+    """Log-probabilities of given tokens, each at its place, with alternatives.
 
     Attributes:
         places: Where the logits are that predict `targets`.
@@ -57,10 +57,7 @@ class Forced:
         n_top: How many alternatives to read; 0 for none.
         observers: Further readings by name; what they give goes to `observations` by it.
         logprobs: Raw natural-log probabilities of the targets.
-        ranks: 1 is the most likely token; equal ones rank the same. Empty unless `ranked`, as
-            counting takes as long as the rest of the reading.
         top: By position: ids and log-probabilities, most likely first.
-        ranked: Whether to count ranks.
     """
 
     places: list[int]
@@ -68,10 +65,8 @@ class Forced:
     n_top: int = 0
     observers: Mapping[str, Observer] = field(default_factory=dict)
     logprobs: list[float] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
     top: list[tuple[list[int], list[float]]] = field(default_factory=list)
     observations: dict[str, list[float]] = field(default_factory=dict)
-    ranked: bool = False
 
     def read(self, first: int, logits: Tensor) -> None:
         """Take the logits of some places."""
@@ -80,10 +75,6 @@ class Forced:
         total = torch.logsumexp(logits, -1)
         chosen = logits.gather(-1, targets[:, None])
         self.logprobs += (chosen[:, 0] - total).tolist()
-        if self.ranked:
-            # Ones and zeros as float32, whose sums are exact and several times as fast.
-            above = torch.gt(logits, chosen, out=torch.empty_like(logits))
-            self.ranks += (above.sum(-1).long() + 1).tolist()
         if self.n_top:
             values, ids = logits.topk(min(self.n_top, logits.shape[-1]), -1)
             listed = (values - total[:, None]).tolist()
@@ -222,7 +213,6 @@ class Job:
         attention: What sees the attention weights of the tokens behind the prompt.
         reuse: How many leading tokens may come from the prefix cache.
         on_done: Called once, on the engine's thread, with None or what went wrong.
-        on_token: Called after each token, on the engine's thread, with the answer's index.
         n_cached: Tokens that came from the prefix cache.
         cancelled: Set by `Engine.cancel`.
     """
@@ -236,7 +226,6 @@ class Job:
     attention: AttentionReader | None = None
     answers: list[Answer] = field(default_factory=list)
     reuse: int = 0
-    on_token: Callable[[int], None] | None = None
     n_cached: int = 0
     cancelled: bool = False
     # Below: the engine's own notes.

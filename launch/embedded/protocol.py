@@ -95,7 +95,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "guided_grammar": ("",),
     "response_format": ({"type": "text"},),
     "tools": ([],),
-    "suffix": ("",),
+    "stream": (False,),
+    "prompt_logprobs": (),
     "truncate_prompt_tokens": (),
     "chat_template": (),
     "prompt_embeds": (),
@@ -117,8 +118,8 @@ class Rendered(_Model, kw_only=True):
     template: str | None = None
 
 
-class Sampled(Rendered, kw_only=True):
-    """Fields of requests that draw texts (completions ignore those of the chat)."""
+class ChatRequest(Rendered, kw_only=True):
+    """`POST /v1/chat/completions`."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -131,28 +132,12 @@ class Sampled(Rendered, kw_only=True):
     ignore_eos: bool | None = None
     n: int | None = None
     max_tokens: int | None = None
-    stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
-    prompt_logprobs: int | None = None
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
-
-
-class ChatRequest(Sampled, kw_only=True):
-    """`POST /v1/chat/completions`."""
-
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     logprob_token_ids: list[int] | None = None
-
-
-class CompletionRequest(Sampled, kw_only=True):
-    """`POST /v1/completions`."""
-
-    prompt: str | list[str | int | list[int]] | None = None
-    logprobs: int | None = None
-    echo: bool | None = None
 
 
 class Prefix(msgspec.Struct):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.drawing import LOWEST, finite, unresolved
+from launch.embedded.chat import LOWEST, finite, unresolved
 from launch.embedded.features import Wanted, check_names
 from launch.embedded.jobs import Branches, Forced, Job, Outputs
 from launch.embedded.protocol import (
@@ -27,8 +27,8 @@ from launch.embedded.protocol import (
     within,
 )
 from launch.embedded.served import Served
-from launch.embedded.tokens import Context, Continuation
-from orchestrator.wire.by_ids import Path, log_sum_exp, nested
+from orchestrator.wire.by_ids import Path, PathsError, cut, log_sum_exp
+from orchestrator.wire.spelling import Context, Continuation
 
 # Labels as token paths, and the trie of all paths that one forward pass walks.
 #
@@ -36,81 +36,17 @@ from orchestrator.wire.by_ids import Path, log_sum_exp, nested
 # seeing the prompt and its own ancestors only, so one pass gives the distribution at every branch.
 
 
-def close_paths(paths: Sequence[Path], end_of_turn: int | None) -> list[Path]:
-    """End each path that is a prefix of another, and that other, by the end-of-turn token.
+def visible(nodes: Sequence[Path]) -> Tensor:
+    """Return which of the inner nodes each of them sees, its ancestors and itself.
 
-    Raises:
-        ApiError: 400 where a path is empty or paths can't be told apart.
+    Shape `(n, n)`, bool; parents come before children.
     """
-    if any(not path for path in paths):
-        raise bad_request("a label has no tokens", "labels")
-    open_ones = nested(paths)
-    if not open_ones:
-        return list(paths)
-    if end_of_turn is None:
-        text = "a label begins with another, and the tokenizer has no end-of-turn token"
-        raise bad_request(text, "labels")
-    closed = [(*path, end_of_turn) if path in open_ones else path for path in paths]
-    if nested(closed):
-        raise bad_request("a label begins with another one and the end of the turn", "labels")
-    return closed
-
-
-@dataclass(frozen=True, slots=True)
-class Trie:
-    """The inner nodes of the trie below the last prompt token.
-
-    Attributes:
-        paths: The distinct paths.
-        tokens: Token of each node but the root, parents before children.
-        depths: 1 for the root's children, and so on.
-        sees: Which nodes each node sees (its ancestors and itself), bool of shape `(n, n)`.
-        children: Tokens that may follow: of the root first, then of each node.
-        nodes: By proper prefix of a path: its index into `children`.
-    """
-
-    paths: list[Path]
-    tokens: list[int]
-    depths: list[int]
-    sees: Tensor
-    children: list[list[int]]
-    nodes: dict[Path, int]
-
-    @classmethod
-    def of(cls, paths: Sequence[Path]) -> Trie:
-        """Build the trie of paths none of which is a prefix of another."""
-        distinct = list(dict.fromkeys(paths))
-        prefixes = {path[:end] for path in distinct for end in range(len(path))}
-        ordered = sorted(prefixes, key=lambda prefix: (len(prefix), prefix))
-        nodes = {prefix: place for place, prefix in enumerate(ordered)}
-        children: list[dict[int, None]] = [{} for _ in ordered]
-        for path in distinct:
-            for end, token in enumerate(path):
-                children[nodes[path[:end]]][token] = None
-        inner = ordered[1:]
-        sees = torch.zeros((len(inner), len(inner)), dtype=torch.bool)
-        for place, prefix in enumerate(inner):
-            for end in range(1, len(prefix) + 1):
-                sees[place, nodes[prefix[:end]] - 1] = True
-        return cls(
-            paths=distinct,
-            tokens=[prefix[-1] for prefix in inner],
-            depths=[len(prefix) for prefix in inner],
-            sees=sees,
-            children=[list(tokens) for tokens in children],
-            nodes=nodes,
-        )
-
-    def reader(self, n_prompt: int) -> Branches:
-        """Reads the root at the last prompt token and the nodes behind it."""
-        places = [n_prompt - 1, *range(n_prompt, n_prompt + len(self.tokens))]
-        return Branches(places, self.children)
-
-    def logprob(self, path: Path, read: Branches) -> float:
-        """Natural log of a path's probability by the chain rule."""
-        return math.fsum(
-            read.logprobs[self.nodes[path[:end]]][token] for end, token in enumerate(path)
-        )
+    at = {node: place for place, node in enumerate(nodes)}
+    sees = torch.zeros((len(nodes), len(nodes)), dtype=torch.bool)
+    for place, node in enumerate(nodes):
+        for end in range(1, len(node) + 1):
+            sees[place, at[node[:end]]] = True
+    return sees
 
 
 _MOST_NODES = 1024
@@ -164,7 +100,7 @@ class Scoring:
         if wanted.attention is not None:
             served.check_attention(n_prompt + n_scored)
         ids = [*begun, *found.ids]
-        targets, places = found.ids, range(n_prompt - 1, n_prompt - 1 + n_scored)
+        targets, places = list(found.ids), range(n_prompt - 1, n_prompt - 1 + n_scored)
         if wanted.after_last and n_scored:
             targets, places = [*targets, ids[0]], range(n_prompt - 1, n_prompt + n_scored)
         elif wanted.attention is None:
@@ -210,13 +146,13 @@ def _continuation(request: ScoreRequest, served: Served, context: Context) -> Co
     if request.text is not None:
         found = served.tokens.continuation(context, request.text)
     else:
-        found = Continuation(request.token_ids or [], "ids")
-        check_ids("token_ids", found.ids, served.runner.vocabulary)
+        check_ids("token_ids", request.token_ids or [], served.runner.vocabulary)
+        found = Continuation(tuple(request.token_ids or ()), "ids")
     if not request.end_of_turn:
         return found
     if served.tokens.end_of_turn is None:
         raise bad_request("the tokenizer has no end-of-turn token", "end_of_turn")
-    return found._replace(ids=[*found.ids, served.tokens.end_of_turn])
+    return found._replace(ids=(*found.ids, served.tokens.end_of_turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +161,16 @@ class Choosing:
 
     Attributes:
         job: What the engine computes.
-        reader: Distributions at the trie's nodes.
-        trie: Of all paths.
+        reader: Distributions at the nodes of the labels' trie.
+        nodes: These nodes, the root first.
         paths: By label and spelling.
         boundaries: How each spelling met its context, likewise.
     """
 
     job: Job
     reader: Branches
-    trie: Trie
-    paths: list[list[Path]]
+    nodes: list[Path]
+    paths: tuple[tuple[Path, ...], ...]
     boundaries: list[list[str]]
 
     @classmethod
@@ -251,32 +187,38 @@ class Choosing:
             [served.tokens.continuation(context, text) for text in spellings]
             for spellings in request.labels
         ]
-        flat = [tuple(found.ids) for group in continuations for found in group]
-        closed = iter(close_paths(flat, served.tokens.end_of_turn))
-        paths = [[next(closed) for _ in group] for group in continuations]
-        _check_distinct(paths, request.labels)
-        trie = Trie.of([path for group in paths for path in group])
-        if len(trie.tokens) > _MOST_NODES:
+        groups = [[found.ids for found in group] for group in continuations]
+        names = [", ".join(spellings) for spellings in request.labels]
+        try:
+            paths, tree = cut(groups, names, served.tokens.end_of_turn)
+        except PathsError as error:
+            raise bad_request(str(error), "labels") from error
+        _, *inner = nodes = sorted(tree.children, key=lambda node: (len(node), node))
+        if len(inner) > _MOST_NODES:
             raise bad_request(f"the labels have more than {_MOST_NODES} tokens", "labels")
         n_prompt = len(begun)
-        served.check_length(n_prompt, max(trie.depths, default=0) + 1)
-        reader = trie.reader(n_prompt)
+        served.check_length(n_prompt, max(map(len, nodes)) + 1)
+        places = [n_prompt - 1, *range(n_prompt, n_prompt + len(inner))]
+        reader = Branches(places, [list(tree.children[node]) for node in nodes])
         job = Job(
-            [*begun, *trie.tokens],
+            [*begun, *(node[-1] for node in inner)],
             n_prompt,
             unresolved,
-            positions=[*range(n_prompt), *(n_prompt - 1 + depth for depth in trie.depths)],
-            tree=trie.sees if trie.tokens else None,
+            positions=[*range(n_prompt), *(n_prompt - 1 + len(node) for node in inner)],
+            tree=visible(inner) if inner else None,
             reader=reader,
             reuse=n_prompt - 1,
         )
         boundaries = [[found.boundary for found in group] for group in continuations]
-        return cls(job, reader, trie, paths, boundaries)
+        return cls(job, reader, nodes, paths, boundaries)
 
     def reply(self) -> dict[str, Any]:
         """The reply's fields."""
+        read = dict(zip(self.nodes, self.reader.logprobs, strict=True))
+        # Of a path by the chain rule.
         spellings = [
-            [self.trie.logprob(path, self.reader) for path in group] for group in self.paths
+            [math.fsum(read[path[:end]][token] for end, token in enumerate(path)) for path in group]
+            for group in self.paths
         ]
         totals = [
             # Two spellings with the same tokens are one continuation, counted once.
@@ -294,16 +236,6 @@ class Choosing:
 
 def _wire(value: float) -> float | None:
     return LOWEST if value == float("-inf") else finite(value)
-
-
-def _check_distinct(paths: list[list[Path]], labels: list[list[str]]) -> None:
-    owner: dict[Path, int] = {}
-    for label, group in enumerate(paths):
-        for path in group:
-            other = owner.setdefault(path, label)
-            if other != label:
-                text = f"the labels {labels[other]!r} and {labels[label]!r} share a spelling"
-                raise bad_request(text, "labels")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,37 +188,32 @@ class Served:
             )
             raise bad_request(text, "n")
 
-    async def run(self, request: Request, jobs: Sequence[Job]) -> None:
-        """Queue jobs and wait until all are done; a closed connection drops them.
+    async def run(self, request: Request, job: Job) -> None:
+        """Queue a job and wait until it is done; a closed connection drops it.
 
         Raises:
             ApiError: 503 when too many wait, 500 when the engine fails.
             ClientGoneError: When the client closed the connection.
         """
         loop = asyncio.get_running_loop()
-        waiting = [loop.create_future() for _ in jobs]
-        for job, future in zip(jobs, waiting, strict=True):
-            job.on_done = _resolver(loop, future)
-        self.engine.submit(*jobs)
+        waiting: asyncio.Future[Exception | None] = loop.create_future()
+        job.on_done = _resolver(loop, waiting)
+        self.engine.submit(job)
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watch(request.receive, jobs))
-                await asyncio.wait(waiting)
+                watcher = group.create_task(self._watch(request.receive, job))
+                await asyncio.wait([waiting])
                 watcher.cancel()
         except asyncio.CancelledError:
-            for job in jobs:
-                self.engine.cancel(job)
+            self.engine.cancel(job)
             raise
-        for future in waiting:
-            error = future.result()
-            if error is not None:
-                raise error
+        if (error := waiting.result()) is not None:
+            raise error
 
-    async def _watch(self, receive: Receive, jobs: Sequence[Job]) -> None:
+    async def _watch(self, receive: Receive, job: Job) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        for job in jobs:
-            self.engine.cancel(job)
+        self.engine.cancel(job)
 
 
 def _resolver(
@@ -228,15 +223,13 @@ def _resolver(
         if not future.done():
             future.set_result(error)
 
-    return lambda error: call_in(loop, settle, error)
+    def from_thread(error: Exception | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            _log.debug("a reply came after the server's loop had ended")
 
-
-def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: object) -> None:
-    """Call a function on a loop from another thread; a loop that has ended is let be."""
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        _log.debug("a reply came after the server's loop had ended")
+    return from_thread
 
 
 def _message(message: dict[str, object]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jinja2
 
 from launch.embedded.protocol import bad_request
-from orchestrator.wire.spelling import byte_letters
+from orchestrator.wire.spelling import Context, Continuation, byte_letters
 
 _SAMPLE = "Aé 日本\n5 [[>>]] 🙂 x"
 
@@ -19,27 +19,6 @@ class Piece(NamedTuple):
 
     text: str
     utf8: tuple[int, ...]
-
-
-class Continuation(NamedTuple):
-    """Tokens of a text in its context; `boundary` as in `backends._tokens.Continuation`."""
-
-    ids: list[int]
-    boundary: str
-
-
-class Context(NamedTuple):
-    """The end of a text on which the tokens of its continuation depend.
-
-    Attributes:
-        text: That end.
-        ids: Its tokens.
-        whole: Whether the text alone has these tokens.
-    """
-
-    text: str
-    ids: list[int]
-    whole: bool
 
 
 class Tokens:
@@ -113,18 +92,13 @@ class Tokens:
         if last is not None:
             tail, known = text.rpartition(self._added[ids[last]])[2], list(ids[last + 1 :])
             if self.encode(tail) == known:
-                return Context(tail, known, whole=True)
-        return Context(text, list(ids), whole=self.encode(text) == list(ids))
+                return Context(tail, tuple(known), whole=True)
+        return Context(text, tuple(ids), whole=self.encode(text) == list(ids))
 
     def continuation(self, context: Context, text: str) -> Continuation:
         """Tokens of `text` after a context."""
-        alone = self._encode_alone(text)
-        joint = self.encode(context.text + text)
-        n_known = len(context.ids)
-        if joint[:n_known] == context.ids:
-            found = joint[n_known:]
-            return Continuation(found, "separate" if found == alone else "joint")
-        return Continuation(alone, "merged" if context.whole else "separate")
+        alone, joint = self._encode_alone(text), self.encode(context.text + text)
+        return context.followed(tuple(alone), tuple(joint))
 
     @property
     def spelled(self) -> bool:

@@ -35,7 +35,7 @@ from orchestrator.statistics.label_planning import (
     least_correlation,
     worth,
 )
-from orchestrator.statistics.means import clustered_mean, clustered_share
+from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.tables import Curves, Form, measured, with_interval
@@ -150,9 +150,7 @@ def _judge(data: Labelled, rows: LabelledRows, level: float) -> Estimate:
     """The mean of the judge's scores over all rows."""
     if not rows.is_pairs:
         return clustered_mean(data.scores, data.prompts, level)
-    known = ~np.isnan(data.scores)
-    sums = np.bincount(data.prompts[known], data.scores[known]).astype(np.float64)
-    return clustered_share(sums, np.bincount(data.prompts[known]).astype(np.float64), level)
+    return share_over(data.scores, data.prompts, level)
 
 
 def _bias(data: Labelled, level: float) -> Estimate:

@@ -6,8 +6,8 @@ judge is missing, not wrong. The rule of the paper (Wang, Zhang and Choi 2025, a
 2503.03064) was not at hand (2026-11-28), so its figures may differ by it.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from itertools import permutations
 from typing import Final
 
@@ -18,33 +18,24 @@ import polars as pl
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.methods._judging import JudgeMethod
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
     Cell,
     Column,
     Context,
     Measured,
-    Source,
     Table,
     make_table,
     table_columns,
 )
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.preferences import (
-    PAIRWISE,
-    POINTWISE,
-    SCORES,
-    WORDS,
-    judged_rows,
-    mass,
-    preferences,
-)
-from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
-from orchestrator.records import Floats
+from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, SCORES, WORDS, mass
+from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.statistics.means import clustered_mean, clustered_share
+from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.tables import measured, with_interval
+from orchestrator.tables import measured
 
 _SHORT: Final = {
     "rounded_mean": "[mean]",
@@ -73,44 +64,15 @@ class Config(JudgedWinner):
     """Settings of `judge_accuracy`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """One method with one judge, on the pairs whose better answer is known.
-
-    Attributes:
-        name: What tables call it.
-        source: The method.
-        judge: Name.
-        rows: Columns item, cluster, turn, category, pair (its models in alphabetical order) and
-            coverage.
-        credits: By estimator, shape (n,): 1 for a right verdict, 0.5 for a tie, 0 for a wrong one.
-        errors: By estimator in [-1, 1], shape (n,): squared, from 0 for a sure and right one to 1
-            for a sure and wrong one.
-        n_ties: Pairs left out, because neither answer is better.
-        n_unknown: Pairs left out, because it is not known.
-        n_missing: Pairs that were not judged.
-    """
-
-    name: str
-    source: Source
-    judge: str
-    rows: pl.DataFrame
-    credits: dict[str, Floats]
-    errors: dict[str, Floats]
-    n_ties: int
-    n_unknown: int
-    n_missing: int
-
-
 class JudgeAccuracyAnalysis(Analysis[Config]):
     """By setting and estimator, mean against mode and so on."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Accuracy by setting and estimator, intervals, and what each choice is worth."""
-        settings = list(_settings(context, self.config))
+        settings = judged_settings(context, self.config.methods, self.config.winner)
         tables = []
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
-            mine = [setting for setting in settings if set(estimators) >= set(setting.credits)]
+            mine = [one for one in settings if {*estimators} >= {*one.pairs.estimators}]
             if mine:
                 tables.append(_accuracies(mine, estimators, kind))
         tables.append(_intervals(settings, context))
@@ -121,85 +83,59 @@ class JudgeAccuracyAnalysis(Analysis[Config]):
         return tables
 
 
-def _settings(context: Context, config: Config) -> Iterator[_Setting]:
-    for source in judging_sources(context, config.methods):
-        found = preferences(judged_rows(context, source))
-        for name, judge, of_judge in found.settings(source.name):
-            truth = truths(context, config.winner, of_judge.rows, source.name)
-            kept = np.abs(truth) == 1.0
-            pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f")
-            columns = of_judge.rows.select("item", *OVER, "turn", "category", "coverage", pair=pair)
-            credits_of = {
-                estimator: 0.5 + 0.5 * of_judge.decisions(estimator)[kept] * truth[kept]
-                for estimator in of_judge.estimators
-            }
-            errors_of = {
-                estimator: 0.25 * (of_judge.values(estimator)[kept] - truth[kept]) ** 2
-                for estimator in of_judge.estimators
-                if estimator != SCORES
-            }
-            yield _Setting(
-                name,
-                source,
-                judge,
-                columns.filter(pl.Series(kept)),
-                credits_of,
-                errors_of,
-                n_ties=int((truth == 0.0).sum()),
-                n_unknown=int(np.isnan(truth).sum()),
-                n_missing=of_judge.n_missing,
-            )
-
-
-def _accuracies(settings: Sequence[_Setting], estimators: Sequence[str], kind: str) -> Table:
+def _accuracies(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
-    estimators = [one for one in estimators if any(one in of.credits for of in settings)]
+    estimators = [one for one in estimators if any(one in of.pairs.estimators for of in settings)]
     by_estimator = (Column(_SHORT.get(name, WORDS[name]), "number") for name in estimators)
     columns = (*table_columns("setting | pairs: count | coverage"), *by_estimator)
     lines: list[list[Cell]] = []
     for setting in settings:
-        given = map(setting.credits.get, estimators)
-        means = [None if one is None or not one.size else float(one.mean()) for one in given]
-        lines.append([setting.name, len(setting.rows), mass(setting.rows["coverage"]), *means])
-    first = settings[0]
-    left_out = f"{first.n_ties:,} pairs labelled as ties are excluded"
+        known, rows = setting.known, setting.known.pairs.rows
+        means: list[Cell] = [
+            float(known.credits(name).mean())
+            if name in known.pairs.estimators and len(rows)
+            else None
+            for name in estimators
+        ]
+        lines.append([setting.name, len(rows), mass(rows["coverage"]), *means])
+    n_ties = int((settings[0].truth == 0.0).sum())
+    left_out = f"{n_ties:,} pairs labelled as ties are excluded"
     notes = [
         "accuracy: share of correct verdicts, tied verdicts counting half; pairs labelled as ties "
         "are excluded"
     ]
     notes += [
-        f"{setting.name}: {setting.n_missing:,} pairs were not judged"
+        f"{setting.name}: {setting.pairs.n_missing:,} pairs were not judged"
         for setting in settings
-        if setting.n_missing
+        if setting.pairs.n_missing
     ]
     notes += [
-        f"{setting.name}: of {setting.n_unknown:,} pairs the better answer is unknown"
+        f"{setting.name}: of {n_unknown:,} pairs the better answer is unknown"
         for setting in settings
-        if setting.n_unknown
+        if (n_unknown := int(np.isnan(setting.truth).sum()))
     ]
     return make_table(
         f"judge_accuracy.{kind}",
         f"Accuracy of the judge, {kind}",
         columns,
         lines,
-        basis=f"{prompt_words(first.rows)} · {left_out}",
+        basis=f"{prompt_words(settings[0].known.pairs.rows)} · {left_out}",
         notes=notes,
     )
 
 
-def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
+def _intervals(settings: Sequence[Judged], context: Context) -> Table:
     columns = table_columns(
         "setting | estimator | accuracy: percent | tied verdicts: percent | pairs: count"
     )
     lines: list[list[Cell]] = []
     for setting in settings:
-        prompts = codes(setting.rows[CLUSTER])
-        counts = np.bincount(prompts).astype(np.float64)
-        for name, credit in setting.credits.items():
+        prompts, level = setting.known.pairs.prompts(), context.confidence_level
+        for name in setting.pairs.estimators:
+            credit = setting.known.credits(name)
             share, tied = Measured(None, why="no pair has a better answer"), None
             if credit.size:
-                sums = np.bincount(prompts, credit).astype(np.float64)
-                share = measured(clustered_share(sums, counts, context.confidence_level))
+                share = measured(share_over(credit, prompts, level))
                 tied = float((credit == 0.5).mean())
             lines.append([setting.name, WORDS[name], without_n(share), tied, len(credit)])
     return make_table(
@@ -211,7 +147,7 @@ def _intervals(settings: Sequence[_Setting], context: Context) -> Table:
     )
 
 
-def _errors(settings: Sequence[_Setting], context: Context) -> Table:
+def _errors(settings: Sequence[Judged], context: Context) -> Table:
     """Return the squared errors of the estimators: sureness counts, unlike in the accuracy."""
     columns = table_columns(
         "setting | estimator | mean squared error: number 3",
@@ -219,10 +155,16 @@ def _errors(settings: Sequence[_Setting], context: Context) -> Table:
     )
     lines: list[list[Cell]] = []
     for setting in settings:
-        prompts, level = codes(setting.rows[CLUSTER]), context.confidence_level
-        for name, error in setting.errors.items():
+        known, level = setting.known, context.confidence_level
+        prompts = known.pairs.prompts()
+        errors = {
+            name: 0.25 * (known.pairs.values(name) - known.truth) ** 2
+            for name in known.pairs.estimators
+            if name != SCORES
+        }
+        for name, error in errors.items():
             mean = measured(clustered_mean(error, prompts, level))
-            of_mode = setting.errors.get(_MODES.get(name, "mode"))
+            of_mode = errors.get(_MODES.get(name, "mode"))
             change = None
             if of_mode is not None and not name.startswith("mode"):
                 change = without_n(measured(clustered_mean(error - of_mode, prompts, level)))
@@ -247,15 +189,15 @@ _SECTIONS: Final = table_columns(
 )
 
 
-def _contrasts(settings: Sequence[_Setting], context: Context) -> Table:
+def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
     """The mean against the mode, and averaging before against averaging after."""
     found: list[tuple[str, str, str, Comparison]] = []
     for setting in settings:
-        prompts = codes(setting.rows[CLUSTER])
+        known, prompts = setting.known, setting.known.pairs.prompts()
         for one, two in _CONTRASTS:
-            if one in setting.credits and two in setting.credits:
+            if {one, two} <= {*known.pairs.estimators}:
                 comparison = compare_accuracies(
-                    setting.credits[one], setting.credits[two], prompts, _resampling(context)
+                    known.credits(one), known.credits(two), prompts, _resampling(context)
                 )
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
     table = _comparison_table(
@@ -265,29 +207,28 @@ def _contrasts(settings: Sequence[_Setting], context: Context) -> Table:
     return _with_count(table, "the mean is more accurate than the mode", against_mode, context)
 
 
-def _categories(settings: Sequence[_Setting], context: Context) -> list[Table]:
+def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
     """Tabulate the mean against the mode in each section; [] if there is only one."""
-    named = pl.concat([setting.rows["category"] for setting in settings]).drop_nulls().unique()
+    rows = [setting.known.pairs.rows for setting in settings]
+    named = pl.concat([one["category"] for one in rows]).drop_nulls().unique()
     sections = sections_of(sorted(named.to_list()))
     if len(set(sections.values())) < 2:
         return []
     lines: list[list[Cell]] = []
     against_mode = [pair for pair in _CONTRASTS if pair[1].startswith("mode")]
     for setting in settings:
-        section = setting.rows["category"].replace(sections)
-        prompts = codes(setting.rows[CLUSTER])
+        pairs = setting.known.pairs
+        section, prompts = pairs.rows["category"].replace(sections), pairs.prompts()
         for name in dict.fromkeys(sections.values()):
             mine = (section == name).fill_null(value=False).to_numpy()
             for one, two in against_mode:
-                if not {one, two} <= setting.credits.keys() or not mine.any():
+                if not {one, two} <= {*pairs.estimators} or not mine.any():
                     continue
-                first, second = (setting.credits[which][mine] for which in (one, two))
+                first, second = (setting.known.credits(which)[mine] for which in (one, two))
                 found = compare_accuracies(first, second, prompts[mine], _resampling(context))
-                gain = with_interval(found.value, found.interval, why=found.undefined)
+                means, gain = (found.first, found.second), without_n(measured(found))
                 how = WORDS[one].partition(", ")[2]
-                lines.append(
-                    [name, setting.name, how, found.first, found.second, gain, int(mine.sum())]
-                )
+                lines.append([name, setting.name, how, *map(finite, means), gain, int(mine.sum())])
     if not lines:
         return []  # such as of reward models, whose preferences have no mode
     notes = ["difference: accuracy of the mean minus that of the mode; interval over prompts"]
@@ -295,29 +236,31 @@ def _categories(settings: Sequence[_Setting], context: Context) -> list[Table]:
     return [make_table("judge_accuracy.categories", title, _SECTIONS, lines, notes=notes)]
 
 
-def _reasoning(settings: Sequence[_Setting], context: Context) -> list[Table]:
+def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
     """Without reasoning against with it, where two settings differ in nothing else."""
     found: list[tuple[str, str, str, Comparison]] = []
     by_mean = []
     keys = ["item", "turn", "pair"]
+    pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f").alias("pair")
     for one, two in permutations(settings, 2):
         plain, reasoning = one.source.method, two.source.method
         if one.judge != two.judge or not isinstance(plain, JudgeMethod):
             continue
         if not plain.differs_in_reasoning(reasoning):
             continue
-        for name in one.credits:
+        rows, others = (side.known.pairs.rows.with_columns(pair) for side in (one, two))
+        for name in one.pairs.estimators:
             # The same estimator in both settings, on the pairs that both have
-            both = one.rows.select(*keys, *OVER, first=pl.Series(one.credits[name])).join(
-                two.rows.select(*keys, second=pl.Series(two.credits[name])),
-                on=keys,
-                maintain_order="left",
+            first, second = (pl.Series(side.known.credits(name)) for side in (one, two))
+            both = rows.select(*keys, *OVER, first=first).join(
+                others.select(*keys, second=second), on=keys, maintain_order="left"
             )
-            first, second = (
-                both[side].to_numpy().astype(np.float64) for side in ("first", "second")
+            comparison = compare_accuracies(
+                both["first"].to_numpy(),
+                both["second"].to_numpy(),
+                codes(both[CLUSTER]),
+                _resampling(context),
             )
-            prompts = codes(both[CLUSTER])
-            comparison = compare_accuracies(first, second, prompts, _resampling(context))
             found.append((WORDS[name], one.name, two.name, comparison))
             if name in ("mean", "mean_pre"):
                 by_mean.append(found[-1])
@@ -338,8 +281,8 @@ def _comparison_table(
             setting,
             first,
             second,
-            with_interval(comparison.value, comparison.interval, why=comparison.undefined),
-            comparison.p_value,
+            without_n(measured(comparison)),
+            finite(comparison.p_value),
             p,
         ]
         for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
@@ -355,12 +298,12 @@ def _with_count(
     table: Table, what: str, found: Sequence[tuple[str, str, str, Comparison]], context: Context
 ) -> Table:
     """The table with a sentence on how often a claim holds, and how often surely."""
-    values = [comparison.value for *_, comparison in found if comparison.value is not None]
+    values = [one.value for *_, one in found if not math.isnan(one.value)]
     if not values:
         return table
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     surely = sum(
-        p is not None and p < 1 - context.confidence_level and (one[3].value or 0.0) > 0
+        p is not None and p < 1 - context.confidence_level and one[3].value > 0.0
         for one, p in zip(found, adjusted, strict=True)
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)

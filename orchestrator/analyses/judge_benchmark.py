@@ -8,7 +8,7 @@ both orders, and how often they agree. RewardBench 2 (Malik et al. 2025) counts 
 its right answer beats all wrong ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -33,10 +33,10 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
-from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
-from orchestrator.ranking.winners import JudgedWinner, judging_sources, truths
+from orchestrator.ranking.preferences import SOFT, decided
+from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
 from orchestrator.records import Floats
-from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.means import share_over
 from orchestrator.tables import measured
 
 Rule = Literal["preference", "both_orders", "each_order", "best_of"]
@@ -181,11 +181,8 @@ class JudgeBenchmarkAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The paper's table, then every subset."""
-        judged = [
-            one
-            for source in judging_sources(context, self.config.methods)
-            for one in _of_source(context, source, self.config.winner)
-        ]
+        settings = judged_settings(context, self.config.methods, self.config.winner)
+        judged = [_judged(context, one) for one in settings]
         categories = sorted({name for one in judged for name in one.rows["category"].to_list()})
         layout = _layout(self.config.layout, categories)
         if layout.rule == "best_of":
@@ -210,20 +207,17 @@ def sections_of(categories: Sequence[str]) -> dict[str, str]:
     return {category: layout.section_of(category) or category for category in categories}
 
 
-def _of_source(context: Context, source: Source, winner: Winner) -> Iterator[_Judged]:
-    for name, _, mine in preferences(judged_rows(context, source)).settings(source.name):
-        truth = truths(context, winner, mine.rows, source.name)
-        kept = np.abs(truth) == 1.0
-        sign, known = truth[kept], pl.col("category").fill_null("all")
-        preference = decided(2.0 * mine.values(SOFT) - 1.0)[kept]
-        orders = _by_order(context, source, mine.rows)[kept]
-        yield _Judged(
-            name,
-            mine.rows.select("item", *OVER, known).filter(pl.Series(kept)),
-            0.5 + 0.5 * sign * preference,
-            0.5 + 0.5 * sign[:, None] * orders,
-            mine.n_missing,
-        )
+def _judged(context: Context, one: Judged) -> _Judged:
+    pairs, sign = one.known.pairs, one.known.truth
+    preference = decided(2.0 * pairs.values(SOFT) - 1.0)
+    orders = _by_order(context, one.source, pairs.rows)
+    return _Judged(
+        one.name,
+        pairs.rows.select("item", *OVER, pl.col("category").fill_null("all")),
+        0.5 + 0.5 * sign * preference,
+        0.5 + 0.5 * sign[:, None] * orders,
+        pairs.n_missing,
+    )
 
 
 def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
@@ -294,9 +288,8 @@ def _share(credit: Floats, weights: Floats, prompts: NDArray[np.int64], context:
         return Measured(None, why="no pair")
     # Weights of mean 1: an interval's effective number of prompts is not that of the scale.
     weight = weights[used] / weights[used].mean()
-    sums = np.bincount(prompts[used], weight * credit[used]).astype(np.float64)
-    counts = np.bincount(prompts[used], weight).astype(np.float64)
-    return without_n(measured(clustered_share(sums, counts, context.confidence_level)))
+    found = share_over(credit[used], prompts[used], context.confidence_level, weight)
+    return without_n(measured(found))
 
 
 def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:

@@ -9,8 +9,7 @@ A setting that is best on a sample is best partly by chance: take one that is cl
 read the verdict of the whole run again.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
@@ -31,13 +30,9 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import without_n
-from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
-from orchestrator.ranking.winners import judging_sources, truths
-from orchestrator.records import Floats
+from orchestrator.ranking.winners import Judged, judged_settings
 from orchestrator.statistics.agreement import cohen_kappa
-from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.results import Estimate
-from orchestrator.statistics.trust import Trust
+from orchestrator.statistics.means import share_over
 from orchestrator.tables import measured
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
@@ -61,63 +56,34 @@ class Config(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """One method with one judge.
-
-    Attributes:
-        name: What tables call it.
-        trust: The verdict on the judge with this setting; None where the run has none.
-        pairs: What it judged.
-        credits: Shape (n,), 1 for a right verdict, 0.5 for a tie and 0 for a wrong one; nan where
-            neither answer is known to be better.
-    """
-
-    name: str
-    trust: Trust | None
-    pairs: Preferences
-    credits: Floats
-
-
 class JudgePromptsAnalysis(Analysis[Config]):
     """Settings of a judge compared: form, order effects, accuracy, agreement."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Return a row a setting, and the agreement of every two settings."""
-        settings = list(_settings(context, self.config))
+        settings = judged_settings(context, self.config.methods, self.config.winner)
         return [_compared(settings, context), _agreement(settings, context)]
 
 
-def _settings(context: Context, config: Config) -> Iterator[_Setting]:
-    for source in judging_sources(context, config.methods):
-        found = preferences(judged_rows(context, source))
-        trusts = {trust.judge: trust for trust in context.trust.get(source.name, ())}
-        for name, judge, of_judge in found.settings(source.name):
-            credits_of = np.full(len(of_judge.rows), np.nan)
-            if config.winner is not None:
-                truth = truths(context, config.winner, of_judge.rows, source.name)
-                known = np.abs(truth) == 1.0
-                decisions = of_judge.decisions(of_judge.mean)
-                credits_of[known] = 0.5 + 0.5 * decisions[known] * truth[known]
-            yield _Setting(name, trusts.get(judge), of_judge, credits_of)
-
-
-def _compared(settings: Sequence[_Setting], context: Context) -> Table:
+def _compared(settings: Sequence[Judged], context: Context) -> Table:
     lines: list[list[Cell]] = []
     for one in settings:
-        trust, rows = one.trust, one.pairs.rows
-        coverage = rows["coverage"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        trusts = {trust.judge: trust for trust in context.trust.get(one.source.name, ())}
+        trust = trusts.get(one.judge)
+        rows, prompts, level = one.pairs.rows, one.pairs.prompts(), context.confidence_level
+        coverage = rows["coverage"].cast(pl.Float64).fill_null(np.nan).clip(0.0, 1.0).to_numpy()
         flips: Cell = Measured(None, why="no order is read")
         if trust is not None and trust.n_pairs:
             flips = without_n(measured(trust.flips))
         accuracy: Cell = Measured(None, why="not known")
-        if np.isfinite(one.credits).any():
-            accuracy = without_n(measured(_share(one.credits, rows, context)))
+        if len(one.known.truth):
+            credit, of_known = one.known.credits(one.pairs.mean), one.known.pairs.prompts()
+            accuracy = without_n(measured(share_over(credit, of_known, level)))
         lines.append(
             [
                 one.name,
                 "" if trust is None else trust.verdict,
-                without_n(measured(_share(coverage, rows, context))),
+                without_n(measured(share_over(coverage, prompts, level))),
                 flips,
                 None if trust is None else trust.n_decided,
                 None if trust is None else trust.n_missing,
@@ -140,16 +106,7 @@ def _compared(settings: Sequence[_Setting], context: Context) -> Table:
     )
 
 
-def _share(values: Floats, rows: pl.DataFrame, context: Context) -> Estimate:
-    """Return the mean of values in [0, 1], nan left out, with an interval over prompts."""
-    known = np.isfinite(values)
-    prompts = np.unique(codes(rows[CLUSTER])[known], return_inverse=True)[1].reshape(-1)
-    counts = np.bincount(prompts).astype(np.float64)
-    sums = np.bincount(prompts, np.clip(values[known], 0.0, 1.0)).astype(np.float64)
-    return clustered_share(sums, counts, context.confidence_level)
-
-
-def _agreement(settings: Sequence[_Setting], context: Context) -> Table:
+def _agreement(settings: Sequence[Judged], context: Context) -> Table:
     """Tabulate how often two settings decide alike, on the pairs that both judged."""
     lines: list[list[Cell]] = []
     for one, two in combinations(settings, 2):
@@ -166,7 +123,7 @@ def _agreement(settings: Sequence[_Setting], context: Context) -> Table:
         kappa = without_n(measured(cohen_kappa(*decided, codes(both[CLUSTER]), level)))
         share: Cell = Measured(None, why="no pair in common")
         if len(both):
-            share = without_n(measured(_share(alike, both, context)))
+            share = without_n(measured(share_over(alike, codes(both[CLUSTER]), level)))
         lines.append([one.name, two.name, share, kappa, len(both)])
     notes = ["decisions by the mean of both orders; settings can agree and both be wrong"]
     return make_table(

@@ -51,7 +51,7 @@ from orchestrator.statistics.agreement import (
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
-from orchestrator.tables import measured, untrusted, with_interval
+from orchestrator.tables import measured, untrusted
 
 _OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 _DECISIONS: Final = (-1.0, 0.0, 1.0)
@@ -192,7 +192,7 @@ def _agreement(jury: _Jury, context: Context) -> Table:
                 without_n(measured(raw_agreement(first, second, prompts, level))),
                 without_n(measured(cohen_kappa(first, second, prompts, level))),
                 without_n(measured(krippendorff_alpha(both, prompts, "ordinal", level))),
-                with_interval(soft.value, soft.interval, why=soft.undefined),
+                without_n(measured(soft)),
                 ranking_agreement(scores[one], scores[two], resampling).tau_b,
             ]
         )

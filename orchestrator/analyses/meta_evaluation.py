@@ -20,6 +20,7 @@ from pydantic import Field
 from orchestrator.analyses._gold import Gold, level_means, read_gold
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -39,7 +40,6 @@ from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
     METHOD,
     Comparison,
-    Correlation,
     compare_correlations,
     correlate,
     correlate_within,
@@ -48,6 +48,7 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.resampling import Resampling
+from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
 _KINDS: Final[dict[Kind, str]] = {
@@ -146,7 +147,7 @@ def _correlations(scores: Sequence[Score], context: Context, gold: str) -> Table
                 *map(_cell, found),
                 _cell(partial),
                 n_prompts(joined.points.drop_nulls(["value", "gold"])),
-                found[0].n_missing,
+                _n_missing(joined),
             ]
         )
     return make_table(
@@ -181,7 +182,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         )
         for joined in scores
         for model in models
-        for own in [replace(joined, points=joined.points.filter(pl.col("model") == model))]
+        for own in [_of_model(joined, model)]
         for kind in _KINDS
     }
     if len(models) > 1:
@@ -198,7 +199,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     for model in models:
         for one in scores:
             by_kind = [found[one.name, model, kind] for kind in _KINDS]
-            counts = by_kind[0].n, by_kind[0].n_missing
+            counts = by_kind[0].n, _n_missing(_of_model(one, model))
             rows.append([model, one.name, *map(_cell, by_kind), *counts])
     yield make_table(
         "meta_evaluation.within",
@@ -207,6 +208,15 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         rows,
         notes=["signed; Table 1 of the glass-box paper prints absolute values in this order"],
     )
+
+
+def _of_model(joined: Score, model: str) -> Score:
+    return replace(joined, points=joined.points.filter(pl.col("model") == model))
+
+
+def _n_missing(joined: Score) -> int:
+    """Count the points without a value or gold."""
+    return int((np.isnan(joined.column("value")) | np.isnan(joined.column("gold"))).sum())
 
 
 def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
@@ -249,10 +259,9 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         )
 
 
-def _cell(found: Correlation) -> Measured:
-    return with_interval(
-        found.value, found.interval, why=found.undefined if found.value is None else None
-    )
+def _cell(found: Estimate) -> Measured:
+    value = finite(found.value)
+    return with_interval(value, found.interval, why=found.undefined if value is None else None)
 
 
 def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterator[Table]:
@@ -343,7 +352,7 @@ def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | No
             found.append((one.name, two.name, words, comparison))
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     rows: list[list[Cell]] = [
-        [first, second, kind, _cell(c), c.p_value, p]
+        [first, second, kind, _cell(c), finite(c.p_value), p]
         for (first, second, kind, c), p in zip(found, adjusted, strict=True)
     ]
     return make_table(

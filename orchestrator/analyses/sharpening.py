@@ -15,7 +15,6 @@ was at hand (2026-11-28) prints no measure of it; entropy is the one that its wo
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
@@ -26,6 +25,7 @@ from pydantic import Field
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import renamed
 from orchestrator.methods._judging import JudgeMethod
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -41,7 +41,7 @@ from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.tables import with_interval
+from orchestrator.tables import measured
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")
 _OF_SCORES: Final = ("turn", "judge", "model", "p")
@@ -67,21 +67,11 @@ class Config(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """One method with one judge.
+_Setting = tuple[str, Source, str, pl.DataFrame]
+"""One method with one judge: its name in tables, the method, the judge, and its rows.
 
-    Attributes:
-        name: As tables show it.
-        source: The method.
-        judge: Name.
-        rows: Columns item, cluster, turn, unit (the models), entropy, top, exact and labels (K).
-    """
-
-    name: str
-    source: Source
-    judge: str
-    rows: pl.DataFrame
+Their columns are item, cluster, turn, unit (the models), entropy, top, exact and labels (K).
+"""
 
 
 class SharpeningAnalysis(Analysis[Config]):
@@ -133,7 +123,7 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
     judges = measured["judge"].unique(maintain_order=True).to_list()
     for judge in judges:
         name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
-        yield _Setting(name, source, str(judge), measured.filter(pl.col("judge") == judge))
+        yield name, source, str(judge), measured.filter(pl.col("judge") == judge)
 
 
 def _has_two(source: Source) -> bool:
@@ -150,12 +140,11 @@ def _entropy(column: str) -> pl.Expr:
 
 def _entropies(settings: Sequence[_Setting], context: Context) -> Table:
     lines: list[list[Cell]] = []
-    for setting in settings:
-        rows = setting.rows
+    for name, _, _, rows in settings:
         most = np.log(rows["labels"].to_numpy().astype(np.float64))
         lines.append(
             [
-                setting.name,
+                name,
                 int(rows["labels"].max()),  # type: ignore[arg-type] # of whole numbers
                 without_n(mean_of(rows, pl.col("entropy"), context.confidence_level)),
                 float((rows["entropy"].to_numpy() / most).mean()),
@@ -179,17 +168,20 @@ def _entropies(settings: Sequence[_Setting], context: Context) -> Table:
 def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
     """Return the entropy with reasoning minus that without, of settings equal otherwise."""
     keys = ["item", "turn", "unit"]
-    found: list[tuple[_Setting, _Setting, Comparison, float | None]] = []
+    found: list[tuple[str, str, Comparison, float | None]] = []
+    averaged: list[str] = []
     resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
-    for plain, reasoned in permutations(settings, 2):
-        method = plain.source.method
-        if plain.judge != reasoned.judge or not isinstance(method, JudgeMethod):
+    for (plain, source, judge, rows), (reasoned, other, same, others) in permutations(settings, 2):
+        method, reasoning = source.method, other.method
+        if judge != same or not isinstance(method, JudgeMethod):
             continue
-        if not method.differs_in_reasoning(reasoned.source.method):
+        if not method.differs_in_reasoning(reasoning):
             continue
-        both = plain.rows.select(*keys, *OVER, without="entropy").join(
-            reasoned.rows.select(*keys, after="entropy"), on=keys, maintain_order="left"
+        both = rows.select(*keys, *OVER, without="entropy").join(
+            others.select(*keys, after="entropy"), on=keys, maintain_order="left"
         )
+        if int(getattr(reasoning.config, "traces", 1)) > 1:
+            averaged.append(reasoned)
         after, without = (both[name].to_numpy() for name in ("after", "without"))
         comparison = compare_accuracies(after, without, codes(both[CLUSTER]), resampling)
         sharper = float((after < without).mean()) if after.size else None
@@ -199,12 +191,12 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
     adjusted = holm_adjusted([comparison for *_, comparison, _ in found])
     lines: list[list[Cell]] = [
         [
-            plain.name,
-            reasoned.name,
-            comparison.second,
-            comparison.first,
-            with_interval(comparison.value, comparison.interval, why=comparison.undefined),
-            comparison.p_value,
+            plain,
+            reasoned,
+            finite(comparison.second),
+            finite(comparison.first),
+            without_n(measured(comparison)),
+            finite(comparison.p_value),
             p,
             sharper,
             comparison.n_points,
@@ -217,8 +209,7 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
         "prompts",
         "sharper: judgments whose entropy is lower with reasoning",
     ]
-    if many := [
-        one.name for _, one, *_ in found if int(getattr(one.source.method.config, "traces", 1)) > 1
-    ]:
-        notes.append(f"{', '.join(many)}: of the average over several traces, which is less sharp")
+    if averaged:
+        many = ", ".join(averaged)
+        notes.append(f"{many}: of the average over several traces, which is less sharp")
     return [make_table("sharpening", "Sharpening by reasoning", _COMPARED, lines, notes=notes)]

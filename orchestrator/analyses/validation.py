@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from orchestrator.analyses._gold import level_means
 from orchestrator.clusters import CLUSTER, codes
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
@@ -24,10 +25,10 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import n_prompts
+from orchestrator.ranking.cells import n_prompts, order_words
 from orchestrator.ranking.scores import Score, ScoreRef, collect
-from orchestrator.statistics.means import levelled
-from orchestrator.statistics.orders import METHOD, ordering
+from orchestrator.statistics.agreement import ORDER_METHOD, ordering
+from orchestrator.statistics.resampling import Resampling
 
 _COLUMNS: Final = table_columns(
     "score | order found | right | in resamples: percent | pairs right: count",
@@ -82,7 +83,8 @@ class ValidationAnalysis(Analysis[Config]):
                 lines,
                 basis=f"true order: {stated}",
                 notes=[
-                    f"pairs: {METHOD}, {context.confidence_level:.0%} for all pairs of a score",
+                    f"pairs: {ORDER_METHOD}, {context.confidence_level:.0%} for all pairs of a "
+                    "score",
                     f"in resamples: share of {context.n_resamples:,} resamples of the prompts with "
                     f"exactly the true order",
                 ],
@@ -101,24 +103,16 @@ def _line(score: Score, order: tuple[str, ...], context: Context) -> list[Cell]:
         np.bincount(cells, values, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
         np.bincount(cells, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
         range(len(order)),
-        confidence_level=context.confidence_level,
-        n_resamples=context.n_resamples,
-        rng=context.rng(),
+        Resampling(context.n_resamples, context.rng(), context.confidence_level),
     )
-    size = points["value"].abs().mean()
-    # The order found, best first; means that differ by rounding alone are equal.
-    words: list[str] = []
-    means = levelled(found.means, float(size) if isinstance(size, float) else 0.0)
-    for at, model in enumerate(found.order):
-        if at:
-            words.append(">" if means[found.order[at - 1]] > means[model] else "=")
-        words.append(order[model])
-    written = " ".join(words)
+    known = np.isfinite(found.means)
+    names = [name for name, there in zip(order, known, strict=True) if there]
+    written = order_words(level_means(found.means[known], points["value"]), names)
     right = "yes" if written == " > ".join(order) else "no"
     return [
         score.name,
         written,
-        right if len(found.order) == len(order) else "undefined",
+        right if known.all() else "undefined",
         found.share_right,
         found.count("right"),
         found.count("wrong"),

@@ -352,10 +352,9 @@ _PARTS: Final[dict[str, _Names]] = {
         "derive": called_with("self", "rows"),
         "scores": _scores,
         **dict.fromkeys(
-            ("name", "candidates", "judges", "top_logprobs", "demonstrates", "n_labelled"),
+            ("name", "candidates", "judges", "top_logprobs", "demonstrates"),
             _property,
         ),
-        "is_labelled": called_with("self", "item"),
         "feeds_others": _of_type(bool),
         "pairs": _role(PairColumns),
         "distribution": _role(ScoreColumns),

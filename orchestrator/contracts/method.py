@@ -15,7 +15,7 @@ from orchestrator import plugins
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk
 from orchestrator.columns import AnswerColumns, PairColumns, RewriteColumns, RowRoles, ScoreColumns
 from orchestrator.plugins.base import Plugin, Settings
-from orchestrator.records import Item, Row, Unit
+from orchestrator.records import Row, Unit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -193,8 +193,8 @@ class Method(Plugin[ConfigT], ABC):
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Models that take part without being evaluated."""
-        return ()
+        """Models that take part without being evaluated; by default the setting `judges`."""
+        return getattr(self.config, "judges", ())
 
     @property
     def scores(self) -> Mapping[str, int]:
@@ -212,15 +212,6 @@ class Method(Plugin[ConfigT], ABC):
     @property
     def demonstrates(self) -> bool:
         """True if a unit brings along another item that has a reference."""
-        return False
-
-    @property
-    def n_labelled(self) -> int:
-        """Number of other items for which `is_labelled` is true that a unit brings along."""
-        return 0
-
-    def is_labelled(self, item: Item) -> bool:  # noqa: ARG002 (of subclasses)
-        """Return True if the label of an item is known, so that others may be shown it."""
         return False
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:

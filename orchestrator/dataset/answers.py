@@ -136,15 +136,7 @@ class AnswerRow(NamedTuple):
         return same[0] if len(same) == 1 else None
 
 
-class Names(NamedTuple):
-    """Columns as the user names them; empty where they are found by the usual names."""
-
-    key: str = ""
-    prompt: str = ""
-    text: str = ""
-
-
-def find_form(rows: Rows, names: Names) -> Form:
+def find_form(rows: Rows, *, key: str = "", prompt: str = "", text: str = "") -> Form:
     """The form of a file, told by its columns and first row; with the columns that are named.
 
     Raises:
@@ -152,12 +144,12 @@ def find_form(rows: Rows, names: Names) -> Form:
             the gold answer.
     """
     found = next((form for form in FORMS if set(form.told_by) <= set(rows.columns)), None)
-    if found is None or names.text:
+    if found is None or text:
         texts = [name for name in _TEXTS if name in rows.columns]
         chats = [name for name in CHATS if name in rows.columns]
         first = rows.row(0) if len(rows) else {}
         ended = [name for name in chats if _is_answered(first.get(name))]
-        could = [names.text] if names.text else [*texts, *ended]
+        could = [text] if text else [*texts, *ended]
         if len(could) > 1:
             either = " and ".join(map(repr, could))
             raise RowError(f"{either} could each be the answer; say which by 'text: {could[-1]}'")
@@ -169,11 +161,10 @@ def find_form(rows: Rows, names: Names) -> Form:
             )
         name = "chats" if could[0] in ended else "rows with a text"
         found = Form(name, (), (could[0],), prompt=(*_PROMPTS, *chats))
-    if names.key or names.prompt:
+    if key or prompt:
         # A prompt that the user named is all that counts.
-        key = (names.key,) if names.key else ()
-        prompt = (names.prompt,) if names.prompt else found.prompt
-        found = found._replace(key=key, prompt=prompt)
+        prompts = (prompt,) if prompt else found.prompt
+        found = found._replace(key=(key,) if key else (), prompt=prompts)
     return found
 
 

@@ -10,14 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from pydantic import Field
-
-from orchestrator.dataset import Dataset, DatasetKind, FileSettings, readers
-from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset import readers
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
-from orchestrator.dataset.rows import Rows, from_rows
+from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError
@@ -237,34 +234,6 @@ class _Rows(ParquetRows):
     def where(self, index: int) -> str:
         """See `rows.Rows`."""
         return f"{self.file}: row {self.numbers[index]}"
-
-
-class FileConfig(FileSettings):
-    """A file with a row for every item."""
-
-    fields: FieldNames = Field(
-        FieldNames(), description="Columns of the prompt, the key, and so on."
-    )
-
-
-FileT = TypeVar("FileT", bound=FileConfig, covariant=True)
-
-
-class FileKind(DatasetKind[FileT]):
-    """A kind of file; settings besides the path and the fields are those of `open_rows`."""
-
-    def open(self, base: Path) -> Dataset:
-        """Open the file and check every row.
-
-        Raises:
-            DatasetError: If it can't be read, or with every row that is not right.
-            UsageError: If an extra is needed to read it.
-        """
-        file, shown = located(self.config.path, base)
-        suffix = suffix_of(file.name)
-        more = self.config.model_dump(exclude={"path", "fields"})
-        kind = suffix if suffix in self.suffixes else self.suffixes[0]
-        return from_rows(open_rows(file, shown, kind, **more), self.config.fields)
 
 
 def located(path: str, base: Path) -> tuple[Path, str]:

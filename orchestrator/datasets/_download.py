@@ -34,6 +34,10 @@ _log = logging.getLogger(__name__)
 _CHUNK: Final = 1024 * 1024
 _MOST_BYTES: Final = 8 << 30
 _ATTEMPTS: Final = 3
+STALL_S = 60.0
+"""Seconds to wait for a reply or the next bytes."""
+PAUSE_S = 1.0
+"""Seconds before the first retry; twice as long before the next."""
 _SCHEMES: Final = ("http", "https")
 # The same request may do better later.
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -75,18 +79,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str = ""
 
 
-class Patience(msgspec.Struct, frozen=True):
-    """Seconds to wait for a reply or the next bytes, and before a retry."""
-
-    stall_s: float = 60.0
-    pause_s: float = 1.0
-
-
 class _TransientError(Exception):
     """Worth another attempt."""
 
 
-def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Path:
+def fetched(remote: Remote, path: Path) -> Path:
     """The file at `path`, downloaded first if it is not there.
 
     Two processes don't fetch the same file at once.
@@ -98,11 +95,10 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
         return verified(path, remote.sha256)
     if urlsplit(remote.url).scheme not in _SCHEMES:
         raise DatasetError(f"{remote.url}: only http and https addresses are supported")
-    patience = patience or Patience()
     attempts = Retrying(
         retry=retry_if_exception_type(_TransientError),
         stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_incrementing(patience.pause_s, patience.pause_s),
+        wait=wait_incrementing(PAUSE_S, PAUSE_S),
         before_sleep=lambda state: _log.info(
             "%s: %s; retrying", remote.url, state.outcome and state.outcome.exception()
         ),
@@ -112,7 +108,7 @@ def fetched(remote: Remote, path: Path, patience: Patience | None = None) -> Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not path.is_file():
-                attempts(_fetch, remote, path, patience)
+                attempts(_fetch, remote, path)
     except _TransientError as error:
         raise DatasetError(f"{remote.url}: cannot be downloaded: {error}") from error
     except OSError as error:
@@ -145,10 +141,10 @@ def origin_of(path: Path) -> Origin | None:
         return None
 
 
-def _fetch(remote: Remote, path: Path, patience: Patience) -> None:
+def _fetch(remote: Remote, path: Path) -> None:
     """Download a file once, and put it in place if it is the one that it should be."""
     n_bytes, digest = 0, hashlib.sha256()
-    with _opened(remote, patience) as reply, files.replacing(path) as file:
+    with _opened(remote) as reply, files.replacing(path) as file:
         length = reply.headers.get("Content-Length")
         total = int(length) if length and length.isdecimal() else None
         size = "unknown size" if total is None else numbers.size(total)
@@ -189,7 +185,7 @@ def _check_size(remote: Remote, n_bytes: int) -> None:
 
 
 @contextmanager
-def _opened(remote: Remote, patience: Patience) -> Iterator[http.client.HTTPResponse]:
+def _opened(remote: Remote) -> Iterator[http.client.HTTPResponse]:
     """A reply with a status that is good; what is wrong is sorted into transient and not."""
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
         remote.url, headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"}
@@ -197,7 +193,7 @@ def _opened(remote: Remote, patience: Patience) -> Iterator[http.client.HTTPResp
     if remote.token:
         request.add_unredirected_header("Authorization", f"Bearer {remote.token}")
     try:
-        with _opener.open(request, timeout=patience.stall_s) as reply:
+        with _opener.open(request, timeout=STALL_S) as reply:
             yield reply
     except urllib.error.HTTPError as error:
         error.close()

@@ -47,15 +47,14 @@ class Split(msgspec.Struct, frozen=True):
     n_rows: int | None = None
 
 
-class FolderConfig(msgspec.Struct, frozen=True):
-    """A config of the dataset: splits by name."""
-
-    splits: dict[str, Split]
-    is_default: bool = False
+Splits = dict[str, Split]
+"""The splits of a config by name."""
 
 
-def configs_of(folder: Path, shown: str) -> dict[str, FolderConfig]:
-    """Return the configs of a folder by name; one called `default` where it names none.
+def configs_of(folder: Path, shown: str) -> tuple[dict[str, Splits], str | None]:
+    """Return the configs of a folder by name, and the name of the one that its README marks.
+
+    Where it names none, there is one called `default`.
 
     Raises:
         DatasetError: If there are no data files, or the README is malformed.
@@ -66,20 +65,20 @@ def configs_of(folder: Path, shown: str) -> dict[str, FolderConfig]:
     if not isinstance(listed, list) or not listed:
         by_name = _splits_by_name(folder, _files(folder, "**/*"), shown)
         told = next(iter(counts.values())) if len(counts) == 1 else {}
-        return {_DEFAULT: FolderConfig(_with_counts(by_name, told))}
-    found = {}
+        return {_DEFAULT: _with_counts(by_name, told)}, None
+    found, marked = dict[str, Splits](), None
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("config_name"), str):
             raise DatasetError(f"{shown}/{_README}: each of `configs` needs a config_name")
         name: str = entry["config_name"]
         files = _splits_of(folder, entry, shown)
-        found[name] = FolderConfig(
-            _with_counts(files, counts.get(name, {})), is_default=entry.get("default") is True
-        )
-    return found
+        found[name] = _with_counts(files, counts.get(name, {}))
+        if entry.get("default") is True:
+            marked = marked or name
+    return found, marked
 
 
-def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> dict[str, Split]:
+def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> Splits:
     return {name: Split(tuple(files), counts.get(name)) for name, files in splits.items()}
 
 
@@ -254,7 +253,7 @@ class FolderKind(DatasetKind[Config]):
         folder, shown = base / expanded(self.config.path), self.config.path
         if not answers(folder, Path.is_dir):
             raise DatasetError(f"{shown}: there is no such folder")
-        config = _chosen(configs_of(folder, shown), self.config.config, shown)
+        config = _chosen(*configs_of(folder, shown), self.config.config, shown)
         name, split = _split(config, self.config.split, shown)
         for file in split.files:
             with file.open("rb") as opened:
@@ -270,21 +269,19 @@ class FolderKind(DatasetKind[Config]):
         return from_rows(rows, self.config.fields)
 
 
-def _chosen(configs: dict[str, FolderConfig], wanted: str | None, shown: str) -> FolderConfig:
+def _chosen(
+    configs: dict[str, Splits], marked: str | None, wanted: str | None, shown: str
+) -> Splits:
+    if wanted is None:
+        only = next(iter(configs)) if len(configs) == 1 else None
+        wanted = only or marked or (_DEFAULT if _DEFAULT in configs else None)
     if wanted is not None and wanted in configs:
         return configs[wanted]
-    if wanted is None:
-        marked = [one for one in configs.values() if one.is_default]
-        if len(configs) == 1 or marked:
-            return marked[0] if marked else next(iter(configs.values()))
-        if "default" in configs:
-            return configs["default"]
     what = "set 'config'" if wanted is None else f"no config {wanted!r}"
     raise DatasetError(f"{shown}: {what}; available: {', '.join(configs)}")
 
 
-def _split(config: FolderConfig, wanted: str | None, shown: str) -> tuple[str, Split]:
-    splits = config.splits
+def _split(splits: Splits, wanted: str | None, shown: str) -> tuple[str, Split]:
     name = wanted or (_TEST if _TEST in splits or len(splits) > 1 else next(iter(splits)))
     if name not in splits:
         what = "set 'split'" if wanted is None else f"no split {wanted!r}"

@@ -50,7 +50,7 @@ class Config(Settings):
     )
 
     @model_validator(mode="after")
-    def _revision_is_of_files(self) -> "Config":
+    def _fits(self) -> "Config":
         if self.revision != "main" and not self.files:
             raise ValueError(
                 "'revision' goes with 'files': the hub's Parquet files are of the newest one"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -10,14 +10,20 @@ from orchestrator.plugin import (
     Ask,
     AskFailed,
     Combination,
+    Companion,
     Failure,
+    GenerateAsk,
     Generation,
     Item,
     Message,
     Messages,
+    Method,
+    MethodSettings,
+    ModelName,
     Row,
     Sampling,
     Settings,
+    Stage,
 )
 
 _WRITTEN: Final = 0.7
@@ -102,6 +108,72 @@ class Drawing(Settings):
             top_k=self.top_k,
             stop=self.stop,
         )
+
+
+class AnswersConfig(MethodSettings):
+    """Settings of `answers`, which other methods bring along."""
+
+    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
+    top_logprobs: int = Field(
+        0, ge=0, description="Alternatives to observe at each token; 0 observes none."
+    )
+
+
+def answer_stage(
+    model: str, drawing: Drawing, top_logprobs: int, examples: tuple[GenerateAsk, ...] = ()
+) -> Stage:
+    """Return the draw of a model's answer, and of one more for each further turn."""
+    return Stage(
+        "answers",
+        model,
+        "generate",
+        1,
+        max_tokens=drawing.max_tokens,
+        draw=drawing.model_dump_json(),
+        top_logprobs=top_logprobs,
+        examples=examples,
+    )
+
+
+class OfAnswersSettings(MethodSettings):
+    """Settings of methods about answers that they draw."""
+
+    # Of those derived from this one, which have it in their own order.
+    if TYPE_CHECKING:
+        answer: Drawing = Drawing()
+
+
+ConfigT = TypeVar("ConfigT", bound=OfAnswersSettings, covariant=True)
+
+
+class OfAnswers(Method[ConfigT]):
+    """Base of methods about answers, which stand in a frame of their own."""
+
+    @property
+    def answering(self) -> tuple[ModelName, ...] | None:
+        """Models whose answers are drawn; None for all that are not judges."""
+        return self.config.candidates
+
+    @property
+    def alternatives(self) -> int:
+        """Number of likely tokens to list with each token of an answer as it is drawn."""
+        return 0
+
+    def companions(self) -> list[Companion]:
+        """Return the answers that the rows are about."""
+        settings = AnswersConfig(
+            candidates=self.answering, answer=self.config.answer, top_logprobs=self.alternatives
+        )
+        return [Companion("answers", settings)]
+
+
+def with_baseline(
+    candidates: tuple[ModelName, ...] | None, baseline: ModelName | None
+) -> tuple[ModelName, ...] | None:
+    """Return the models that answer where all are compared with one; None for all."""
+    if candidates is None or baseline is None:
+        return candidates
+    return tuple(dict.fromkeys((*candidates, baseline)))
 
 
 # The answers of one item: one, or one a turn where the item has followups.

@@ -9,17 +9,9 @@ from orchestrator.judgment.harness._reading import Match, Reading
 from orchestrator.judgment.harness.mt_bench import Winner
 from orchestrator.prompts import compact
 
-
-class Slot(NamedTuple):
-    """The place of a verdict in a text.
-
-    Attributes:
-        begin: Index of its label's first character in the text.
-        closing: What ends the label, so that none is the beginning of another.
-    """
-
-    begin: int
-    closing: str = ""
+Slot = tuple[int, str]
+"""The place of a verdict in a text: the index of its label's first character, and what ends the
+label, so that none is the beginning of another."""
 
 
 class Format(NamedTuple):
@@ -53,7 +45,7 @@ class Format(NamedTuple):
         if convention is not None and self.by_convention is not None:
             return self.by_convention[1](text)
         found = self.read(text).match
-        return None if found is None else Slot(found.begin, found.closing)
+        return None if found is None else (found.begin, found.closing)
 
 
 TEN: Final = tuple(str(rating) for rating in range(1, 11))
@@ -69,7 +61,7 @@ def _number_at(find: Callable[[str], re.Match[str] | None]) -> Callable[[str], S
         if match is None:
             return None
         begin, end = match.span(1)
-        return Slot(begin, text[end : match.end()] or text[end:][:1])
+        return begin, text[end : match.end()] or text[end:][:1]
 
     return slot
 
@@ -92,7 +84,7 @@ def _fastchat_slot(text: str) -> Slot | None:
     for name in "ABC":
         begin = text.find(f"[[{name}]]")
         if begin >= 0:
-            return Slot(begin + 2, "]]")
+            return begin + 2, "]]"
     return None
 
 
@@ -126,7 +118,7 @@ def _decision(text: str, _: object = None) -> Winner | None:
 
 def _decision_slot(text: str) -> Slot | None:
     begin = auto_j.decision_start(text)
-    return None if begin < 0 or _decision(text) is None else Slot(begin)
+    return None if begin < 0 or _decision(text) is None else (begin, "")
 
 
 AUTO_J_DECISION: Final = Format(
@@ -154,7 +146,7 @@ def _label_slot(text: str) -> Slot | None:
         return None
     before, after = critique_llm.BEFORE_LABEL, critique_llm.AFTER_LABEL
     begin = text.index(before + critique_llm.LABELS[found] + after)
-    return Slot(begin + len(before), after)
+    return begin + len(before), after
 
 
 CRITIQUE_LABEL: Final = Format(

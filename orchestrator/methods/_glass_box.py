@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
-from orchestrator.methods._drawing import Drawing, Turn, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn, blank_row
 from orchestrator.numbers import finite
-from orchestrator.plugin import Generation, MethodSettings, ModelName, Row, Scored, Settings
+from orchestrator.plugin import Generation, ModelName, Row, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import FloatArray, TopLogprobs
 
@@ -227,7 +227,7 @@ class PromptEnsemble(Settings):
     )
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `glass_box`."""
 
     scorer: ModelName | None = Field(
@@ -289,20 +289,15 @@ class Config(MethodSettings):
         "formulas: softmax_entropy, token_prob_var.",
     )
 
-    @field_validator("combo")
+    @field_validator("combo", "augmented")
     @classmethod
-    def _oriented(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [name for name in _NAMES if not name.startswith("combo") and orientation(name)]
+    def _are_features(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        known: Sequence[str] = AUGMENTABLE
+        if info.field_name == "combo":
+            names = [name for name in _NAMES if not name.startswith("combo")]
+            known = sorted(name for name in names if orientation(name))
         if unknown := sorted(set(value) - set(known)):
-            there = ", ".join(sorted(known))
-            raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
-        return value
-
-    @field_validator("augmented")
-    @classmethod
-    def _augmentable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := sorted(set(value) - set(AUGMENTABLE)):
-            there = ", ".join(AUGMENTABLE)
+            there = ", ".join(known)
             raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
         return value
 
@@ -312,7 +307,7 @@ class Config(MethodSettings):
         return "own" if value is True else value
 
     @model_validator(mode="after")
-    def _possible(self) -> "Config":
+    def _fits(self) -> "Config":
         if self.observe == "score":
             return self
         wanted = {

@@ -6,8 +6,8 @@ judge's probabilities: the verdict of one greedy text hides how sure it was.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 from pydantic import Field
@@ -15,9 +15,10 @@ from pydantic import Field
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.harness._reading import NONE, Reading
 from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
-from orchestrator.methods import answers
 from orchestrator.methods._drawing import (
     Drawing,
+    OfAnswers,
+    OfAnswersSettings,
     Turn,
     blank_row,
     converse,
@@ -27,22 +28,19 @@ from orchestrator.methods._drawing import (
     replies,
 )
 from orchestrator.methods._examples import begun_example
-from orchestrator.methods._formats import Format
+from orchestrator.methods._formats import COMPACT_RATING, COMPACT_SYMBOL, Format
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.plugin import (
     Ask,
     AskFailed,
     Columns,
     Combination,
-    Companion,
     Failure,
     Generation,
     Item,
     Label,
     Message,
     Messages,
-    Method,
-    MethodSettings,
     ModelName,
     PairColumns,
     Prefix,
@@ -51,11 +49,17 @@ from orchestrator.plugin import (
     Unit,
     typed,
 )
-from orchestrator.prompts import PromptError
+from orchestrator.prompts import PromptError, compact
 from orchestrator.prompts.files import Wording
 
+COMPACT: Final = {
+    False: Wording(user=compact.RATING, form="jinja"),
+    True: Wording(user=compact.PAIRWISE, form="jinja"),
+}
+"""Wordings of the bundled judge (`prompts: compact`): to rate an answer, and to compare two."""
 
-class HarnessSettings(MethodSettings):
+
+class HarnessSettings(OfAnswersSettings):
     """Settings that all these judges have."""
 
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
@@ -67,10 +71,31 @@ class HarnessSettings(MethodSettings):
         description="If true, also read the probability of every label at the verdict.",
     )
 
+    # Of those derived from this one, which have them in their own order.
+    if TYPE_CHECKING:
+        prompts: str | dict[str, Wording]
+        convention: str | None
+
     @property
     def pairwise(self) -> bool:
         """True if the judge compares two answers; else it rates one."""
-        return False
+        return getattr(self, "mode", "") == "pairwise"
+
+    def wording(self, item: Item, n_turns: int) -> Wording:
+        """Return the template for an item of whose conversation so many turns are shown.
+
+        Raises:
+            AskFailed: If the wording does not show as many turns.
+        """
+        raise NotImplementedError
+
+    def fields(self, item: Item) -> Mapping[str, str | None]:  # noqa: ARG002 (of subclasses)
+        """Return what a template may show besides the conversation.
+
+        Raises:
+            AskFailed: If the item lacks it.
+        """
+        return {}
 
 
 class NamedJudgesSettings(HarnessSettings):
@@ -140,14 +165,10 @@ def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]
     return found | dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second)
 
 
-PromptOf = Callable[[Sequence[Sequence[Turn]]], Messages]
-"""The prompt for the turns so far: one sequence of turns for each answer, in the order shown."""
-
-
 HarnessConfigT = TypeVar("HarnessConfigT", bound=HarnessSettings, covariant=True)
 
 
-class HarnessJudge(Method[HarnessConfigT]):
+class HarnessJudge(OfAnswers[HarnessConfigT]):
     """Base of methods whose judges write their verdict.
 
     With one model a row has `rating`, and with `distribution` the probabilities `p` of the labels
@@ -157,6 +178,8 @@ class HarnessJudge(Method[HarnessConfigT]):
 
     published_as: ClassVar[str]
     """Name of the harness in plans."""
+    forms: ClassVar[Sequence[Format]]
+    """How its own wordings ask for a rating, and for a winner."""
     frame = "verdicts"
     unit_columns: ClassVar[Columns] = typed(
         "item category: str | turn: i64 | judge model model_a model_b: str"
@@ -175,10 +198,6 @@ class HarnessJudge(Method[HarnessConfigT]):
         same_text="same_text",
         ranked=False,
     )
-
-    def companions(self) -> list[Companion]:
-        """The answers that are judged, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """A text for each verdict, two a comparison, and a reading at its slot where asked for."""
@@ -207,6 +226,12 @@ class HarnessJudge(Method[HarnessConfigT]):
                 )
         return found
 
+    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
+        """Every model, or every pair of models, with every judge."""
+        if not self.config.pairwise:
+            return super().combinations(candidates)
+        return pairs_by_judge(candidates, self.judges)
+
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, and the model or the two models."""
         one = len(unit.models) == 1
@@ -219,21 +244,23 @@ class HarnessJudge(Method[HarnessConfigT]):
             "model_b": None if one else unit.models[1],
         }
 
-    async def verdicts(
-        self, unit: Unit, ask: Ask, form: Format, prompt_of: PromptOf, convention: str | None
-    ) -> list[Row]:
-        """One verdict a turn, of the conversations up to it; a comparison has both orders.
+    def form(self) -> Format:
+        """Return how verdicts are written."""
+        pairwise = self.config.pairwise
+        if self.config.prompts == "compact":
+            return COMPACT_SYMBOL if pairwise else COMPACT_RATING
+        return self.forms[pairwise]
 
-        `convention` says whose rules decide what a text without one clear verdict counts as.
-        """
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """One verdict a turn, of the conversations up to it; a comparison has both orders."""
+        form = self.form()
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         so_far = [list(zip(*turns[:n], strict=True)) for n in range(1, len(turns) + 1)]
         if not self.config.pairwise:
-            prompts = [prompt_of(shown) for shown in so_far]
-            read = await self._read(unit, ask, form, prompts, convention)
+            read = await self._read(unit, ask, form, so_far)
             return [_rating_row(number, form, one) for number, one in enumerate(read, 1)]
-        prompts = [prompt_of(shown) for a, b in so_far for shown in ((a, b), (b, a))]
-        read = await self._read(unit, ask, form, prompts, convention)
+        both = [shown for a, b in so_far for shown in ((a, b), (b, a))]
+        read = await self._read(unit, ask, form, both)
         return [
             {
                 **_winner_row(made[0].number, form, ab, ba),
@@ -243,15 +270,18 @@ class HarnessJudge(Method[HarnessConfigT]):
         ]
 
     async def _read(
-        self,
-        unit: Unit,
-        ask: Ask,
-        form: Format,
-        prompts: Sequence[Messages],
-        convention: str | None,
+        self, unit: Unit, ask: Ask, form: Format, judged: Sequence[Sequence[Sequence[Turn]]]
     ) -> list[Verdict]:
-        """The judge's verdict on each prompt, with its distribution where asked for."""
-        config = self.config
+        """The judge's verdict on each that it is shown, with its distribution where asked for.
+
+        `judged` has one sequence of turns for each answer that is shown, in their order.
+        """
+        config, convention = self.config, self.config.convention
+        more = config.fields(unit.item)
+        prompts = [
+            messages(config.wording(unit.item, len(shown[0])), {**fields(unit.item, shown), **more})
+            for shown in judged
+        ]
         sampling = config.judgment.sampling(unit.item.category)
         texts: list[Generation] = await ask.all(
             *(
@@ -275,24 +305,6 @@ class HarnessJudge(Method[HarnessConfigT]):
         return found
 
 
-NamedConfigT = TypeVar("NamedConfigT", bound=NamedJudgesSettings, covariant=True)
-
-
-class NamedJudges(HarnessJudge[NamedConfigT]):
-    """Base of those whose judges the recipe names."""
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
-        """Every model, or every pair of models, with every judge."""
-        if not self.config.pairwise:
-            return super().combinations(candidates)
-        return pairs_by_judge(candidates, self.judges)
-
-
 def _said(text: Generation) -> tuple[int, str]:
     """Return index and text after any thinking block; 0 and "" if the block never ends."""
     begin = after_thinking(text.text)
@@ -307,8 +319,9 @@ def _slot(
     slot = form.slot(said, convention)
     if slot is None:
         return None
-    prefix, lead = cut(text, begin + slot.begin)
-    labels = tuple(Label(name, (name + slot.closing,)) for name in form.labels)
+    at, closing = slot
+    prefix, lead = cut(text, begin + at)
+    labels = tuple(Label(name, (name + closing,)) for name in form.labels)
     return prefix, spelled(labels, lead)
 
 

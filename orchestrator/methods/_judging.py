@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, OfAnswers
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
@@ -16,10 +15,8 @@ from orchestrator.plugin import (
     AskFailed,
     Choice,
     ChooseAsk,
-    Companion,
     Failure,
     Generation,
-    Item,
     Label,
     Message,
     Messages,
@@ -84,8 +81,15 @@ class JudgeSettings(LedSettings):
 
     @model_validator(mode="after")
     def _leads_to_labels(self) -> Self:
-        if self.chain_of_thought:
-            check_room_for_reasons(self, concludes=self.CONCLUDES)
+        if self.chain_of_thought and self.prefix and not self.CONCLUDES:
+            raise ValueError(
+                "prefix and chain_of_thought exclude each other: it leaves no room for reasons; "
+                "omit one of them (`examples` may hold reasons)"
+            )
+        if self.traces > 1 and not self.chain_of_thought:
+            raise ValueError("several traces need chain_of_thought: true")
+        if self.traces > 1 and not self.reasoning.can_vary:
+            raise ValueError("several traces are identical at reasoning.temperature 0; raise it")
         self.check_examples(self.FIELDS, self.SHOWN, reasoned=self.chain_of_thought)
         return self
 
@@ -94,34 +98,10 @@ class JudgeSettings(LedSettings):
     def _prompt_exists(cls, value: str, info: ValidationInfo) -> str:  # noqa: ARG003
         return checked_prompt(value, cls.NAMED, cls.FIELDS, cls.SHOWN)
 
-    @model_validator(mode="after")
-    def _traces_differ(self) -> Self:
-        if self.traces > 1 and not self.chain_of_thought:
-            raise ValueError("several traces need chain_of_thought: true")
-        if self.traces > 1 and not self.reasoning.can_vary:
-            raise ValueError("several traces are identical at reasoning.temperature 0; raise it")
-        return self
-
     def template(self) -> str:
         """The template of the mode that is asked for."""
         named = self.PROMPTS.get(self.prompt)
         return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
-
-
-def check_room_for_reasons(config: LedSettings, *, concludes: bool) -> None:
-    """Check that no setting leads a judge straight to its label when it is to reason first.
-
-    Where `concludes`, the method adds the prefix behind the reasoning.
-
-    Raises:
-        ValueError: If a setting does.
-    """
-    for name in ("prefix", "example_of_dataset", "labelled_examples"):
-        if getattr(config, name, None) and not (name == "prefix" and concludes):
-            raise ValueError(
-                f"{name} and chain_of_thought exclude each other: it leaves no room for "
-                "reasons; omit one of them (`examples` may hold reasons)"
-            )
 
 
 def checked_prompt(
@@ -169,27 +149,8 @@ T = TypeVar("T")
 JudgeConfigT = TypeVar("JudgeConfigT", bound=JudgeSettings, covariant=True)
 
 
-class JudgeMethod(Method[JudgeConfigT]):
+class JudgeMethod(OfAnswers[JudgeConfigT]):
     """Base of methods in which a judge sees answers."""
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def demonstrates(self) -> bool:
-        """True if the judge is shown another item that has a reference."""
-        return self.config.example_of_dataset
-
-    @property
-    def n_labelled(self) -> int:
-        """Number of labelled items that are shown to the judge."""
-        return self.config.n_labelled
-
-    def is_labelled(self, item: Item) -> bool:
-        """Return True if an item can be made an example of, by its label."""
-        return self.config.is_labelled(item)
 
     def needs(self) -> frozenset[str]:
         """The reference, where the prompt can't be made without it."""
@@ -204,10 +165,6 @@ class JudgeMethod(Method[JudgeConfigT]):
         mine = self.config.model_dump(exclude=_OF_REASONING)
         theirs: dict[str, Any] = other.config.model_dump(exclude=_OF_REASONING)
         return mine == theirs
-
-    def companions(self) -> list[Companion]:
-        """The answers that are judged, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
 
 def stages_of(
@@ -289,11 +246,10 @@ class Judged(NamedTuple):
 
 async def judge_prompts(
     ask: Ask,
-    judge: str,
+    unit: Unit,
     prompts: Sequence[Messages],
     labels: tuple[Label, ...],
     config: JudgeSettings,
-    unit: Unit,
 ) -> list[Judged]:
     """The distribution over the labels for each prompt.
 
@@ -301,18 +257,18 @@ async def judge_prompts(
         AskFailed: If a request fails, no trace of a prompt has a verdict, or nothing is known
             about any label: no verdict is not a tie.
     """
-    prompts = lead(prompts, config.template(), config, unit)
+    prompts = lead(prompts, config.template(), config)
     if not config.chain_of_thought:
         prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
         asked = continued(labels, config.prefix)
         choices = await ask.all(
-            *(ask.choose(judge, prompt, asked, prefix=prefix) for prompt in prompts)
+            *(ask.choose(unit.judge, prompt, asked, prefix=prefix) for prompt in prompts)
         )
         return [judged([choice])._replace(traces=()) for choice in choices]
-    traces = await reason(ask, judge, prompts, config, unit.item)
+    traces = await reason(ask, unit, prompts, config)
     places = [[_place(trace, labels, config.prefix) for trace in drawn] for drawn in traces]
     asks = [
-        ask.choose(judge, prompt, asked, prefix=prefix)
+        ask.choose(unit.judge, prompt, asked, prefix=prefix)
         for prompt, of_prompt, drawn in zip(prompts, places, traces, strict=True)
         for prefix, asked in said(of_prompt, drawn)
     ]
@@ -341,11 +297,11 @@ def _place(
         begun = Prefix(begun_reply(trace.text, prefix))
         return None if after_thinking(trace.text) is None else (begun, continued(labels, prefix))
     slot = slot_of(trace, labels)
-    return None if slot is None else (slot.prefix, spelled(labels, slot.lead))
+    return None if slot is None else (slot[0], spelled(labels, slot[1]))
 
 
 async def reason(
-    ask: Ask, judge: str, prompts: Sequence[Messages], config: JudgeSettings, item: Item
+    ask: Ask, unit: Unit, prompts: Sequence[Messages], config: JudgeSettings
 ) -> list[tuple[Generation, ...]]:
     """The judge's traces, `config.traces` for each prompt.
 
@@ -353,10 +309,12 @@ async def reason(
         AskFailed: If a request fails, or a trace's thinking was set aside: the judge would go on
             from an answer that it did not think about.
     """
-    sampling = config.reasoning.sampling(item.category)
+    sampling = config.reasoning.sampling(unit.item.category)
     traces: list[Generation] = await ask.all(
         *(
-            ask.generate(judge, prompt, sampling, item_key=item.key, repeat=repeat, offsets=True)
+            ask.generate(
+                unit.judge, prompt, sampling, item_key=unit.item.key, repeat=repeat, offsets=True
+            )
             for prompt in prompts
             for repeat in range(config.traces)
         )

@@ -5,21 +5,16 @@ from typing import Any, Final
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from orchestrator.methods._drawing import OfAnswersSettings
 from orchestrator.plugin import (
     AskFailed,
     Failure,
-    Item,
     Label,
     Message,
     Messages,
-    MethodSettings,
     Settings,
-    Unit,
 )
 from orchestrator.prompts import PromptError, render
-
-NOTHING: Final = "I don't know."
-"""An answer that is worse than any reference."""
 
 
 class WorkedExample(Settings):
@@ -32,12 +27,10 @@ class WorkedExample(Settings):
 
 
 # Settings that came later, which fingerprints hold only where they are set.
-_LATER: Final = frozenset(
-    {"prefix", "system", "examples", "example_of_dataset", "labelled_examples", "labels"}
-)
+_LATER: Final = frozenset({"prefix", "system", "examples", "labels"})
 
 
-class LedSettings(MethodSettings):
+class LedSettings(OfAnswersSettings):
     """Settings of methods in which a judge is led to its labels."""
 
     prefix: str = Field(
@@ -57,13 +50,6 @@ class LedSettings(MethodSettings):
         max_length=32,
         description="Judgments that the judge is shown before each one. Default: none.",
     )
-    example_of_dataset: bool = Field(
-        False,  # noqa: FBT003 (a pydantic default)
-        description=(
-            "If true, show the judge another item of the dataset first: its reference, judged the "
-            "best, beside an answer that says nothing, judged the worst. Excludes chain_of_thought."
-        ),
-    )
 
     @model_serializer(mode="wrap")
     def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -77,38 +63,6 @@ class LedSettings(MethodSettings):
     def elsewhere(self) -> tuple[str, ...]:
         """Texts other than the prompt that may show the judge its labels."""
         return (self.system, *(example.reply for example in self.examples))
-
-    def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:  # noqa: ARG002 (of subclasses)
-        """Return examples made of an item with a reference, where a setting asks for them."""
-        return ()
-
-    @property
-    def n_labelled(self) -> int:
-        """Number of labelled items that are shown to the judge."""
-        return 0
-
-    def is_labelled(self, item: Item) -> bool:  # noqa: ARG002 (of subclasses)
-        """Return True if an item can be made an example of, by its label."""
-        return False
-
-    def of_labelled(self, items: Sequence[Item]) -> tuple[WorkedExample, ...]:  # noqa: ARG002
-        """Return examples made of labelled items, one each."""
-        return ()
-
-    def replied(self, label: int) -> str:
-        """Return a reply of the judge with the label of this number, begun as asked for."""
-        forms = continued(self.verdicts(), self.prefix)[label].spellings
-        spaced = [form for form in forms if form[:1].isspace()]
-        return self.prefix + (spaced[0] if self.prefix and spaced else forms[0])
-
-    def exchanged(self, template: str, example: WorkedExample) -> Messages:
-        """Return an example as a conversation with the judge.
-
-        Raises:
-            PromptError: If it lacks a field that the template needs.
-        """
-        asked = render(template, dict(example.shown))
-        return (Message("user", asked), Message("assistant", example.reply))
 
     def check_examples(
         self, fields: Sequence[str], needed: Sequence[str], *, reasoned: bool = False
@@ -168,34 +122,18 @@ def continued(labels: Sequence[Label], prefix: str) -> tuple[Label, ...]:
     return tuple(found)
 
 
-def lead(
-    prompts: Sequence[Messages], template: str, config: LedSettings, unit: Unit
-) -> Sequence[Messages]:
+def lead(prompts: Sequence[Messages], template: str, config: LedSettings) -> Sequence[Messages]:
     """Return a judge's prompts behind its system prompt and worked examples.
 
     Raises:
-        AskFailed: If an example lacks a field that the template needs, or too few other items of
-            the dataset have a reference or a label.
+        AskFailed: If an example lacks a field that the template needs.
     """
-    examples = config.examples
-    if config.example_of_dataset:
-        other = unit.demonstration
-        if other is None or other.reference is None:
-            raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
-        examples = (*config.of_dataset(other), *examples)
-    if config.n_labelled:
-        if len(unit.labelled) < config.n_labelled:
-            said = (
-                f"only {len(unit.labelled)} other items have a label and both answers; "
-                f"labelled_examples needs {config.n_labelled}"
-            )
-            raise AskFailed(Failure("bad_item", said, permanent=True))
-        examples = (*config.of_labelled(unit.labelled), *examples)
     before = [Message("system", config.system)] if config.system else []
-    for example in examples:
+    for example in config.examples:
         try:
-            before += config.exchanged(template, example)
+            asked = render(template, dict(example.shown))
         except PromptError as error:
             said = f"a worked example can't be shown: {error}"
             raise AskFailed(Failure("bad_recipe", said, permanent=True)) from error
+        before += [Message("user", asked), Message("assistant", example.reply)]
     return [(*before, *prompt) for prompt in prompts] if before else prompts

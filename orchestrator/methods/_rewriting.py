@@ -1,11 +1,11 @@
 """Settings, prompts and rounds of rewriting, shared by all methods that rewrite answers."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, Turn, converse
+from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
 from orchestrator.methods._judging import checked_prompt
 from orchestrator.plugin import (
     Ask,
@@ -15,13 +15,12 @@ from orchestrator.plugin import (
     Item,
     Message,
     Messages,
-    MethodSettings,
     Stage,
     Unit,
 )
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import TemplateText
-from orchestrator.prompts.rewriting import PROMPTS, RewritePrompt, markers_of
+from orchestrator.prompts.rewriting import MARKERS, PROMPTS, markers_of
 
 FIELDS: Final = ("prompt", "answer")
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -64,7 +63,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
     return found
 
 
-class RewritingSettings(MethodSettings):
+class RewritingSettings(OfAnswersSettings):
     """Settings for drawing and rewriting answers."""
 
     preset: str = Field(
@@ -127,23 +126,13 @@ class RewritingSettings(MethodSettings):
     def _prompt_exists(cls, value: str) -> str:
         return checked_prompt(value, tuple(PROMPTS), FIELDS, ("answer",))
 
-    def rewrite_prompt(self) -> RewritePrompt:
+    def template(self) -> str:
         """The prompt by name, or the user's own."""
-        return PROMPTS.get(self.prompt) or RewritePrompt(self.prompt, markers_of(self.prompt))
+        return PROMPTS.get(self.prompt, self.prompt)
 
-
-class Rewritten(NamedTuple):
-    """An answer and what became of it.
-
-    Attributes:
-        turn: The conversation up to the answer.
-        first: The answer.
-        last: The rewriting of the last round; the answer itself where the texts are equal.
-    """
-
-    turn: Turn
-    first: Generation
-    last: Generation
+    def markers(self) -> tuple[str, ...]:
+        """Texts of the prompt that must not stand in a rewriting, lower case."""
+        return (*markers_of(self.template()), *MARKERS.get(self.prompt, ()))
 
 
 def rewriting_stages(
@@ -162,18 +151,13 @@ def rewriting_stages(
     ]
 
 
-async def rewrite(unit: Unit, ask: Ask, config: RewritingSettings) -> list[Rewritten]:
-    """Draw each turn's answer and rewrite it K times; return x and x^(K)."""
-    (made,) = await rewrite_often(unit, ask, config, 1)
-    return made
+async def rewrite(
+    unit: Unit, ask: Ask, config: RewritingSettings, n: int = 1
+) -> list[list[tuple[Turn, Generation]]]:
+    """Draw each turn's answer x and rewrite it n times, K rounds each: x^(K).
 
-
-async def rewrite_often(
-    unit: Unit, ask: Ask, config: RewritingSettings, n: int
-) -> list[list[Rewritten]]:
-    """Return n rewritings of the same answers, of K rounds each.
-
-    The first is what `rewrite` returns, by the same requests.
+    Returns n lists of turns, each with its rewriting; the answer itself where the texts are equal.
+    Fewer rewritings are the first of more, by the same requests.
     """
     model = unit.models[:1]
     turns = [turn for (turn,) in await converse(unit.item, model, ask, config.answer)]
@@ -196,7 +180,7 @@ async def rewrite_often(
         )
     # Equal texts are one text, whatever their tokens.
     last = [x if x.text == y.text else y for x, y in zip(first * n, last, strict=True)]
-    made = [Rewritten(*found) for found in zip(turns * n, first * n, last, strict=True)]
+    made = list(zip(turns * n, last, strict=True))
     return [made[begin : begin + len(turns)] for begin in range(0, len(made), len(turns))]
 
 
@@ -211,7 +195,7 @@ def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSetting
         question = f"{''.join(said)}ASSISTANT: "
     fields: dict[str, str | None] = {"prompt": question, "answer": answer.text}
     try:
-        text = render(config.rewrite_prompt().template, fields)
+        text = render(config.template(), fields)
     except PromptError as error:
         raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
     system = tuple(message for message in turn.messages if message.role == "system")

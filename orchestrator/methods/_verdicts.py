@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,25 +36,9 @@ _REFERS = re.compile(
 )
 
 
-class Found(NamedTuple):
-    """A verdict in a text: which label, and where it begins."""
-
-    label: int
-    begin: int
-
-
-class Slot(NamedTuple):
-    """The place of a verdict in a trace.
-
-    Attributes:
-        prefix: What the judge wrote before it, up to the token in which it begins.
-        lead: The characters of that token before the verdict, which labels must begin with here.
-        label: Which label the judge wrote.
-    """
-
-    prefix: Prefix
-    lead: str
-    label: int
+Slot = tuple[Prefix, str]
+"""The place of a verdict in a trace: what the judge wrote before the token in which it begins, and
+the characters of that token before it, which labels must begin with here."""
 
 
 def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
@@ -67,7 +51,7 @@ def slot_of(trace: Generation, labels: tuple[Label, ...]) -> Slot | None:
     if begin is None:
         return None
     found = last_verdict(trace.text, labels, begin, ended=trace.finish_reason != "length")
-    return None if found is None else Slot(*cut(trace, found.begin), found.label)
+    return None if found is None else cut(trace, found[1])
 
 
 def after_thinking(text: str) -> int | None:
@@ -80,11 +64,14 @@ def after_thinking(text: str) -> int | None:
 
 def last_verdict(
     text: str, labels: tuple[Label, ...], begin: int = 0, *, ended: bool = True
-) -> Found | None:
-    """The last label in a text from `begin` on; `ended` says that the text was not cut off."""
+) -> tuple[int, int] | None:
+    """Which label is the last in a text from `begin` on, and where it begins.
+
+    `ended` says that the text was not cut off.
+    """
     owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
     found = _last_form(text, tuple(owner), begin, ended)
-    return None if found is None else Found(owner[found.group(1)], found.start(1))
+    return None if found is None else (owner[found.group(1)], found.start(1))
 
 
 def _last_form(
@@ -128,7 +115,7 @@ def _concludes(text: str, begin: int, at: int) -> bool:
     return _REFERS.search(text, first, at) is None and not denied(text, at)
 
 
-def cut(trace: Generation, begin: int) -> tuple[Prefix, str]:
+def cut(trace: Generation, begin: int) -> Slot:
     """Return the text before the token that holds an index, and the rest up to that index."""
     offsets, ids = trace.offsets, trace.token_ids
     if offsets is not None and ids is not None and len(offsets) == len(ids) > 0:
@@ -246,15 +233,13 @@ def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
     begin = after_thinking(trace.text)
     if begin is None or trace.finish_reason == "length":
         return None
-    owner = {form.strip(): at for at, label in enumerate(scores) for form in label.spellings}
+    owner = tuple({form.strip(): None for label in scores for form in label.spellings})
     # A label may itself end in what else may follow it, such as a bracket.
     tail = TAIL.translate({ord(form[-1]): None for form in owner})
     stop = begin + len(trace.text[begin:].rstrip(tail))
     longest = max(_NEAR, 2 * max(map(len, owner)) + 2)
-    found = _two_scores(tuple(owner)).search(trace.text, max(begin, stop - longest), stop)
-    if found is None:
-        return None
-    return Slot(*cut(trace, found.start(1)), owner[found.group(1)])
+    found = _two_scores(owner).search(trace.text, max(begin, stop - longest), stop)
+    return None if found is None else cut(trace, found.start(1))
 
 
 @lru_cache(maxsize=64)
@@ -278,14 +263,14 @@ def slots_by_name(
 
 
 def _slot(trace: Generation, begin: int, name: str, labels: tuple[Label, ...]) -> Slot | None:
-    owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
-    found = list(_line(name, tuple(owner)).finditer(trace.text, begin))
+    forms = tuple({form.strip(): None for label in labels for form in label.spellings})
+    found = list(_line(name, forms).finditer(trace.text, begin))
     if not found:
         return None
     last = found[-1]
     if trace.finish_reason == "length" and last.end(1) == len(trace.text):
         return None
-    return Slot(*cut(trace, last.start(1)), owner[last.group(1)])
+    return cut(trace, last.start(1))
 
 
 @lru_cache(maxsize=256)

@@ -12,20 +12,15 @@ Deviations: a text without a score is missing, and a score keeps its decimals; w
 drawn by `answer`; AlignBench's own temperatures are `temperature_by_category: align_bench`.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.align_bench import parse_judgment
-from orchestrator.methods import _formats, _harness
-from orchestrator.methods._drawing import Turn
-from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
-from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
-from orchestrator.prompts import compact
-from orchestrator.prompts.align_bench import FROM_FOLDER, Dimensions
-from orchestrator.prompts.files import ONLY, Wording, wordings_from
+from orchestrator.methods._formats import ALIGN_SCORE
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings, as_json
+from orchestrator.plugin import Ask, AskFailed, Failure, Item, Row, Unit
+from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
 
 WHERE: Final = (
     "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge use "
@@ -33,7 +28,6 @@ WHERE: Final = (
 )
 NAME: Final = "base_prompt"
 """Name of the template in `judge.py`."""
-_COMPACT: Final = Wording(user=compact.RATING, form="jinja")
 
 
 class Config(NamedJudgesSettings):
@@ -58,56 +52,56 @@ class Config(NamedJudgesSettings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "Config":
-        wording = self.wording()
-        if self.dimensions is None and wording.shows({"dimensions"}):
+    def _fits(self) -> Self:
+        if self.dimensions is None and self.template().shows({"dimensions"}):
             raise ValueError("the template shows dimensions; set `dimensions: AlignBench/config`")
         return self
 
-    def wording(self) -> Wording:
+    def template(self) -> Wording:
         """The template.
 
         Raises:
             ValueError: If the file has none of a known name.
         """
         if self.prompts == "compact":
-            return _COMPACT
+            return COMPACT[False]
         wording = self.prompts.get(NAME) or self.prompts.get(ONLY)
         if wording is None:
             raise ValueError(f"'prompts' has no {NAME}; {WHERE}")
         return wording
 
+    def wording(self, item: Item, n_turns: int) -> Wording:  # noqa: ARG002 (one contract)
+        """Return the template."""
+        return self.template()
 
-class AlignBench(NamedJudges[Config]):
+    def fields(self, item: Item) -> dict[str, str | None]:
+        """Return the item's category, and the dimensions that apply to it."""
+        found = {"category": item.category}
+        if self.dimensions is not None:
+            kind = str(item.fields.get(self.subcategory) or item.category)
+            found["dimensions"] = self.dimensions.described(kind)
+            if found["dimensions"] is None:
+                said = f"AlignBench has no dimensions for {self.subcategory} {kind!r}"
+                raise AskFailed(Failure("bad_item", said, permanent=True))
+        return found
+
+
+class AlignBench(HarnessJudge[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
     cites = ("liu2023alignbench",)
     version = 3
     published_as = "AlignBench"
+    forms = (ALIGN_SCORE,)
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
-        return self.config.wording().shows({"reference"})
+        return self.config.template().shows({"reference"})
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One overall score with its dimensions, a turn."""
-        config = self.config
-        form = _formats.COMPACT_RATING if config.prompts == "compact" else _formats.ALIGN_SCORE
-        prompt_of = partial(_messages, unit.item, config)
-        rows = await self.verdicts(unit, ask, form, prompt_of, config.convention)
+        rows = await super().evaluate(unit, ask)
         for row in rows:
-            _, scores = parse_judgment(row["text"], convention=config.convention)
-            row["dimensions"] = _harness.as_json(scores)
+            _, scores = parse_judgment(row["text"], convention=self.config.convention)
+            row["dimensions"] = as_json(scores)
         return rows
-
-
-def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
-    wording = config.wording()
-    fields = _harness.fields(item, shown) | {"category": item.category}
-    if config.dimensions is not None:
-        kind = str(item.fields.get(config.subcategory) or item.category)
-        fields["dimensions"] = config.dimensions.described(kind)
-        if fields["dimensions"] is None:
-            said = f"AlignBench has no dimensions for {config.subcategory} {kind!r}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
-    return _harness.messages(wording, fields)

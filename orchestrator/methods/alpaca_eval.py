@@ -24,16 +24,22 @@ from pydantic import Field, model_validator
 
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.methods import _harness, answers
-from orchestrator.methods._drawing import Drawing, Turn, blank_row, converse, questions
+from orchestrator.methods import _harness
+from orchestrator.methods._drawing import (
+    Drawing,
+    OfAnswers,
+    OfAnswersSettings,
+    Turn,
+    blank_row,
+    converse,
+    questions,
+    with_baseline,
+)
 from orchestrator.methods._examples import worded_example
 from orchestrator.plugin import (
     Ask,
     Columns,
     Combination,
-    Companion,
-    Method,
-    MethodSettings,
     ModelName,
     Row,
     Settings,
@@ -134,14 +140,14 @@ class LengthControl(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> "LengthControl":
+    def _fits(self) -> "LengthControl":
         named = (self.difficulties is not None) + (self.leaderboard is not None)
         if named > 1 or (not named and self.gamed is None):
             raise ValueError("give 'difficulties' or 'leaderboard', or 'gamed' with difficulties")
         return self
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `alpaca_eval`."""
 
     judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
@@ -170,13 +176,13 @@ class Config(MethodSettings):
     )
 
     @model_validator(mode="after")
-    def _one_template(self) -> "Config":
+    def _fits(self) -> "Config":
         if self.prompts != "compact" and ONLY not in self.prompts:
             raise ValueError(f"'prompts' must be a file of one template; {WHERE}")
         return self
 
 
-class AlpacaEval(Method[Config]):
+class AlpacaEval(OfAnswers[Config]):
     """A judge's probabilities say how much a model is preferred to a baseline."""
 
     cites = ("dubois2024length",)
@@ -190,11 +196,6 @@ class AlpacaEval(Method[Config]):
         "exact model_first same_text: bool | n_characters n_characters_baseline: i64",
     )
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model with the baseline, with every judge."""
         config = self.config
@@ -205,13 +206,10 @@ class AlpacaEval(Method[Config]):
             if model != config.baseline
         ]
 
-    def companions(self) -> list[Companion]:
-        """The outputs that are compared, as a frame of their own."""
-        config = self.config
-        named = config.candidates
-        if named is not None:
-            named = tuple(dict.fromkeys((*named, config.baseline)))
-        return [answers.companion(named, config.answer)]
+    @property
+    def answering(self) -> tuple[ModelName, ...] | None:
+        """Models whose outputs are drawn, the baseline among them."""
+        return with_baseline(self.config.candidates, self.config.baseline)
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""

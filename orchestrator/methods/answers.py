@@ -11,18 +11,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from orchestrator.methods._drawing import Drawing, converse
+from orchestrator.methods._drawing import AnswersConfig, answer_stage, converse
 from orchestrator.plugin import (
     AnswerColumns,
     Ask,
     Columns,
-    Companion,
     Generation,
     Method,
-    MethodSettings,
-    ModelName,
     Row,
     Stage,
     Unit,
@@ -31,24 +27,7 @@ from orchestrator.plugin import (
 from orchestrator.records import GIVEN
 
 
-class Config(MethodSettings):
-    """Settings of `answers`."""
-
-    answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
-    top_logprobs: int = Field(
-        0, ge=0, description="Alternatives to observe at each token; 0 observes none."
-    )
-
-
-def companion(
-    candidates: tuple[ModelName, ...] | None, answer: Drawing, top_logprobs: int = 0
-) -> Companion:
-    """Return the answers that another method draws, as a companion of it."""
-    settings = Config(candidates=candidates, answer=answer, top_logprobs=top_logprobs)
-    return Companion("answers", settings)
-
-
-class Answers(Method[Config]):
+class Answers(Method[AnswersConfig]):
     """Every candidate answers every item once, turn by turn; nothing is judged."""
 
     version = 2
@@ -68,13 +47,8 @@ class Answers(Method[Config]):
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """One draw a model, and one for each further turn an item has."""
-        drawing = self.config.answer
-        draw, tokens = drawing.model_dump_json(), drawing.max_tokens
-        top = self.config.top_logprobs
-        return [
-            Stage("answers", model, "generate", 1, max_tokens=tokens, draw=draw, top_logprobs=top)
-            for model in candidates
-        ]
+        config = self.config
+        return [answer_stage(model, config.answer, config.top_logprobs) for model in candidates]
 
     def identify(self, unit: Unit) -> Row:
         """Item, category and model."""

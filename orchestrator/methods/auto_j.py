@@ -15,17 +15,13 @@ Orders that disagree are a tie here; Auto-J's agreement counts them as wrong
 (`judgment.harness.critique_llm.pairwise_agreement`).
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods import _formats, _harness
-from orchestrator.methods._drawing import Turn
-from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
-from orchestrator.plugin import Ask, AskFailed, Failure, Item, Messages, Row, Unit
-from orchestrator.prompts import compact
+from orchestrator.methods._formats import AUTO_J_DECISION, AUTO_J_RATING, FIRST_LINE_RATING, Format
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
+from orchestrator.plugin import AskFailed, Failure, Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
 
@@ -36,19 +32,6 @@ WHERE: Final = (
 )
 NAMES: Final = {"single": "single", "pairwise": "pairwise_tie"}
 """Names of the templates in Auto-J's file."""
-BUILT_IN: Final = {
-    ("selfeval", "single"): selfeval(1),
-    ("first_line", "single"): FIRST_LINE[1],
-    ("compact", "single"): Wording(user=compact.RATING, form="jinja"),
-    ("compact", "pairwise"): Wording(user=compact.PAIRWISE, form="jinja"),
-}
-_FORMATS: Final = {
-    ("compact", "single"): _formats.COMPACT_RATING,
-    ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
-    ("first_line", "single"): _formats.FIRST_LINE_RATING,
-    ("", "single"): _formats.AUTO_J_RATING,
-    ("", "pairwise"): _formats.AUTO_J_DECISION,
-}
 
 
 class Config(NamedJudgesSettings):
@@ -71,68 +54,52 @@ class Config(NamedJudgesSettings):
         "text without one clear verdict is missing.",
     )
 
-    @property
-    def pairwise(self) -> bool:
-        """True if the judge compares two answers."""
-        return self.mode == "pairwise"
-
     @model_validator(mode="after")
-    def _has_wording(self) -> "Config":
-        found(self.prompts, self.mode)
+    def _fits(self) -> Self:
+        wording(self.prompts, self.mode, 1)
         if self.prompts == "first_line" and self.convention is not None:
             raise ValueError("'convention' is not for prompts: first_line, whose form differs")
         return self
 
+    def wording(self, item: Item, n_turns: int) -> Wording:  # noqa: ARG002 (one contract)
+        """Return the template of the mode."""
+        return wording(self.prompts, self.mode, n_turns)
 
-def found(prompts: str | dict[str, Wording], mode: str) -> Wording:
-    """The wording of a mode.
+
+def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wording:
+    """Return the template of a mode.
 
     Raises:
         ValueError: If there is none.
+        AskFailed: If it does not show as many turns.
     """
-    if isinstance(prompts, str):
-        wording = BUILT_IN.get((prompts, mode))
-    else:
-        wording = prompts.get(NAMES[mode]) or prompts.get(ONLY)
-    if wording is None:
+    found: Wording | None = None
+    if not isinstance(prompts, str):
+        found = prompts.get(NAMES[mode]) or prompts.get(ONLY)
+    elif prompts == "compact":
+        found = COMPACT[mode == "pairwise"]
+    elif mode == "single":
+        found = selfeval(n_turns) if prompts == "selfeval" else FIRST_LINE.get(n_turns)
+        if found is None:
+            said = f"the wording shows {len(FIRST_LINE)} turns, this item has {n_turns}"
+            raise AskFailed(Failure("bad_item", said, permanent=True))
+    if found is None:
         raise ValueError(f"'prompts' have no wording for mode {mode}; {WHERE}")
-    return wording
+    return found
 
 
-class AutoJ(NamedJudges[Config]):
+class AutoJ(HarnessJudge[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     cites = ("li2023generative",)
     version = 4
     published_as = "Auto-J"
+    forms = (AUTO_J_RATING, AUTO_J_DECISION)
+
+    def form(self) -> Format:
+        """Return how verdicts are written."""
+        return FIRST_LINE_RATING if self.config.prompts == "first_line" else super().form()
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
-        return found(self.config.prompts, self.config.mode).shows({"reference"})
-
-    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
-        """One rating, or one decision in both orders, a turn."""
-        config = self.config
-        own = config.prompts if config.prompts in ("compact", "first_line") else ""
-        form = _FORMATS[own, config.mode]
-        prompt_of = partial(messages, unit.item, config.prompts, config.mode)
-        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
-
-
-def messages(
-    item: Item, prompts: str | dict[str, Wording], mode: str, shown: Sequence[Sequence[Turn]]
-) -> Messages:
-    """The judge's prompt for the turns so far.
-
-    Raises:
-        AskFailed: If the wording does not show as many turns.
-    """
-    wording, n_turns = found(prompts, mode), len(shown[0])
-    if prompts == "selfeval":
-        wording = selfeval(n_turns)
-    elif prompts == "first_line":
-        if n_turns not in FIRST_LINE:
-            said = f"the wording shows {len(FIRST_LINE)} turns, this item has {n_turns}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
-        wording = FIRST_LINE[n_turns]
-    return _harness.messages(wording, _harness.fields(item, shown))
+        return wording(self.config.prompts, self.config.mode, 1).shows({"reference"})

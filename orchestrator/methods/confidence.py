@@ -23,7 +23,6 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, Self
 
-import msgspec
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -33,8 +32,15 @@ from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.similarity import f_beta_scores
 from orchestrator.methods import _glass_box as values
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing, Turn, converse, questions
+from orchestrator.methods._drawing import (
+    Drawing,
+    OfAnswers,
+    OfAnswersSettings,
+    Turn,
+    answer_stage,
+    converse,
+    questions,
+)
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed, Values
 from orchestrator.numbers import finite
@@ -43,14 +49,11 @@ from orchestrator.plugin import (
     ChooseAsk,
     Columns,
     Combination,
-    Companion,
     Comparer,
     Generation,
     Label,
     Message,
     Messages,
-    Method,
-    MethodSettings,
     ModelName,
     Prefix,
     Row,
@@ -88,7 +91,7 @@ class SampleSettings(Settings):
     )
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `confidence`."""
 
     answer: Drawing = Field(Drawing(max_tokens=1024), description="Sampling settings of answers.")
@@ -126,7 +129,7 @@ class Config(MethodSettings):
     )
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _fits(self) -> Self:
         if self.p_true == "brainstormed" and self.samples is None:
             raise ValueError("p_true: brainstormed shows samples; set samples: {n: 10}")
         is_entailed = self.samples is not None and self.samples.meaning == "entailment"
@@ -137,7 +140,7 @@ class Config(MethodSettings):
         return self
 
 
-class Confidence(Method[Config]):
+class Confidence(OfAnswers[Config]):
     """Confidence in an answer, from the most likely tokens and the samples of any server."""
 
     version = 2
@@ -192,10 +195,10 @@ class Confidence(Method[Config]):
         compares = next(iter(self.comparers()), self.config.entailment_by or "")
         return [Combination((model,), compares) for model in candidates]
 
-    def companions(self) -> list[Companion]:
-        """The answers, as a frame of their own."""
-        config = self.config
-        return [answers.companion(config.candidates, config.answer, _top(config))]
+    @property
+    def alternatives(self) -> int:
+        """Number of likely tokens to list with each token of an answer as it is drawn."""
+        return self.config.alternatives if self.config.observe == "draw" else 0
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return the requests that one answer leads to; an empty answer leads to none."""
@@ -207,10 +210,8 @@ class Confidence(Method[Config]):
                 found.append(Stage("scores", model, "score", 1, exact=False, draw=draw))
             elif config.alternatives:
                 # The companion's draw, counted once: its probabilities must be the model's own.
-                drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
-                (stage,) = answers.Answers(drawn).stages((model,))
                 example = drawn_example(model, config.answer)
-                found.append(msgspec.structs.replace(stage, examples=(example,)))
+                found.append(answer_stage(model, config.answer, self.alternatives, (example,)))
             if samples is not None:
                 tokens = config.answer.max_tokens
                 found.append(
@@ -229,7 +230,7 @@ class Confidence(Method[Config]):
         """The confidence in the model's answer, one row a turn."""
         config = self.config
         turns = await converse(
-            unit.item, unit.models, ask, config.answer, top_logprobs=_top(config)
+            unit.item, unit.models, ask, config.answer, top_logprobs=self.alternatives
         )
         own = [turn for (turn,) in turns]
         return [await _row(unit, ask, config, turn, questions(own[: turn.number])) for turn in own]
@@ -421,7 +422,3 @@ def _entailment(model: str, question: str, one: str, other: str) -> ChooseAsk:
 
 def _asked(text: str) -> Messages:
     return (Message("user", text),)
-
-
-def _top(config: Config) -> int:
-    return config.alternatives if config.observe == "draw" else 0

@@ -20,18 +20,14 @@ from pydantic import Field
 from orchestrator.contracts.settings import Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.similarity import f_beta_scores, token_f1
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswers, OfAnswersSettings, blank_row
 from orchestrator.plugin import (
     Ask,
     Columns,
     Combination,
-    Companion,
     Comparer,
     Generation,
     Message,
-    Method,
-    MethodSettings,
     Row,
     Stage,
     Unit,
@@ -39,7 +35,7 @@ from orchestrator.plugin import (
 )
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `consistency`."""
 
     answer: Drawing = Field(Drawing(), description="Sampling settings of all answers.")
@@ -54,7 +50,7 @@ class Config(MethodSettings):
     )
 
 
-class Consistency(Method[Config]):
+class Consistency(OfAnswers[Config]):
     """A model is asked again, in the same conversation, and again; does it say the same?"""
 
     cites = ("xia2024probdiff",)
@@ -72,10 +68,6 @@ class Consistency(Method[Config]):
         """One unit a model, with what compares its answers."""
         name = "" if self.config.similarity is None else comparer_name(self.config.similarity)
         return [Combination((model,), name) for model in candidates]
-
-    def companions(self) -> list[Companion]:
-        """The first answers, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """The further answers, and a comparison of them all."""

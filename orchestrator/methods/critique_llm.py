@@ -13,27 +13,19 @@ here; CritiqueLLM's agreement counts them as wrong
 (`judgment.harness.critique_llm.pairwise_agreement`).
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods import _formats, _harness
-from orchestrator.methods._drawing import Turn
-from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
-from orchestrator.plugin import Ask, Item, Messages, Row, Unit
-from orchestrator.prompts import compact
+from orchestrator.methods._formats import CRITIQUE_LABEL, CRITIQUE_SCORE
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
+from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 
 WHERE: Final = (
     "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the "
     "bundled judge use `prompts: compact`"
 )
-_COMPACT: Final = {
-    "pointwise": Wording(user=compact.RATING, form="jinja"),
-    "pairwise": Wording(user=compact.PAIRWISE, form="jinja"),
-}
 _FACTS, _LOGIC, _WRITING = "事实与解释型回答", "逻辑推理型回答", "生成型回答"
 # Its code's map from the categories of AlignBench, which calls the first one 基本任务.
 TYPES: Final = {
@@ -48,12 +40,6 @@ TYPES: Final = {
     "专业能力": _FACTS,
     "多语言能力": _WRITING,
     "代码": _LOGIC,
-}
-_FORMATS: Final = {
-    ("compact", "pointwise"): _formats.COMPACT_RATING,
-    ("compact", "pairwise"): _formats.COMPACT_SYMBOL,
-    ("", "pointwise"): _formats.CRITIQUE_SCORE,
-    ("", "pairwise"): _formats.CRITIQUE_LABEL,
 }
 
 
@@ -85,55 +71,47 @@ class Config(NamedJudgesSettings):
         "without one clear verdict is missing.",
     )
 
-    @property
-    def pairwise(self) -> bool:
-        """True if the judge compares two answers."""
-        return self.mode == "pairwise"
-
     @model_validator(mode="after")
-    def _has_wordings(self) -> "Config":
+    def _fits(self) -> Self:
         if self.prompts == "compact" or ONLY in self.prompts:
             return self
         wanted = {True, False} if self.reference is None else {self.reference}
-        names = [name_of(self.mode, based=based) for based in sorted(wanted)]
+        names = [self._name(based=based) for based in sorted(wanted)]
         if lacking := [name for name in names if name not in self.prompts]:
             raise ValueError(f"'prompts' has no {', '.join(lacking)}; {WHERE}")
         return self
 
+    def _name(self, *, based: bool) -> str:
+        """Return the name of a wording in CritiqueLLM's file, in lower case."""
+        return f"{self.mode}_reference_{'based' if based else 'free'}"
 
-def name_of(mode: str, *, based: bool) -> str:
-    """Return the name of a wording in CritiqueLLM's file, in lower case."""
-    return f"{mode}_reference_{'based' if based else 'free'}"
+    def wording(self, item: Item, n_turns: int) -> Wording:
+        """Return the template, with the reference where the item has one for the last turn."""
+        if self.prompts == "compact":
+            return COMPACT[self.pairwise]
+        based = self.reference
+        if based is None:
+            based = any(item.reference_of(turn) is not None for turn in range(1, n_turns + 1))
+        return self.prompts.get(self._name(based=based)) or self.prompts[ONLY]
+
+    def fields(self, item: Item) -> dict[str, str | None]:
+        """Return the type of answer that the item asks for."""
+        kind = item.fields.get(self.type_field)
+        types = TYPES | self.types
+        named = types.get(item.category or "", item.category) if kind is None else str(kind)
+        return {"type": named}
 
 
-class CritiqueLLM(NamedJudges[Config]):
+class CritiqueLLM(HarnessJudge[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     cites = ("ke2024critiquellm",)
     version = 4
     published_as = "CritiqueLLM"
+    forms = (CRITIQUE_SCORE, CRITIQUE_LABEL)
 
     def needs(self) -> frozenset[str]:
         """The reference, where it is to be shown whatever the item."""
         return frozenset(
             {"reference"} if self.config.reference or self.config.prompts == "compact" else ()
         )
-
-    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
-        """One score, or one comparison in both orders, a turn."""
-        config = self.config
-        form = _FORMATS["compact" if config.prompts == "compact" else "", config.mode]
-        prompt_of = partial(_messages, unit.item, config)
-        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
-
-
-def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
-    fields = _harness.fields(item, shown)
-    kind = item.fields.get(config.type_field)
-    types = TYPES | config.types
-    fields["type"] = types.get(item.category or "", item.category) if kind is None else str(kind)
-    if config.prompts == "compact":
-        return _harness.messages(_COMPACT[config.mode], fields)
-    based = fields["reference"] is not None if config.reference is None else config.reference
-    wording = config.prompts.get(name_of(config.mode, based=based)) or config.prompts[ONLY]
-    return _harness.messages(wording, fields)

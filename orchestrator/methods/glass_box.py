@@ -26,14 +26,12 @@ answer, which stays as it is. All of them: `docs/methods/glass_box.md`.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import polars as pl
 
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Turn, converse
+from orchestrator.methods._drawing import OfAnswers, Turn, answer_stage, converse
 from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import (
     COLUMNS,
@@ -49,13 +47,11 @@ from orchestrator.plugin import (
     AskFailed,
     Columns,
     Combination,
-    Companion,
     Failure,
     GenerateAsk,
     Generation,
     Message,
     Messages,
-    Method,
     Row,
     ScoreAsk,
     Scored,
@@ -67,7 +63,7 @@ from orchestrator.plugin import (
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 
 
-class GlassBox(Method[Config]):
+class GlassBox(OfAnswers[Config]):
     """Quality of an answer, estimated from the model's own token distributions."""
 
     cites = ("huang2024glassbox",)
@@ -96,10 +92,10 @@ class GlassBox(Method[Config]):
         """One unit a model, with who reads its answers where that is another."""
         return [Combination((model,), self.config.scorer or "") for model in candidates]
 
-    def companions(self) -> list[Companion]:
-        """The answers that are read, as a frame of their own."""
-        config = self.config
-        return [answers.companion(config.candidates, config.answer, _top(config))]
+    @property
+    def alternatives(self) -> int:
+        """Number of likely tokens to list with each token of an answer as it is drawn."""
+        return self.config.alternatives if self.config.observe == "draw" else 0
 
     def needs(self) -> frozenset[str]:
         """A reference, where features are calibrated or illustrated by it."""
@@ -149,10 +145,8 @@ class GlassBox(Method[Config]):
             ]
             if config.observe == "draw":
                 # The companion's draw, counted once: its log-probabilities must be the model's own.
-                drawn = answers.Config(answer=config.answer, top_logprobs=_top(config))
-                (stage,) = answers.Answers(drawn).stages((model,))
                 example = drawn_example(model, config.answer)
-                found.append(msgspec.structs.replace(stage, examples=(example,)))
+                found.append(answer_stage(model, config.answer, self.alternatives, (example,)))
         return found
 
     def identify(self, unit: Unit) -> Row:
@@ -168,7 +162,7 @@ class GlassBox(Method[Config]):
         """The features of the model's answer, one row a turn."""
         config = self.config
         turns = await converse(
-            unit.item, unit.models, ask, config.answer, top_logprobs=_top(config)
+            unit.item, unit.models, ask, config.answer, top_logprobs=self.alternatives
         )
         return [await _row(unit, ask, config, turn) for (turn,) in turns]
 
@@ -363,10 +357,6 @@ def _spoken(messages: Messages) -> Messages:
 
 def _scorer(unit: Unit) -> str:
     return unit.judge or unit.models[0]
-
-
-def _top(config: Config) -> int:
-    return config.alternatives if config.observe == "draw" else 0
 
 
 def _augmented(seen: Observed, config: Config) -> Values:

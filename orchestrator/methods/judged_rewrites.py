@@ -25,10 +25,9 @@ from pydantic import (
 )
 
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods import answers, pairwise_ranking
-from orchestrator.methods._drawing import Drawing, Turn, blank_row
+from orchestrator.methods import pairwise_ranking
+from orchestrator.methods._drawing import Drawing, OfAnswers, Turn, blank_row
 from orchestrator.methods._judging import (
-    check_room_for_reasons,
     checked_prompt,
     judge_prompts,
     needs_of,
@@ -41,11 +40,9 @@ from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewritin
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Companion,
     Generation,
     Label,
     Messages,
-    Method,
     ModelName,
     Row,
     Stage,
@@ -88,11 +85,9 @@ class Config(LedSettings, RewritingSettings):
         return checked_prompt(value, PAIRWISE_NAMES, FIELDS, _SHOWN)
 
     @model_validator(mode="after")
-    def _leads_to_labels(self) -> Self:
-        shown, is_led = {"judge_prompt": self.judge_prompt}, self.example_of_dataset
-        pairwise_ranking.check_labels(self.labels, shown, self.elsewhere(), is_led=is_led)
-        if self.chain_of_thought:
-            check_room_for_reasons(self, concludes=True)
+    def _fits(self) -> Self:
+        shown = {"judge_prompt": self.judge_prompt}
+        pairwise_ranking.check_labels(self.labels, shown, self.elsewhere())
         self.check_examples(FIELDS, _SHOWN, reasoned=self.chain_of_thought)
         return self
 
@@ -116,7 +111,6 @@ class Config(LedSettings, RewritingSettings):
             prefix=self.prefix,
             system=self.system,
             examples=self.examples,
-            example_of_dataset=self.example_of_dataset,
         )
 
 
@@ -137,7 +131,7 @@ _COLUMNS: Final[Columns] = {
 }
 
 
-class JudgedRewrites(Method[Config]):
+class JudgedRewrites(OfAnswers[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
     cites = ("xia2024probdiff",)
@@ -145,23 +139,9 @@ class JudgedRewrites(Method[Config]):
     unit_columns: ClassVar[Columns] = typed("item category model judge: str")
     columns: ClassVar[Columns] = _COLUMNS
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Models that judge."""
-        return self.config.judges
-
-    @property
-    def demonstrates(self) -> bool:
-        """True if the judge is shown another item that has a reference."""
-        return self.config.example_of_dataset
-
     def needs(self) -> frozenset[str]:
         """Return the reference if the judge's prompt can't be made without it."""
         return needs_of(self.config.judging().template(), FIELDS)
-
-    def companions(self) -> list[Companion]:
-        """The answers that are rewritten, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """K rewritings a model, and two judgments of each, where it changed anything."""
@@ -180,19 +160,19 @@ class JudgedRewrites(Method[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Judge each turn's rewriting against its answer."""
         config = self.config
-        made = await rewrite(unit, ask, config)
-        turns = [turn for turn, _, _ in made]
-        judged = await _judge(unit, ask, turns, [last for _, _, last in made], config.judging())
+        (made,) = await rewrite(unit, ask, config)
+        turns, copies = [turn for turn, _ in made], [copy for _, copy in made]
+        judged = await _judge(unit, ask, turns, copies, config.judging())
         return [
             {
                 **blank_row(JudgedRewrites.columns),
                 **self.identify(unit),
                 "turn": turn.number,
-                "answer": first.text,
-                "rewriting": last.text,
+                "answer": turn.answer.text,
+                "rewriting": copy.text,
                 **_row(both),
             }
-            for (turn, first, last), both in zip(made, judged, strict=True)
+            for (turn, copy), both in zip(made, judged, strict=True)
         ]
 
 
@@ -238,7 +218,7 @@ async def _judge(
             copied, answered = [*turns[:at], turn._replace(answer=copy)], turns[: at + 1]
             prompts.append(pair_prompt(template, unit.item, copied, answered))
             prompts.append(pair_prompt(template, unit.item, answered, copied))
-    read = await judge_prompts(ask, unit.judge, prompts, verdicts, judging, unit)
+    read = await judge_prompts(ask, unit, prompts, verdicts, judging)
     orders = iter([pairwise_ranking.order_of(one, judging.labels) for one in read])
     return [
         None if turn.answer.text == copy.text else (next(orders), next(orders))

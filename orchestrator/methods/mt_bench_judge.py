@@ -18,28 +18,21 @@ bundled judge's wording.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
-from orchestrator.methods import _formats, _harness, answers
-from orchestrator.methods._drawing import Turn
-from orchestrator.methods._harness import NamedJudges, NamedJudgesSettings
+from orchestrator.methods._drawing import with_baseline
+from orchestrator.methods._formats import FASTCHAT_RATING, FASTCHAT_WINNER
+from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import (
-    Ask,
     AskFailed,
     Combination,
-    Companion,
     Failure,
     Item,
-    Messages,
     ModelName,
-    Row,
-    Unit,
 )
-from orchestrator.prompts import compact
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import GPT
 
@@ -50,10 +43,6 @@ WHERE: Final = (
 )
 NAMES: Final = {"single": ("single-v1", "single-math-v1"), "pairwise": ("pair-v2", "pair-math-v1")}
 """FastChat's names: the general wording, and the one with a reference; `-multi-turn` is added."""
-_COMPACT: Final = {
-    "single": Wording(user=compact.RATING, form="jinja"),
-    "pairwise": Wording(user=compact.PAIRWISE, form="jinja"),
-}
 _SUFFIX: Final = "-multi-turn"
 _MOST_TURNS: Final = 2
 
@@ -85,13 +74,8 @@ class Config(NamedJudgesSettings):
         "text without one clear verdict is missing.",
     )
 
-    @property
-    def pairwise(self) -> bool:
-        """True if the judge compares two answers."""
-        return self.mode == "pairwise"
-
     @model_validator(mode="after")
-    def _fits(self) -> "Config":
+    def _fits(self) -> Self:
         if self.prompts == "selfeval" and self.mode == "pairwise":
             raise ValueError(f"'prompts: selfeval' has no wording for mode pairwise; {WHERE}")
         if not isinstance(self.prompts, str) and ONLY not in self.prompts:
@@ -102,13 +86,29 @@ class Config(NamedJudgesSettings):
             raise ValueError("'baseline' can be used only with mode: pairwise")
         return self
 
+    def wording(self, item: Item, n_turns: int) -> Wording:
+        """Return the template, by the item's category and the number of turns."""
+        if self.prompts == "compact":
+            return COMPACT[self.pairwise]
+        if not isinstance(self.prompts, str) and ONLY in self.prompts:
+            return self.prompts[ONLY]
+        if n_turns > _MOST_TURNS:
+            whose = "selfeval's" if self.prompts == "selfeval" else "FastChat's"
+            said = f"{whose} wordings show {_MOST_TURNS} turns, this item has {n_turns}"
+            raise AskFailed(Failure("bad_item", said, permanent=True))
+        if isinstance(self.prompts, str):
+            return GPT[n_turns]
+        guided = item.category in self.reference_categories
+        return self.prompts[NAMES[self.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
 
-class MTBenchJudge(NamedJudges[Config]):
+
+class MTBenchJudge(HarnessJudge[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
     cites = ("zheng2023judging",)
     version = 3
     published_as = "MT-Bench"
+    forms = (FASTCHAT_RATING, FASTCHAT_WINNER)
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
         """Every model, or every pair (or every model with the baseline), with every judge."""
@@ -122,44 +122,11 @@ class MTBenchJudge(NamedJudges[Config]):
             if model != baseline
         ]
 
-    def companions(self) -> list[Companion]:
-        """The answers that are judged, as a frame of their own."""
-        named, baseline = self.config.candidates, self.config.baseline
-        if named is not None and baseline is not None:
-            named = tuple(dict.fromkeys((*named, baseline)))
-        return [answers.companion(named, self.config.answer)]
+    @property
+    def answering(self) -> tuple[ModelName, ...] | None:
+        """Models whose answers are drawn, the baseline among them."""
+        return with_baseline(self.config.candidates, self.config.baseline)
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it whatever the category."""
         return frozenset({"reference"} if self.config.prompts == "compact" else ())
-
-    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
-        """One rating, or one comparison in both orders, a turn."""
-        config = self.config
-        prompt_of = partial(_messages, unit.item, config)
-        built_in = config.prompts == "compact"
-        if config.mode == "single":
-            form = _formats.COMPACT_RATING if built_in else _formats.FASTCHAT_RATING
-        else:
-            form = _formats.COMPACT_SYMBOL if built_in else _formats.FASTCHAT_WINNER
-        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
-
-
-def _messages(item: Item, config: Config, shown: Sequence[Sequence[Turn]]) -> Messages:
-    wording = _wording(item, config, n_turns=len(shown[0]))
-    return _harness.messages(wording, _harness.fields(item, shown))
-
-
-def _wording(item: Item, config: Config, n_turns: int) -> Wording:
-    if config.prompts == "compact":
-        return _COMPACT[config.mode]
-    if not isinstance(config.prompts, str) and ONLY in config.prompts:
-        return config.prompts[ONLY]
-    if n_turns > _MOST_TURNS:
-        whose = "selfeval's" if config.prompts == "selfeval" else "FastChat's"
-        said = f"{whose} wordings show {_MOST_TURNS} turns, this item has {n_turns}"
-        raise AskFailed(Failure("bad_item", said, permanent=True))
-    if isinstance(config.prompts, str):
-        return GPT[n_turns]
-    guided = item.category in config.reference_categories
-    return config.prompts[NAMES[config.mode][guided] + (_SUFFIX if n_turns > 1 else "")]

@@ -72,13 +72,11 @@ def check_labels(
     chosen: LabelSet | Sequence[OwnLabel],
     prompt: Mapping[str, str],
     elsewhere: Sequence[str] | None = None,
-    *,
-    is_led: bool = False,
 ) -> None:
     """Check labels of a comparison, and that the judge is shown them.
 
     Labels are the name of a set or one's own; `prompt` is the setting with the prompt, and its
-    value. Where `is_led`, examples of the dataset show labels.
+    value.
 
     Raises:
         ValueError: If they can't work, or are not shown.
@@ -92,7 +90,7 @@ def check_labels(
                 f"labels of your own need a template as `{setting}`; {template} asks for other "
                 "labels"
             )
-    if not is_named and not is_led:
+    if not is_named:
         check_shown(template, dict.fromkeys(FIELDS, ""), verdicts_of(chosen), elsewhere)
 
 
@@ -117,22 +115,13 @@ class Config(PairwiseSettings):
     )
 
     @model_validator(mode="after")
-    def _labels_are_shown(self) -> Self:
-        is_led = self.example_of_dataset or self.labelled_examples is not None
-        check_labels(self.labels, {"prompt": self.prompt}, self.elsewhere(), is_led=is_led)
+    def _fits(self) -> Self:
+        check_labels(self.labels, {"prompt": self.prompt}, self.elsewhere())
         return self
 
     def verdicts(self) -> tuple[Label, ...]:
         """The labels, from "A much better" to "B much better"."""
         return verdicts_of(self.labels)
-
-    def better(self) -> tuple[str, str]:
-        """Return replies that call the answer shown first better, and the other one."""
-        if isinstance(self.labels, str):
-            return super().better()
-        values = [one.value for one in self.labels]
-        n_first = sum(value > 0 for value in values)
-        return self.replied(n_first - 1), self.replied(len(values) - sum(v < 0 for v in values))
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
@@ -162,7 +151,7 @@ class PairwiseRanking(PairwiseJudge[Config]):
         """Both answers, both orders, one row a turn."""
         config = self.config
         turns, prompts = await self.both_orders(unit, ask)
-        read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
+        read = await judge_prompts(ask, unit, prompts, config.verdicts(), config)
         return [
             pair_row(made, order_of(ab, config.labels), order_of(ba, config.labels))
             | {"traces": _verdicts(ab, ba, config.labels) if config.chain_of_thought else None}

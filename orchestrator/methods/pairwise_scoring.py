@@ -21,7 +21,7 @@ that can't be read is missing (the released code makes it a tie).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, ClassVar, Final, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Self
 
 import msgspec
 from pydantic import Field, model_validator
@@ -42,7 +42,6 @@ from orchestrator.methods._pairwise import (
     pair_row,
 )
 from orchestrator.methods._verdicts import (
-    BETWEEN,
     Slot,
     apart,
     as_second,
@@ -80,16 +79,14 @@ class Config(PairwiseSettings):
     _labels_span_the_scale = model_validator(mode="before")(spanned)
 
     @model_validator(mode="after")
-    def _labels_are_shown(self) -> Self:
+    def _fits(self) -> Self:
         if self.labels is not None:
             self.grades().check()
             if self.prompt in SCORING_PROMPTS:
                 raise ValueError("labels of your own need a template as `prompt`")
         if self.prompt not in SCORING_PROMPTS:
-            is_led = self.example_of_dataset or self.labelled_examples is not None
             fields = {**dict.fromkeys(self.FIELDS, ""), **self.shown()}
-            if not is_led:
-                check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
+            check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
     def grades(self) -> Grades:
@@ -109,16 +106,6 @@ class Config(PairwiseSettings):
         """The ends of the scale."""
         low, high = map(str, self.scale)
         return {"low": low, "high": high}
-
-    def extremes(self) -> tuple[str, str]:
-        """Return both scores of a reply, at the ends of the scale."""
-        low, *_, high = (label.name for label in self.verdicts())
-        begun = self.prefix
-        return f"{begun}{high}{BETWEEN}{low}", f"{begun}{low}{BETWEEN}{high}"
-
-    def better(self) -> tuple[str, str]:
-        """Return both scores of a reply, at the ends of the scale: a winner names no score."""
-        return self.extremes()
 
     def verdicts(self) -> tuple[Label, ...]:
         """The first score as it is written, with and without a space before it."""
@@ -176,18 +163,18 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
     best = config.verdicts()[-1].name
-    behind = f"{begun}\n{best}" if config.chain_of_thought else config.replied(-1)
+    behind = f"{begun}\n{best}"
+    if not config.chain_of_thought:
+        forms = continued(config.verdicts(), config.prefix)[-1].spellings
+        spaced = [form for form in forms if config.prefix and form[:1].isspace()]
+        behind = config.prefix + (spaced or forms)[0]
     if config.prefix:
         first = apart(first)
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
-class _Start(NamedTuple):
-    """The place of a first score: its prompt, and the slot after one of its traces."""
-
-    prompt: int
-    messages: Messages
-    slot: Slot
+_Start = tuple[int, Messages, Slot]
+"""The place of a first score: the number of its prompt, the prompt, and the slot behind a trace."""
 
 
 _Scores = tuple[tuple[float, ...], tuple[float, ...], Order]
@@ -200,13 +187,13 @@ async def _starts(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
     """Return the places of the first scores, and the number of traces drawn for each prompt."""
-    prompts = lead(prompts, config.template(), config, unit)
+    prompts = lead(prompts, config.template(), config)
     if not config.chain_of_thought:
-        begun = Slot(Prefix(config.prefix) if config.prefix else NO_PREFIX, "", 0)
-        return [_Start(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
-    traces = await reason(ask, unit.judge, prompts, config, unit.item)
+        begun = (Prefix(config.prefix) if config.prefix else NO_PREFIX, "")
+        return [(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
+    traces = await reason(ask, unit, prompts, config)
     starts = [
-        _Start(at, prompt, slot)
+        (at, prompt, slot)
         for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
         for slot in said([slot_of_two(trace, config.verdicts()) for trace in drawn], drawn)
     ]
@@ -222,8 +209,8 @@ async def _orders(
     asked = apart(labels_1) if config.prefix else labels_1
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, messages, spelled(asked, slot.lead), prefix=slot.prefix)
-            for _, messages, slot in starts
+            ask.choose(unit.judge, messages, spelled(asked, lead), prefix=prefix)
+            for _, messages, (prefix, lead) in starts
         )
     )
     summed = [together(choice, labels_1) if config.prefix else choice for choice in choices]
@@ -235,22 +222,19 @@ async def _orders(
     ]
     # Characters of a score's own token stand for the white space before it.
     prefixes = [
-        Prefix(
-            start.slot.prefix.text
-            + (start.slot.lead + score.lstrip() if start.slot.lead else score)
-        )
-        for start, score in zip(starts, scores, strict=True)
+        Prefix(prefix.text + (lead + score.lstrip() if lead else score))
+        for (_, _, (prefix, lead)), score in zip(starts, scores, strict=True)
     ]
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, start.messages, labels_2, prefix=prefix)
-            for start, prefix in zip(starts, prefixes, strict=True)
+            ask.choose(unit.judge, messages, labels_2, prefix=prefix)
+            for (_, messages, _), prefix in zip(starts, prefixes, strict=True)
         )
     )
     seconds = [judged([choice]) for choice in choices]
     by_prompt: dict[int, list[tuple[Judged, Judged]]] = {}
-    for start, *pair in zip(starts, firsts, seconds, strict=True):
-        by_prompt.setdefault(start.prompt, []).append((pair[0], pair[1]))
+    for (at, _, _), *pair in zip(starts, firsts, seconds, strict=True):
+        by_prompt.setdefault(at, []).append((pair[0], pair[1]))
     return [_averaged(pairs, n_drawn, config) for pairs in by_prompt.values()]
 
 

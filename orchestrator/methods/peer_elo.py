@@ -23,18 +23,20 @@ from pydantic import Field
 from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing, Turn, converse_where_answered
+from orchestrator.methods._drawing import (
+    Drawing,
+    OfAnswers,
+    OfAnswersSettings,
+    Turn,
+    converse_where_answered,
+)
 from orchestrator.plugin import (
     Ask,
     AskFailed,
     Columns,
     Combination,
-    Companion,
     Comparer,
     Failure,
-    Method,
-    MethodSettings,
     ModelName,
     PairColumns,
     PairScores,
@@ -48,7 +50,7 @@ from orchestrator.plugin import (
 FEWEST: Final = 3
 
 
-class Config(MethodSettings):
+class Config(OfAnswersSettings):
     """Settings of `peer_elo`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
@@ -94,7 +96,7 @@ class Config(MethodSettings):
     )
 
 
-class PeerElo(Method[Config]):
+class PeerElo(OfAnswers[Config]):
     """Models judge each other by what their own answers are most like; no prompts."""
 
     cites = ("llmselfeval",)
@@ -124,10 +126,6 @@ class PeerElo(Method[Config]):
         if strange := set(self.config.voters or ()).difference(candidates):
             raise UsageError(f"peer_elo: {min(strange)!r} is among 'voters', but is no candidate")
         return [Combination(tuple(candidates), comparer_name(self.config.similarity))]
-
-    def companions(self) -> list[Companion]:
-        """The answers, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:  # noqa: ARG002 (one contract)
         """All answers of a turn are compared at once."""

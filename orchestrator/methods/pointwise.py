@@ -32,14 +32,12 @@ from orchestrator.methods._judging import (
     stages_of,
     user_message,
 )
-from orchestrator.methods._leading import NOTHING, WorkedExample
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.plugin import (
     Ask,
     ChooseAsk,
     Columns,
     Compared,
-    Item,
     Label,
     Messages,
     Row,
@@ -87,18 +85,19 @@ class Config(JudgeSettings):
     _labels_span_the_scale = model_validator(mode="before")(spanned)
 
     @model_validator(mode="after")
-    def _labels_are_shown(self) -> Self:
+    def _fits(self) -> Self:
         if self.labels is not None:
             self.grades().check()
             if self.prompt in POINTWISE_PROMPTS or self.verdict != SCORE:
                 raise ValueError(
                     "labels of your own need a template as `prompt`, and exclude `verdict`"
                 )
+        if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
+            raise ValueError("the prompt compact asks for 1 to 9; omit scale")
         if self.prompt not in POINTWISE_PROMPTS:
             low, high = map(str, self.scale)
             fields = {**dict.fromkeys(FIELDS, ""), "low": low, "high": high}
-            if not self.example_of_dataset:
-                check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
+            check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
     @field_validator("verdict")
@@ -108,26 +107,9 @@ class Config(JudgeSettings):
             raise ValueError(f"the verdict must hold {SCORE} once, got {value!r}")
         return value
 
-    @model_validator(mode="after")
-    def _compact_has_one_scale(self) -> Self:
-        if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
-            raise ValueError("the prompt compact asks for 1 to 9; omit scale")
-        return self
-
     def grades(self) -> Grades:
         """Return the scores and their labels."""
         return Grades(self.scale, self.labels)
-
-    def of_dataset(self, item: Item) -> tuple[WorkedExample, ...]:
-        """Return the reference with the highest score, and an answer that says nothing."""
-        reference = item.reference or ""
-        low, high = map(str, self.scale)
-        shown = {"prompt": item.messages[-1].content, "reference": reference, "low": low}
-        shown["high"] = high
-        return (
-            WorkedExample(shown={**shown, "answer": reference}, reply=self.replied(-1)),
-            WorkedExample(shown={**shown, "answer": NOTHING}, reply=self.replied(0)),
-        )
 
     def verdicts(self) -> tuple[Label, ...]:
         """The scores as they are written, each with and without a space before it."""
@@ -168,7 +150,7 @@ class PointwiseRating(JudgeMethod[Config]):
         config = self.config
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
-        read = await judge_prompts(ask, unit.judge, prompts, config.verdicts(), config, unit)
+        read = await judge_prompts(ask, unit, prompts, config.verdicts(), config)
         grades = config.grades()
         scores, values = grades.scores(), grades.values()
         rows: list[Row] = []

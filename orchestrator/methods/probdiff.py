@@ -27,20 +27,17 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Turn
+from orchestrator.methods._drawing import OfAnswers, Turn
 from orchestrator.methods._rewriting import (
     PRESETS,
     RewritingSettings,
-    rewrite_often,
+    rewrite,
     rewriting_stages,
 )
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Companion,
     Generation,
-    Method,
     RewriteColumns,
     Row,
     Scored,
@@ -73,7 +70,7 @@ class Config(RewritingSettings):
     )
 
     @model_serializer(mode="wrap")
-    def _without_the_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out a single rewriting, so that rows from before the setting stay valid."""
         found: dict[str, Any] = handler(self)
         if found.get("rewritings") == 1:
@@ -81,13 +78,13 @@ class Config(RewritingSettings):
         return found
 
     @model_validator(mode="after")
-    def _rewritings_differ(self) -> Self:
+    def _fits(self) -> Self:
         if self.rewritings > 1 and not self.revision.can_vary:
             raise ValueError("several rewritings are identical at revision.temperature 0; raise it")
         return self
 
 
-class ProbDiff(Method[Config]):
+class ProbDiff(OfAnswers[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
     cites = ("xia2024probdiff",)
@@ -107,10 +104,6 @@ class ProbDiff(Method[Config]):
         unchanged="unchanged",
     )
 
-    def companions(self) -> list[Companion]:
-        """The answers that are rewritten, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
-
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return the rewritings and scores; a rewriting that equals the answer needs one score."""
         n = self.config.rewritings
@@ -123,10 +116,10 @@ class ProbDiff(Method[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The discrepancy d, one row a turn."""
         n = self.config.rewritings
-        often = await rewrite_often(unit, ask, self.config, n)
+        often = await rewrite(unit, ask, self.config, n)
         # For each turn the answer, then its rewritings.
         turns = [
-            (made[0].turn, (made[0].first, *(one.last for one in made)))
+            (made[0][0], (made[0][0].answer, *(text for _, text in made)))
             for made in zip(*often, strict=True)
         ]
         texts = [(turn, text) for turn, found in turns for text in found]
@@ -170,7 +163,7 @@ def _row(config: Config, turn: Turn, first: _Text, *rewritings: _Text) -> Row:
         undefined = "empty rewriting"
     else:
         undefined = "a token has no finite log-probability"
-    answer, markers = first.generation.text, config.rewrite_prompt().markers
+    answer, markers = first.generation.text, config.markers()
     last = [one.generation for one in rewritings]
     return {
         "turn": turn.number,

@@ -18,17 +18,13 @@ from typing import ClassVar, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.reward import Places, reward_of
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import Drawing, Turn, converse
+from orchestrator.methods._drawing import Drawing, OfAnswers, OfAnswersSettings, Turn, converse
 from orchestrator.plugin import (
     Ask,
     AskFailed,
     Columns,
-    Companion,
     Failure,
     Message,
-    Method,
-    MethodSettings,
     ModelName,
     Rewards,
     Row,
@@ -38,7 +34,7 @@ from orchestrator.plugin import (
 )
 
 
-class RatingSettings(MethodSettings):
+class RatingSettings(OfAnswersSettings):
     """Settings of methods in which reward models rate answers."""
 
     judges: tuple[ModelName, ...] = Field(
@@ -64,7 +60,7 @@ class RatingSettings(MethodSettings):
     )
 
     @model_validator(mode="after")
-    def _one_choice(self) -> Self:
+    def _fits(self) -> Self:
         if self.output is not None and self.weights is not None:
             raise ValueError("'output' and 'weights' exclude each other; omit one of them")
         return self
@@ -131,11 +127,7 @@ def _rated(found: Rewards, config: RatingSettings) -> Rated:
     return Rated(reward, outputs, len(found.values))
 
 
-class Config(RatingSettings):
-    """Settings of `reward`."""
-
-
-class Reward(Method[Config]):
+class Reward(OfAnswers[RatingSettings]):
     """A reward model rates one answer by a number."""
 
     cites = ("ouyang2022training",)
@@ -145,15 +137,6 @@ class Reward(Method[Config]):
         "turn: i64 | reward: f64 | outputs: list[f64] | n_places n_characters: i64"
     )
     scores: ClassVar = {"reward": 1}
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Reward models."""
-        return self.config.judges
-
-    def companions(self) -> list[Companion]:
-        """Return the answers that are rated, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return one rating an answer."""

@@ -19,16 +19,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from orchestrator.judgment.reward import preference
-from orchestrator.methods import answers
-from orchestrator.methods._drawing import converse, pairs_by_judge
+from orchestrator.methods._drawing import OfAnswers, converse, pairs_by_judge
 from orchestrator.methods.reward import RatingSettings, rate, stages_of
 from orchestrator.plugin import (
     Ask,
     Columns,
     Combination,
-    Companion,
     Compared,
-    Method,
     ModelName,
     PairColumns,
     Row,
@@ -53,7 +50,7 @@ class Config(RatingSettings):
     )
 
 
-class RewardPairs(Method[Config]):
+class RewardPairs(OfAnswers[Config]):
     """Pairs of answers compared by the rewards of a reward model."""
 
     cites = ("bradley1952rank", "ouyang2022training", "lambert2024rewardbench")
@@ -65,18 +62,9 @@ class RewardPairs(Method[Config]):
     scores: ClassVar = {"prefer_a": 1}
     pairs = PairColumns(judge="judge", turn="turn", same_text="same_text")
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Reward models."""
-        return self.config.judges
-
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Return every pair of candidates with every reward model."""
         return pairs_by_judge(candidates, self.config.judges)
-
-    def companions(self) -> list[Companion]:
-        """Return the answers that are compared, as a frame of their own."""
-        return [answers.companion(self.config.candidates, self.config.answer)]
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return one rating an answer, whatever the number of pairs."""

@@ -122,7 +122,7 @@ class Config(JudgeSettings):
     _labels_span_the_scale = model_validator(mode="before")(spanned)
 
     @model_validator(mode="after")
-    def _has_criteria(self) -> Self:
+    def _fits(self) -> Self:
         if not self.criteria and self.checklist is None:
             raise ValueError("give criteria, or a checklist")
         names = [one.name.casefold() for one in self.criteria]
@@ -131,11 +131,6 @@ class Config(JudgeSettings):
         if self.checklist is not None and any(map(_NUMBERED.fullmatch, names)):
             raise ValueError("names such as 'Question 1' stand for questions of the checklist")
         asked = self.example()
-        if self.example_of_dataset:
-            raise ValueError(
-                "example_of_dataset can't be used: no criterion's verdict on a reference is known; "
-                "write examples"
-            )
         if self.together and self.prefix:
             raise ValueError("prefix and together exclude each other: a prefix leads to one label")
         if self.prompt != RUBRIC:
@@ -281,7 +276,7 @@ def _prompts(
         found += [
             user_message(config.template(), {**about, **one}) for one in _shown(asked, config)
         ]
-    return list(lead(found, config.template(), config, unit))
+    return list(lead(found, config.template(), config))
 
 
 def _distribution(choice: Choice) -> LabelDistribution:
@@ -349,7 +344,7 @@ async def _after_reasons(
     prompts: Sequence[Messages],
 ) -> list[Replies]:
     """Each criterion where it stands in the judge's own reply, given all that stands before it."""
-    n, traces = len(asked), await reason(ask, unit.judge, prompts, config, unit.item)
+    n, traces = len(asked), await reason(ask, unit, prompts, config)
     every = [one.labels for one in asked]
     asks: list[ChooseAsk] = []
     read: list[list[list[int | None]]] = []
@@ -366,8 +361,9 @@ async def _after_reasons(
                 places.append(None if slot is None else len(asks))
                 if slot is not None:
                     prompt = prompts[first if config.together else first + c]
-                    labels = spelled(every[c], slot.lead)
-                    asks.append(ask.choose(unit.judge, prompt, labels, prefix=slot.prefix))
+                    prefix, lead = slot
+                    labels = spelled(every[c], lead)
+                    asks.append(ask.choose(unit.judge, prompt, labels, prefix=prefix))
             of_turn.append(places)
         read.append(of_turn)
     seen = [_distribution(choice) for choice in (await ask.all(*asks) if asks else [])]

@@ -57,7 +57,7 @@ class Config(MethodSettings):
         return given
 
     @model_validator(mode="after")
-    def _samples_differ(self) -> Self:
+    def _fits(self) -> Self:
         if not self.answer.can_vary:
             raise ValueError("answers sampled at temperature 0 are identical; raise it")
         return self

@@ -12,14 +12,14 @@ the released code.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods import _formats, auto_j
+from orchestrator.methods import auto_j
+from orchestrator.methods._formats import AUTO_J_RATING
 from orchestrator.methods._harness import HarnessJudge, HarnessSettings
-from orchestrator.plugin import Ask, Combination, Row, Unit
+from orchestrator.plugin import Combination, Item
 from orchestrator.prompts.files import Wording, wordings_from
 
 
@@ -41,9 +41,13 @@ class Config(HarnessSettings):
     )
 
     @model_validator(mode="after")
-    def _has_wording(self) -> "Config":
-        auto_j.found(self.prompts, "single")
+    def _fits(self) -> Self:
+        auto_j.wording(self.prompts, "single", 1)
         return self
+
+    def wording(self, item: Item, n_turns: int) -> Wording:  # noqa: ARG002 (one contract)
+        """Return Auto-J's template for one answer."""
+        return auto_j.wording(self.prompts, "single", n_turns)
 
 
 class SelfGeneration(HarnessJudge[Config]):
@@ -52,6 +56,7 @@ class SelfGeneration(HarnessJudge[Config]):
     cites = ("huang2024glassbox",)
     version = 4
     published_as = "self-generation"
+    forms = (AUTO_J_RATING,)
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model is its own judge."""
@@ -59,12 +64,4 @@ class SelfGeneration(HarnessJudge[Config]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
-        return auto_j.found(self.config.prompts, "single").shows({"reference"})
-
-    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
-        """The model's rating of its own answer, one a turn."""
-        config = self.config
-        compact = config.prompts == "compact"
-        form = _formats.COMPACT_RATING if compact else _formats.AUTO_J_RATING
-        prompt_of = partial(auto_j.messages, unit.item, config.prompts, "single")
-        return await self.verdicts(unit, ask, form, prompt_of, config.convention)
+        return auto_j.wording(self.config.prompts, "single", 1).shows({"reference"})

@@ -1,26 +1,30 @@
 """Discovery of plug-ins by kind.
 
 Kinds are searched in this order: a file or package of this project (in the family "backends"
-`kind: fake` is `backends/fake.py` and `kind: vllm` is `backends/vllm/__init__.py`), an entry point
-of an installed package, a file beside the recipe (`kind: ./my_method.py`), and a module (`kind:
-package.module` or `package.module:Class`). An installed package is trusted; the last two are
-imported only with `allow_code`.
+`kind: fake` is `backends/fake.py` and `kind: vllm` is `backends/vllm/__init__.py`), a class of a
+file that several kinds share (`KINDS` in the family's package names it, as `file:Class`), an entry
+point of an installed package, a file beside the recipe (`kind: ./my_method.py`), and a module
+(`kind: package.module` or `package.module:Class`). An installed package is trusted; the last two
+are imported only with `allow_code`.
 """
 
 import contextlib
 import difflib
 import importlib
+import importlib.util
 import logging
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 from typing import Final, TypeVar
 
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
-from orchestrator.plugins import by_path, own_packages
+from orchestrator.plugins import by_path
 
 T = TypeVar("T")
 
@@ -53,13 +57,25 @@ _GROUPS = {
 REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
+    "example_of_dataset": "write judgments that the judge is shown as `examples`",
+    "judge_audit": "see its flips and verdict in each report; compare its scores with its "
+    "comparisons by meta_evaluation",
     "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
     "juries": "run jury",
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
+    "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
     "padded_answers": "see what length is worth with style_control",
 }
 """Kinds and settings that are gone, and what to do instead."""
+
+OWN_PACKAGES: Final = (BACKENDS, LAUNCH)
+"""Packages that belong to this `orchestrator` and have common names.
+
+A folder or package of a user can come before them on the module path. They are therefore imported
+from where `orchestrator` itself lies.
+"""
+_HOME: Final = Path(__file__).resolve().parents[2]
 
 _log = logging.getLogger(__name__)
 
@@ -70,18 +86,51 @@ _foreign_files: dict[str, str] = {}
 
 @cache
 def kinds(family: str) -> tuple[str, ...]:
-    """Names of the plug-ins in a family; files that begin with an underscore are not plug-ins.
+    """Names of the plug-ins in a family: files without an underscore before, and keys of `KINDS`.
 
     Raises:
         PluginError: If another package of that name was imported before ours.
     """
-    if family in own_packages.NAMES:
-        own_packages.claim(family)
-    package = importlib.import_module(family)
-    names = sorted(
-        info.name for info in pkgutil.iter_modules(package.__path__) if info.name[0] != "_"
+    if family in OWN_PACKAGES:
+        claim(family)
+    files = pkgutil.iter_modules(importlib.import_module(family).__path__)
+    return tuple(sorted({*(one.name for one in files if one.name[0] != "_"), *_shared(family)}))
+
+
+def _shared(family: str) -> Mapping[str, str]:
+    """The kinds of a family that share a file with others, as `file:Class`."""
+    found: Mapping[str, str] = getattr(importlib.import_module(family), "KINDS", {})
+    return found
+
+
+def claim(name: str) -> ModuleType:
+    """Import our package of this name, whatever else is on the module path.
+
+    Raises:
+        PluginError: If it is not installed, or if another package of that name has been imported
+            into this process.
+    """
+    folder = _HOME / name
+    present = sys.modules.get(name)
+    if present is not None:
+        there = list(getattr(present, "__path__", ()))
+        if not any(Path(entry).resolve() == folder for entry in there):
+            origin = there[0] if there else present.__file__
+            raise PluginError(
+                f"the package {name!r} of {origin} was imported before orchestrator's own "
+                f"{name!r}, which this run needs; rename yours, or start the run in another "
+                "process (orchestrator run RECIPE)"
+            )
+        return present
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    return tuple(names)
+    if spec is None or spec.loader is None or not (folder / "__init__.py").is_file():
+        raise PluginError(f"the package {name!r} is missing from {_HOME}; reinstall orchestrator")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
@@ -93,7 +142,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
     """
     if kind in kinds(family):
         _warn_of_shadowed(family, kind)
-        return _imported(f"{family}.{kind}", kind)
+        return _imported(f"{family}.{_shared(family).get(kind, kind).partition(':')[0]}", kind)
     point = _installed_one(family, kind)
     if point is not None:
         return _from_outside(point.module, kind)
@@ -147,9 +196,20 @@ def package_of(point: EntryPoint) -> str:
 def class_name(family: str, kind: str) -> str:
     """Return the class that a kind names in its module; empty where it names none."""
     if kind in kinds(family) or by_path.is_file(kind):
-        return ""
+        return _shared(family).get(kind, "").partition(":")[2]
     point = _installed_one(family, kind)
     return kind.partition(":")[2] if point is None else point.attr or ""
+
+
+def about(family: str, kind: str) -> str:
+    """Return the line that a kind says of itself: of the class that it names, else of its module.
+
+    Raises:
+        PluginError: If it can't be imported.
+    """
+    module = load(family, kind)
+    named = vars(module).get(class_name(family, kind))
+    return (getattr(named, "__doc__", None) or module.__doc__ or "").strip().partition("\n")[0]
 
 
 def source_digest(kind: str) -> tuple[str, ...]:

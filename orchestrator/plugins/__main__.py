@@ -6,12 +6,12 @@ It is found where `orchestrator` itself lies, whatever other `backends` or `laun
 import runpy
 import sys
 
-from orchestrator.plugins.own_packages import NAMES, claim
+from orchestrator.plugins import OWN_PACKAGES, claim
 
 
 def main(arguments: list[str]) -> None:
     """Run a module of `backends` or `launch` as `python -m` would, with the other arguments."""
-    for name in NAMES:
+    for name in OWN_PACKAGES:
         claim(name)
     sys.argv = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

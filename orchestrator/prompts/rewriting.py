@@ -10,22 +10,9 @@ on.
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from orchestrator.prompts.compact import REWRITE
-
-
-class RewritePrompt(NamedTuple):
-    """A user message with `prompt` and `answer`, and what of it must not stand in a rewriting.
-
-    Attributes:
-        template: Jinja.
-        markers: Lower case; a rewriting that repeats one has taken over a part of the prompt.
-    """
-
-    template: str
-    markers: tuple[str, ...]
-
 
 _GOAL: Final = (
     "I want you to act as a Response Rewriter.",
@@ -76,26 +63,25 @@ According to the given #INSTRUCTION#, please modify the given #RESPONSE# to make
 #Your Response#:
 """
 
-_MARKERS: Final = ("#given prompt#", "#given response#", "#rewritten response#")
-_MARKERS_OF_CODE: Final = (*_MARKERS, "given response", "rewritten response")
-
 PROMPTS: Final = {
-    "refinement": RewritePrompt(
-        f"{' '.join(_ROLE)}\n\n{' '.join(_KEEP)}\n\n{_BANNED}\n\n{_SHOWN}", _MARKERS
-    ),
-    "refinement_code": RewritePrompt(
-        "\n".join((*_ROLE_OF_CODE, *_KEEP, _BANNED_BY_CODE, _SHOWN)), _MARKERS_OF_CODE
-    ),
-    "translation_code": RewritePrompt(
-        "\n".join((*_GOAL, *_TRANSLATION, _BANNED_BY_CODE, _SHOWN)), _MARKERS_OF_CODE
-    ),
-    "simple": RewritePrompt(_SIMPLE, ("#instruction#", "#response#", "#your response#")),
-    "compact": RewritePrompt(REWRITE, ("task:", "answer:")),
+    "refinement": f"{' '.join(_ROLE)}\n\n{' '.join(_KEEP)}\n\n{_BANNED}\n\n{_SHOWN}",
+    "refinement_code": "\n".join((*_ROLE_OF_CODE, *_KEEP, _BANNED_BY_CODE, _SHOWN)),
+    "translation_code": "\n".join((*_GOAL, *_TRANSLATION, _BANNED_BY_CODE, _SHOWN)),
+    "simple": _SIMPLE,
+    "compact": REWRITE,
 }
+"""User messages with `prompt` and `answer`, by name."""
+MARKERS: Final = {
+    **dict.fromkeys(
+        ("refinement_code", "translation_code"), ("given response", "rewritten response")
+    ),
+    "compact": ("task:", "answer:"),
+}
+"""Texts besides those of `markers_of` that show that a rewriting took over a part of its prompt."""
 
 
 def markers_of(template: str) -> tuple[str, ...]:
-    """Return texts between two `#` on one line of a template of the user, lower case."""
+    """Return texts between two `#` on one line of a template, lower case."""
     return tuple(
         dict.fromkeys(found.lower() for found in re.findall(r"#[^#\n{}]{1,80}#", template))
     )

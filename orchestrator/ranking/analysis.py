@@ -43,9 +43,10 @@ from orchestrator.statistics.results import (
     MISSED,
     UNCERTAINTY,
     UNCERTAINTY_POOLED,
+    Thresholds,
     checked_level,
 )
-from orchestrator.statistics.trust import DEFAULTS, Thresholds, Trust, no_ranking, not_known_yet
+from orchestrator.statistics.trust import DEFAULTS, Trust, no_ranking, not_known_yet
 
 __all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
 
@@ -235,7 +236,7 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    clusters, n_clusters = table.clusters()
+    clusters, _ = table.clusters()
     return position_effects(
         Orders(
             prompts=clusters[both],
@@ -245,7 +246,6 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
             decision_ba=table.used["decision_ba"][both].astype(np.float64),
             differ=~table.used["same_text"][both],
         ),
-        n_clusters,
         confidence_level,
     )
 

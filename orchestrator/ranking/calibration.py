@@ -5,22 +5,14 @@ distribution and both orders. Pairs whose better answer is not known, or is a ti
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import polars as pl
-
-from orchestrator.clusters import CLUSTER, codes, prompt_words
+from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
-from orchestrator.ranking.preferences import (
-    SOFT,
-    UNIT,
-    judged_rows,
-    preferences,
-)
-from orchestrator.ranking.winners import truths
+from orchestrator.ranking.preferences import SOFT, UNIT
+from orchestrator.ranking.winners import judged
 from orchestrator.statistics.calibration import Calibration, calibration
 from orchestrator.tables import (
     Cell,
@@ -60,25 +52,12 @@ def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> I
     Raises:
         UsageError: If it is known of no pair of a source who is better.
     """
-    for source in sources:
-        rows = judged_rows(context, source)
-        if rows.is_empty():
-            continue
-        pairs = preferences(rows)
-        # Most of a large run's columns are the other estimators.
-        del rows
-        pairs = replace(pairs, rows=pairs.rows.select(*UNIT, SOFT))
-        for name, _, of_judge in pairs.settings(source.name):
-            truth = truths(context, winner, of_judge.rows, source.name)
-            kept = np.abs(truth) == 1.0
-            rows_kept = of_judge.rows.filter(pl.Series(kept))
-            found = calibration(
-                of_judge.values(SOFT)[kept],
-                0.5 + 0.5 * truth[kept],
-                codes(rows_kept[CLUSTER]),
-                context.confidence_level,
-            )
-            yield Calibrated(name, found, prompt_words(rows_kept))
+    for one in judged(context, sources, winner, (*UNIT, SOFT)):
+        pairs, level = one.known.pairs, context.confidence_level
+        truth = 0.5 + 0.5 * one.known.truth
+        found = calibration(pairs.values(SOFT), truth, pairs.prompts(), level)
+        name = f"{one.judge} ({one.source.name})" if one.judge else one.source.name
+        yield Calibrated(name, found, prompt_words(pairs.rows))
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:

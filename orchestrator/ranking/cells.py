@@ -213,10 +213,13 @@ def _codes(column: pl.Series) -> Ints:
 
 
 def order_words(values: Floats, models: Sequence[str]) -> str:
-    """Return the models as `a > b = c`, the largest value first, those without one last."""
+    """Return the models as `a > b = c`, the largest value first, those without one last.
+
+    Empty without models.
+    """
     known = zip(np.nan_to_num(values, nan=-np.inf).tolist(), models, strict=True)
     ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-    words = [ranked[0][1]]
+    words = [name for _, name in ranked[:1]]
     for (before, _), (after, model) in pairwise(ranked):
         words += ["=" if before == after else ">", model]
     return " ".join(words)

@@ -101,12 +101,12 @@ class Preferences:
     n_missing: int
 
     def by_judge(self) -> Iterator[tuple[str, "Preferences"]]:
-        """Those of each judge; what is missing is not told apart."""
+        """Those of each judge, named "" where rows name none; what is missing is not told apart."""
         judges = self.rows["judge"].unique(maintain_order=True).to_list()
         for judge in judges:
             only = len(judges) == 1
             rows = self.rows if only else self.rows.filter(pl.col("judge").eq_missing(judge))
-            yield str(judge), replace(self, rows=rows)
+            yield judge or "", replace(self, rows=rows)
 
     def settings(self, method: str) -> Iterator[tuple[str, str, "Preferences"]]:
         """Yield the name of a method with each judge, the judge, and the preferences of both."""

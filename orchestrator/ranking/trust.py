@@ -14,12 +14,12 @@ from orchestrator.contracts.context import Frames, renamed, roles_in, there
 from orchestrator.frames import names_of, slices_of
 from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
 from orchestrator.records import Ints, Row
+from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
     Counts,
     Ground,
     Judgments,
     OfModel,
-    Thresholds,
     Trust,
     assess,
     counted,

@@ -1,7 +1,9 @@
-"""The better of two answers: by references, a column of the dataset, or labels."""
+"""The better of two answers by references, the dataset or labels, and judges held to it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,7 @@ from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import columns_of
 from orchestrator.plugins.base import Settings
+from orchestrator.ranking.preferences import Preferences, judged_rows, preferences
 from orchestrator.ranking.scores import source_of
 from orchestrator.records import Floats
 
@@ -65,6 +68,77 @@ def source_of_judges(context: Context, name: str | None) -> Source:
         if is_judging(source.method) and len(source.method.judges) > 1:
             return source
     raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One method with one judge, held to the better answer of each pair.
+
+    Attributes:
+        name: What tables call it.
+        source: The method.
+        judge: Name.
+        pairs: The pairs that it judged.
+        truth: Shape (n,): 1 where A's answer is the better one, -1 where B's is, 0 where neither
+            is, nan if that is not known.
+    """
+
+    name: str
+    source: Source
+    judge: str
+    pairs: Preferences
+    truth: Floats
+
+    @cached_property
+    def known(self) -> "Judged":
+        """The same on the pairs of which one answer is known to be better."""
+        kept = np.abs(self.truth) == 1.0
+        rows = self.pairs.rows.filter(pl.Series(kept, dtype=pl.Boolean))
+        return replace(self, pairs=replace(self.pairs, rows=rows), truth=self.truth[kept])
+
+    def credits(self, estimator: str) -> Floats:
+        """Return 1 for a right decision, 0.5 for a tie, 0 for a wrong one: of pairs in `known`."""
+        return 0.5 + 0.5 * self.pairs.decisions(estimator) * self.truth
+
+
+def judged(
+    context: Context, sources: Sequence[Source], winner: Winner | None, columns: Sequence[str] = ()
+) -> Iterator[Judged]:
+    """Yield each judge of each method, held to `winner`; without one nothing is known.
+
+    Only the given columns of its pairs are kept, all where none is given.
+
+    Raises:
+        UsageError: If it is known of no pair of a method who is better.
+    """
+    for source in sources:
+        rows = judged_rows(context, source)
+        if rows.is_empty():
+            continue
+        found = preferences(rows)
+        # Most of a large run's columns are the other estimators.
+        del rows
+        if columns:
+            found = replace(found, rows=found.rows.select(columns))
+        for name, judge, pairs in found.settings(source.name):
+            truth = np.full(len(pairs.rows), np.nan)
+            if winner is not None:
+                truth = truths(context, winner, pairs.rows, source.name)
+            yield Judged(name, source, judge, pairs, truth)
+
+
+def judged_settings(
+    context: Context, methods: Sequence[str], winner: Winner | None
+) -> list[Judged]:
+    """Return each judge of the judging methods of these names, or of all (`judged`).
+
+    Raises:
+        UsageError: If there is no such method, or none judged a pair.
+    """
+    found = list(judged(context, judging_sources(context, methods), winner))
+    if not found:
+        raise UsageError(f"{context.name}: no judge of this recipe judged a pair of answers")
+    return found
 
 
 def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -> Floats:

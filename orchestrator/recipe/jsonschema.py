@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from types import ModuleType
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -36,7 +35,7 @@ _BY_NAME_TOO: Final = ("server", "backend")
 def json_schema() -> dict[str, Any]:
     """The schema of a recipe file, every plug-in of this project included."""
     found = {
-        (slot, kind): (plugins.load(family, kind), contracts.load(family, kind))
+        (slot, kind): (plugins.about(family, kind), contracts.load(family, kind))
         for slot, family in _SLOTS.items()
         for kind in plugins.kinds(family)
     }
@@ -48,10 +47,10 @@ def json_schema() -> dict[str, Any]:
         name: str = refs[model, _MODE]["$ref"].rpartition("/")[2]
         return deepcopy(definitions[name])
 
-    for (slot, kind), (module, plugin) in found.items():
+    for (slot, kind), (about, plugin) in found.items():
         suffixes = plugin.suffixes if issubclass(plugin, DatasetKind) else ()
         settings = definition(plugin.Config)
-        definitions[f"{slot}.{kind}"] = _of_kind(settings, kind, module, suffixes)
+        definitions[f"{slot}.{kind}"] = _of_kind(settings, kind, about, suffixes)
     for slot in _SLOTS:
         names = sorted([kind for other, kind in found if other == slot])
         outside = {"type": "object", "properties": {"kind": _DOTTED}, "required": ["kind"]}
@@ -81,10 +80,9 @@ def main() -> None:
 
 
 def _of_kind(
-    config: dict[str, Any], kind: str, module: ModuleType, suffixes: Sequence[str]
+    config: dict[str, Any], kind: str, about: str, suffixes: Sequence[str]
 ) -> dict[str, Any]:
     """The settings of a kind with the `kind` that chooses them, unless a file's suffix does."""
-    about = (module.__doc__ or "").strip().partition("\n")[0]
     made = {**config, "title": kind, "description": about}
     chosen = {"const": kind, "description": about}
     made["properties"] = {"kind": chosen, **config.get("properties", {})}

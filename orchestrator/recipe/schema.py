@@ -21,7 +21,7 @@ from orchestrator.recipe.settings import PluginRef as PluginRef
 from orchestrator.recipe.settings import Price as Price
 from orchestrator.recipe.settings import Sent as Sent
 from orchestrator.recipe.settings import Thinking as Thinking
-from orchestrator.recipe.settings import TrustSettings as TrustSettings
+from orchestrator.statistics.results import Thresholds
 from orchestrator.wire.requests import check_names
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
@@ -163,7 +163,7 @@ class StatisticsSettings(Settings):
     `kind`, a `method` and a `column`."""
     style_control: bool = True
     """Show Bradley-Terry ratings also at equal length and Markdown of the answers."""
-    trust: TrustSettings = TrustSettings()
+    trust: Thresholds = Thresholds()
     """From when on the report says that there is no ranking, because of the judge."""
     stop_when: StopWhen | None = None
     """Ask in blocks of prompts, and no more about pairs whose order is settled at the

@@ -155,33 +155,6 @@ class Cluster(ServerSize):
             yield ("options", name), f"options: srun's --{name}, which may run something,"
 
 
-class TrustSettings(Settings):
-    """Thresholds from which on a judge is not trusted, and its ranking is no result.
-
-    `docs/statistics.md` derives the defaults.
-    """
-
-    mass: float = Field(0.5, gt=0, lt=1)
-    """A reading with less of the judge's probability on the labels does not answer in the form
-    asked."""
-    low_readings: float = Field(0.5, gt=0, le=1)
-    """Share of such readings from which on the judge is not trusted."""
-    flips: float = Field(0.5, gt=0, le=1)
-    """Share of pairs whose winner flips with the order, for a judge that looks only at the order: a
-    judge is trusted if its own share is shown to be smaller."""
-    usable_flips: float = Field(0.3, ge=0, lt=1)
-    """Share of flips up to which a judge is usable: one that is not trusted by `flips` is refused
-    if its share is shown to be larger; else it cannot be said yet."""
-    missing: float = Field(0.5, gt=0, le=1)
-    """Share of missing judgments from which on a judge is not trusted."""
-
-    @model_validator(mode="after")
-    def _usable_is_less(self) -> Self:
-        if self.usable_flips >= self.flips:
-            raise ValueError("usable_flips must be below flips")
-        return self
-
-
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 

@@ -246,12 +246,13 @@ def _of_answers(
 ) -> Iterator[Phrase]:
     """Yield what to do about each answer that there is not, and about a judge nobody checked."""
     told: set[tuple[Part, ...]] = set()
+    # One sentence for all methods that it is said of
+    for tried in dict.fromkeys(filter(None, advice)):
+        about = [one.source for one, said in zip(questions, advice, strict=True) if said == tried]
+        of = [*names(list(dict.fromkeys(about))), ": try "] if len(questions) > 1 else ["Try "]
+        yield phrase(of, Quote(tried))
     for found, tried in zip(questions, advice, strict=True):
-        if tried:
-            several = len(questions) > 1
-            start = phrase(found.subject, ": try ") if several else phrase("Try ")
-            yield phrase(start, Quote(tried))
-        elif found.state in ("open", "tied"):
+        if not tried and found.state in ("open", "tied"):
             for line in _more_words(found, rankings, tables):
                 # Of two methods that leave the same models open, one says how many.
                 if (pair := line.parts[:4]) not in told:
@@ -302,9 +303,11 @@ def _more_words(
         if needed > MOST:
             yield phrase(start, f": more than {numbers.count(MOST)}, if they are like these.")
             return
+        # No more digits than an estimate has
+        about = numbers.count(int(float(f"{needed:.2g}")))
         yield phrase(
             start,
-            f": about {numbers.count(needed)} instead of {numbers.count(n)}. An estimate: so many "
+            f": about {about} instead of {numbers.count(n)}. An estimate: so many "
             "do in 8 of 10 runs if the difference is the one seen here.",
         )
         return

@@ -71,7 +71,7 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             _Row(str(row[0]), cell) for row in rows if isinstance(cell := row[place], Measured)
         ]
         # Several rows a model are about several measures.
-        if len(known) == len(rows) == len({row.model for row in known}) > 1:
+        if len(known) == len(rows) == len({row.model for row in known}):
             tested = compared.get(judge if judged else "")
             pairs = _pairs(known, tested, sign)
             found = _question(table, table.columns[place], judge, known, pairs, sign)
@@ -219,6 +219,8 @@ def _answer(
         for row in known
         if row.model not in first_ones and (first.model, row.model) not in apart
     ]
+    if len(order) == 1:
+        return "open", phrase(Name(first.model), ": ", measure, " ", Quote(shown), ".")
     if len(known) == 1:
         return "open", phrase(start, ".")
     if not close:

@@ -75,7 +75,10 @@ def _question(
         subject=_subject(analysis),
         state=state,
         answer=answer,
-        detail=analysis.warning.removeprefix("No ranking: ") or analysis.caution,
+        # Of no judgments, the answer and the checks say it all.
+        detail=(analysis.warning.removeprefix("No ranking: ") or analysis.caution)
+        if analysis.n_judged
+        else "",
         measure=MEASURE,
         interval=f"{numbers.level(analysis.confidence_level)} interval",
         standings=tuple(map(_standing, analysis.ratings)),
@@ -94,9 +97,8 @@ def _subject(analysis: RankingAnalysis) -> Phrase:
     source: list[Part] = [Name(analysis.source)] if analysis.source else ["ranking"]
     if analysis.judge is not None:
         return phrase(source, ", judged by ", Name(analysis.judge))
-    many = len(analysis.judges)
-    if many > 1:
-        return phrase(source, f", by all {many} judges: ", names(analysis.judges))
+    if len(analysis.judges) > 1:
+        return phrase(source, ", by all judges: ", names(analysis.judges))
     return phrase(source)
 
 
@@ -115,13 +117,18 @@ def _standing(model: ModelRating) -> Standing:
 
 
 def _basis(analysis: RankingAnalysis) -> str:
+    if not analysis.n_judged:
+        return ""
     level = numbers.level(analysis.confidence_level)
     few = f"; {few_words(analysis)}" if analysis.approximate else ""
-    together = ", of differences at the level that decides" if len(analysis.pairs) > 1 else ""
+    n_pairs = len(analysis.pairs)
+    together = f", each difference's allows for all {n_pairs} pairs" if n_pairs > 1 else ""
+    same = analysis.n_same_text
+    equal = f" ({numbers.count(same)} of equal answers)" if same else ""
     return (
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
-        f"{numbers.counted(analysis.n_judged, 'judgment')}; {level} intervals{together}, "
-        f"{analysis.uncertainty}{few}"
+        f"{numbers.counted(analysis.n_judged, 'judgment')}{equal}; {level} intervals, "
+        f"{analysis.uncertainty}{together}{few}"
     )
 
 
@@ -263,7 +270,10 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
         shown = numbers.percent_with_interval(same.value, *same.ends)
         signed = numbers.signed_percent_with_interval(bias.value, *bias.ends)
         text = (
-            f"same decision in both orders for {shown}; bias for the answer shown first {signed}."
+            "no two different answers to see it by."
+            if math.isnan(same.value)
+            else f"same decision in both orders for {shown}; bias for the answer shown first "
+            f"{signed}."
         )
         # Each pair is read in both orders, so that a bias which decides few of them cancels.
         by_order = {"order", "ties"}

@@ -284,7 +284,8 @@ def of_style(tables: Sequence[Table], source: str) -> Iterator[Check]:
         return
     first, then = (names_of[max(range(len(of)), key=of.__getitem__)] for of in (plain, equal))
     at = max(range(len(change)), key=lambda k: abs(change[k]))
-    moved = f" {'rises' if change[at] > 0 else 'falls'} by {abs(change[at]):,.0f} points."
+    points = numbers.counted(round(abs(change[at])), "point")
+    moved = f" {'rises' if change[at] > 0 else 'falls'} by {points}."
     leads = [Name(then), " leads" if first != then else " leads, too"]
     said = phrase("at equal length and style ", leads, "; ", Name(names_of[at]), moved)
     cell = table.rows[at][3]

@@ -126,9 +126,11 @@ def neighbours(analysis: RankingAnalysis) -> Table:
     columns = table_columns("model | next | order | difference, points | p (Holm): p")
     return make_table(
         key("neighbours", analysis),
-        f"Neighbours, all pairs together at {level} (Holm), intervals at the level that decides",
+        "Neighbours in the ranking",
         columns,
         rows,
+        basis=f"all pairs tested together at {level} (Holm); a difference's interval leaves out 0 "
+        "exactly where the two can be told apart",
     )
 
 

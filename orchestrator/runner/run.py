@@ -43,7 +43,7 @@ from orchestrator.runner.session.opening import Opened, announce, check_retry, o
 from orchestrator.runner.session.session import Ended, HandedOn, Session
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.ready import RetryPolicy
-from orchestrator.store import RunDirectory, Store, drop_failures, newest
+from orchestrator.store import RunDirectory, Store, newest
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.recipe import Recipe
@@ -188,7 +188,9 @@ def _in_directory(
         stack.enter_context(logged(directory.log_path, shown))
         if prepared.retry:
             directory.forget_outcomes()
-            n = drop_failures(directory.store_path, prepared.retry)
+            # Few calls need it.
+            merging = importlib.import_module("orchestrator.store.merging")
+            n = merging.drop_failures(directory.store_path, prepared.retry)
             said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
             shown.note(f"{said} may be asked again")
         path, check_owned = directory.store_path, directory.check_owned

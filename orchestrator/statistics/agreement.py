@@ -1,9 +1,9 @@
-"""Agreement of raters: raw agreement, kappa, alpha, and two orderings of the same models."""
+"""Agreement of raters: raw, kappa, alpha; of orders of models, with each other or a true one."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Final, Literal
 
 import numpy as np
@@ -11,16 +11,17 @@ import numpy as np
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association, midranks
-from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.means import share_over
 from orchestrator.statistics.resampling import (
     ARCSINE,
     Resampling,
     complete_rows,
     jackknife_sums,
+    prompt_weights,
     student_interval,
     sums_by_prompt,
 )
-from orchestrator.statistics.results import Estimate
+from orchestrator.statistics.results import Estimate, checked_level
 
 Measurement = Literal["nominal", "ordinal", "interval"]
 
@@ -153,24 +154,15 @@ def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
 
 
 def raw_agreement(
-    first: Floats,
-    second: Floats,
-    prompts: Ints,
-    confidence_level: float = 0.95,
-    *,
-    ties: bool = True,
+    first: Floats, second: Floats, prompts: Ints, confidence_level: float = 0.95
 ) -> Estimate:
-    """Share of votes on which two agree, in one of FastChat's two setups.
+    """Share of votes on which two agree, ties among them: the first of FastChat's two setups.
 
     Source: MT-Bench (Zheng et al. 2023, arXiv 2306.05685, Table 5), `compute_agreement.py`. Votes
-    on the same pairs have shape (n,): 1 for the first model, -1 for the second, 0 for a tie, nan
-    where missing. With `ties`, all votes count; without, those where neither rater says tie.
+    on the same pairs have shape (n,), nan where missing.
     """
-    codes, (one, two), _ = complete_rows(prompts, (first, second))
-    kept = np.ones(codes.size, dtype=np.bool_) if ties else (one != 0.0) & (two != 0.0)
-    counts = np.bincount(codes, kept).astype(np.float64)
-    agreed = np.bincount(codes, kept & (one == two), minlength=counts.size).astype(np.float64)
-    return clustered_share(agreed, counts, confidence_level)
+    alike = np.where(np.isnan(first) | np.isnan(second), np.nan, first == second)
+    return share_over(alike, prompts, confidence_level)
 
 
 def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> RankingAgreement:
@@ -205,15 +197,9 @@ def _estimate(
     parts: Floats, sizes: Floats, statistic: Callable[[Floats], Floats], confidence_level: float
 ) -> Estimate:
     found = jackknife_sums(parts, statistic)
-    n = found.n_prompts
     if math.isnan(found.value):
-        return Estimate(math.nan, None, n, METHOD, "all ratings are of one category")
-    interval = student_interval(
-        found.value, found.standard_error, n, confidence_level, scale=ARCSINE, sizes=sizes
-    )
-    if isinstance(interval, str):
-        return Estimate(found.value, None, n, METHOD, interval)
-    return Estimate(found.value, interval, n, METHOD)
+        return Estimate(math.nan, None, len(parts), METHOD, "all ratings are of one category")
+    return found.estimate(METHOD, sizes, confidence_level, ARCSINE)
 
 
 def _cohen(sums: Floats) -> Floats:
@@ -306,3 +292,85 @@ def _concordance(x: Floats, y: Floats) -> Floats:
     over, under = np.triu_indices(x.size, 1)
     signs = np.sign(x[over] - x[under])
     return np.sign(y[:, over] - y[:, under]) @ signs
+
+
+ORDER_METHOD: Final = "jackknife over prompts, t quantile, Bonferroni over pairs"
+
+OfPair = Literal["right", "wrong", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """The order that a score gives to M models, against the true one.
+
+    Attributes:
+        means: Shape (M,); nan where a model has no value.
+        share_right: Share of resamples of the prompts with exactly the true order; None where a
+            model has no value.
+        verdicts: For each pair (i, j), i truly better: whether the score says so with an interval
+            that leaves out 0.
+    """
+
+    means: Floats
+    share_right: float | None
+    verdicts: dict[tuple[int, int], OfPair]
+
+    def count(self, verdict: OfPair) -> int:
+        """Pairs with that verdict."""
+        return sum(found == verdict for found in self.verdicts.values())
+
+
+def ordering(
+    sums: Floats, counts: Floats, truth: Sequence[int], resampling: Resampling
+) -> Ordering:
+    """Compare the order of models by their mean score with the true order.
+
+    `sums` and `counts`, shape (P, M), are of the score over a prompt's judgments; more is better.
+    `truth` has indices of the models, best first; the level is that of all pairs together. Prompts
+    are drawn with all their judgments.
+
+    Raises:
+        StatisticsError: If the shapes differ, or `truth` is no order of the models.
+    """
+    checked_level(resampling.confidence_level)
+    n_models = sums.shape[1]
+    if sums.shape != counts.shape or sorted(truth) != list(range(n_models)):
+        raise StatisticsError("sums, counts and the true order must be of the same models")
+    means = _means(sums.sum(axis=0), counts.sum(axis=0))
+    pairs = list(combinations(truth, 2))
+    level = 1.0 - (1.0 - resampling.confidence_level) / max(1, len(pairs))
+    verdicts = {pair: _of_pair(sums[:, list(pair)], counts[:, list(pair)], level) for pair in pairs}
+    share = None
+    if np.isfinite(means).all() and len(sums):
+        right = 0
+        for weights in prompt_weights(len(sums), resampling.n_resamples, resampling.rng):
+            drawn = _means(weights @ sums, weights @ counts)[:, list(truth)]
+            # A tie is not the true order.
+            right += int(np.all(drawn[:, :-1] > drawn[:, 1:], axis=1).sum())
+        share = right / resampling.n_resamples
+    return Ordering(means, share, verdicts)
+
+
+def _means(sums: Floats, counts: Floats) -> Floats:
+    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
+
+
+def _of_pair(sums: Floats, counts: Floats, level: float) -> OfPair:
+    """Decide one pair by its sums and counts, shape (P, 2), the truly better model first."""
+    used = (counts > 0).any(axis=1)
+    if not used.any():
+        return "open"
+
+    def gap(total: Floats) -> Floats:
+        means = _means(total[:, :2], total[:, 2:])
+        return means[:, 0] - means[:, 1]
+
+    found = jackknife_sums(np.hstack([sums, counts])[used], gap)
+    if math.isnan(found.value):
+        return "open"
+    interval = student_interval(
+        found.value, found.standard_error, int(used.sum()), level, sizes=counts[used].sum(axis=1)
+    )
+    if isinstance(interval, str) or interval.contains(0.0):
+        return "open"
+    return "right" if found.value > 0 else "wrong"

@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
-from orchestrator.statistics.means import clustered_mean, clustered_share
+from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.results import Estimate
 
 EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -91,19 +91,14 @@ def calibration(
         inside = which == i
         n = int(inside.sum())
         mean = float(confidence[inside].mean()) if n else float("nan")
-        accuracy = _share(right[inside], codes[inside], confidence_level)
+        accuracy = share_over(right[inside], codes[inside], confidence_level)
         bins.append(Bin((EDGES[i], EDGES[i + 1]), n, mean, accuracy))
     gaps = [one.n * abs(one.confidence - one.accuracy.value) for one in bins if one.n]
     return Calibration(
         tuple(bins),
-        _share(right, codes, confidence_level),
+        share_over(right, codes, confidence_level),
         clustered_mean(confidence - right, codes, confidence_level),
-        _share((p - truth) ** 2, codes, confidence_level),
+        share_over((p - truth) ** 2, codes, confidence_level),
         float(sum(gaps) / p.size) if p.size else float("nan"),
         int(p.size),
     )
-
-
-def _share(values: Floats, codes: Ints, level: float) -> Estimate:
-    sums = np.bincount(codes, values).astype(np.float64)
-    return clustered_share(sums, np.bincount(codes).astype(np.float64), level)

@@ -7,7 +7,6 @@ always passes where delta is not above 0). Intervals hold at 20 prompts, except 
 pass: for a share of 2 % they cover 91 % at 20 prompts for a level of 95 %, 97 % at 50.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ import numpy as np
 
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
-from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.means import share_over
 from orchestrator.statistics.results import Estimate
 
 TIE_THRESHOLD: Final = 0.05
@@ -87,25 +86,25 @@ def confidence(
     prompts, level, known = gaps.prompts, confidence_level, ~np.isnan(gaps.d)
     found = []
     for delta in map(float, deltas):
-        passed = gaps.d >= delta
-        changed = None
+        passed = (gaps.d >= delta).astype(np.float64)
+        defined, changed = np.where(known, passed, np.nan), None
         if gaps.changed is not None:
-            changed = _share(passed, prompts, level, kept=known & gaps.changed)
+            changed = share_over(np.where(gaps.changed, defined, np.nan), prompts, level)
         categories: tuple[tuple[str, Estimate], ...] = ()
         macro = None
         if gaps.categories:
             names, codes = np.unique(np.asarray(gaps.categories, dtype=str), return_inverse=True)
             codes = codes.reshape(-1)
             categories = tuple(
-                (str(name), _share(passed, prompts, level, kept=codes == i))
+                (str(name), share_over(passed[codes == i], prompts[codes == i], level))
                 for i, name in enumerate(names)
             )
             weights = 1.0 / np.bincount(codes)[codes] * codes.size / len(names)
-            macro = _share(passed, prompts, level, weights=weights)
+            macro = share_over(passed, prompts, level, weights)
         one = Confidence(
             delta=delta,
-            published=_share(passed, prompts, level),
-            defined=_share(passed, prompts, level, kept=known),
+            published=share_over(passed, prompts, level),
+            defined=share_over(defined, prompts, level),
             changed=changed,
             categories=categories,
             macro=macro,
@@ -149,24 +148,7 @@ def duel(
     """
     decided = decide(first, second, tau)
     win, tie, lose = (
-        _share(decided == sign, prompts, confidence_level) for sign in (1.0, 0.0, -1.0)
+        share_over((decided == sign).astype(np.float64), prompts, confidence_level)
+        for sign in (1.0, 0.0, -1.0)
     )
     return win, tie, lose
-
-
-def _share(
-    passed: Bools,
-    prompts: Ints,
-    level: float,
-    *,
-    kept: Bools | None = None,
-    weights: Floats | None = None,
-) -> Estimate:
-    chosen = np.ones(passed.size, dtype=np.bool_) if kept is None else kept
-    if not chosen.any():
-        return Estimate(math.nan, None, 0, "", "no items")
-    each = np.ones(passed.size) if weights is None else weights
-    codes = np.unique(prompts[chosen], return_inverse=True)[1].reshape(-1)
-    counts = np.bincount(codes, each[chosen]).astype(np.float64)
-    sums = np.bincount(codes, (each * passed)[chosen]).astype(np.float64)
-    return clustered_share(sums, counts, level)

@@ -10,7 +10,7 @@ they hold at 20 prompts, except Pearson's of strongly skewed and correlated valu
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -29,36 +29,14 @@ from orchestrator.statistics.resampling import (
     jackknifed,
     mean_of_sums,
     sign_flip_p_value,
-    student_interval,
     sums_by_prompt,
 )
-from orchestrator.statistics.results import Interval
+from orchestrator.statistics.results import Estimate
 
 MIN_POINTS: Final = 3
 METHOD: Final = "jackknife over prompts, t quantile"
-
-
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """A correlation and what it rests on.
-
-    Attributes:
-        value: Signed; None where undefined.
-        interval: Over prompts; None where there is none (see `undefined`).
-        n: Prompts.
-        n_points: Points with all values.
-        n_missing: Points left out since a value is missing.
-        method: Of the interval.
-        undefined: Why there is no value or no interval; None where there are both.
-    """
-
-    value: float | None
-    interval: Interval | None
-    n: int
-    n_points: int
-    n_missing: int
-    method: str
-    undefined: str | None = None
+# On these scales intervals are computed.
+_SCALES: Final[dict[Kind, Scale]] = {"pearson": FISHER, "spearman": ARCSINE, "kendall": ARCSINE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +46,12 @@ class Points:
     Attributes:
         codes: Shape (n,), prompt of each point, in [0, P).
         columns: Each of shape (n,); ranks where the kind is one of ranks.
-        n_missing: Points left out.
         undefined: Why nothing can be correlated; None if something can.
     """
 
     codes: Ints
     columns: tuple[Floats, ...]
-    n_missing: int
     undefined: str | None
-
-    @property
-    def n_prompts(self) -> int:
-        """Prompts that have a point."""
-        return int(self.codes.max()) + 1 if self.codes.size else 0
 
     @property
     def sizes(self) -> Floats:
@@ -95,7 +66,7 @@ def correlate(
     *,
     kind: Kind = "spearman",
     confidence_level: float = 0.95,
-) -> Correlation:
+) -> Estimate:
     """Correlation of a score with gold.
 
     All have shape (n,), nan where missing; infinite values have a rank but no Pearson. `prompts`
@@ -106,9 +77,9 @@ def correlate(
     """
     points = points_of((score, gold), prompts, ("score", "gold"), kind)
     if points.undefined:
-        return nothing(points)
-    found = coefficient(points, 0, 1, kind)
-    return reported(found.value, found.standard_error, kind, points, confidence_level)
+        return _nothing(points)
+    found = _coefficient(points, 0, 1, kind)
+    return found.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind])
 
 
 def partial_correlation(
@@ -119,7 +90,7 @@ def partial_correlation(
     *,
     kind: Literal["pearson", "spearman"] = "spearman",
     confidence_level: float = 0.95,
-) -> Correlation:
+) -> Estimate:
     """Correlation of a score with gold that length, or another covariate, does not explain.
 
     (r_sg - r_sc r_gc) / sqrt((1 - r_sc^2) (1 - r_gc^2)): Pearson's is that of residuals of linear
@@ -128,17 +99,16 @@ def partial_correlation(
     """
     points = points_of((score, gold, given), prompts, ("score", "gold", "covariate"), kind)
     if points.undefined:
-        return nothing(points)
+        return _nothing(points)
     x, y, z = points.columns
     pairs = ((x, y), (x, z), (y, z))
     value = _partial(*(np.array([association(*pair, kind)]) for pair in pairs))[0]
     if math.isnan(value):
-        return nothing(points, "the covariate determines the score or gold")
+        return _nothing(points, "the covariate determines the score or gold")
     left_out = _partial(*(leave_one_out(*pair, points.codes, kind) for pair in pairs))
     found = jackknifed(float(value), left_out)
-    error = found.standard_error
     # The covariate takes a degree of freedom.
-    return reported(found.value, error, kind, points, confidence_level, n_strata=2)
+    return found.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind], n_strata=2)
 
 
 def correlate_within(
@@ -149,7 +119,7 @@ def correlate_within(
     *,
     kind: Kind = "spearman",
     confidence_level: float = 0.95,
-) -> tuple[dict[str, Correlation], Correlation]:
+) -> tuple[dict[str, Estimate], Estimate]:
     """Correlations within categories, so that easy and hard categories add nothing, and their mean.
 
     All have shape (n,), nan where missing; a prompt may have points in several categories. Returns
@@ -160,46 +130,34 @@ def correlate_within(
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1).astype(np.int64)
     given = ~(np.isnan(score) | np.isnan(gold))
     errors = np.zeros(codes.size)
-    rows: dict[str, Correlation] = {}
+    rows: dict[str, Estimate] = {}
     found, used = [], np.zeros(codes.size, dtype=np.bool_)
     for name in sorted(set(categories)):
         chosen = labels == name
         points = points_of((score[chosen], gold[chosen]), codes[chosen], ("score", "gold"), kind)
         if points.undefined:
-            rows[name] = nothing(points)
+            rows[name] = _nothing(points)
             continue
-        one = coefficient(points, 0, 1, kind)
-        rows[name] = reported(one.value, one.standard_error, kind, points, confidence_level)
+        one = _coefficient(points, 0, 1, kind)
+        rows[name] = one.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind])
         # Codes are places in a table of prompts, and there are no more prompts than points.
         errors[np.unique(codes[chosen & given])] += one.errors
         used |= chosen & given
         found.append(one.value)
-    sizes = np.unique(codes[used], return_counts=True)[1].astype(np.float64)
-    counts = sizes.size, int(used.sum()), int((~given).sum())
     if not found:
-        nowhere = "undefined in every category"
-        return rows, Correlation(None, None, *counts, METHOD, nowhere)
-    over_categories = Jackknifed(float(np.mean(found)), errors / len(found))
-    interval = student_interval(
-        over_categories.value,
-        over_categories.standard_error,
-        sizes.size,
-        confidence_level,
-        scale=scale_of(kind),
-        n_strata=len(found),
-        sizes=sizes,
+        return rows, Estimate(math.nan, None, 0, METHOD, "undefined in every category")
+    sizes = np.unique(codes[used], return_counts=True)[1].astype(np.float64)
+    mean = Jackknifed(float(np.mean(found)), errors / len(found)).estimate(
+        METHOD, sizes, confidence_level, _SCALES[kind], n_strata=len(found)
     )
-    reasons = [interval] if isinstance(interval, str) else []
-    if lacking := [name for name, row in rows.items() if row.value is None]:
-        reasons.append(f"undefined in {', '.join(lacking)}")
-    bounds = None if isinstance(interval, str) else interval
-    value = over_categories.value
-    return rows, Correlation(value, bounds, *counts, METHOD, "; ".join(reasons) or None)
+    lacking = ", ".join(name for name, row in rows.items() if math.isnan(row.value))
+    reasons = filter(None, (mean.undefined, lacking and f"undefined in {lacking}"))
+    return rows, replace(mean, undefined="; ".join(reasons) or None)
 
 
 def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], kind: Kind) -> Points:
     """The complete points, as ranks where the kind is one of ranks; or why there is nothing."""
-    codes, kept, n_missing = complete_rows(prompts, columns)
+    codes, kept, _ = complete_rows(prompts, columns)
     reason = None
     if codes.size < MIN_POINTS:
         reason = f"{codes.size} points, fewer than {MIN_POINTS}"
@@ -210,51 +168,19 @@ def points_of(columns: Sequence[Floats], prompts: Ints, names: Sequence[str], ki
             reason = f"{name} is constant"
     if reason is None and kind != "pearson":
         kept = [midranks(column) for column in kept]
-    return Points(codes, tuple(kept), n_missing, reason)
+    return Points(codes, tuple(kept), reason)
 
 
-def coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
+def _coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
     """The correlation of two columns, with each prompt's error."""
     x, y = points.columns[one], points.columns[two]
     return jackknifed(association(x, y, kind), leave_one_out(x, y, points.codes, kind))
 
 
-def scale_of(kind: Kind) -> Scale:
-    """Return the scale on which intervals of a kind are computed."""
-    return FISHER if kind == "pearson" else ARCSINE
-
-
-def reported(
-    value: float,
-    standard_error: float,
-    kind: Kind,
-    points: Points,
-    confidence_level: float,
-    *,
-    n_strata: int = 1,
-) -> Correlation:
-    """A correlation with its interval, or why there is none."""
-    n = points.n_prompts
-    interval = student_interval(
-        value,
-        standard_error,
-        n,
-        confidence_level,
-        scale=scale_of(kind),
-        n_strata=n_strata,
-        sizes=points.sizes,
-    )
-    counts = n, points.codes.size, points.n_missing
-    if isinstance(interval, str):
-        return Correlation(value, None, *counts, METHOD, interval)
-    return Correlation(value, interval, *counts, METHOD)
-
-
-def nothing(points: Points, reason: str | None = None) -> Correlation:
+def _nothing(points: Points, reason: str | None = None) -> Estimate:
     """An undefined correlation."""
-    why = reason or points.undefined or "undefined"
-    counts = points.n_prompts, points.codes.size, points.n_missing
-    return Correlation(None, None, *counts, METHOD, why)
+    why = reason or points.undefined
+    return Estimate(math.nan, None, points.sizes.size, METHOD, why, points.codes.size)
 
 
 def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
@@ -268,20 +194,20 @@ _COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of p
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Correlation):
+class Comparison(Estimate):
     """Difference of a first evaluator and a second, on the points that both and gold have.
 
     Its interval is not adjusted for the number of comparisons.
 
     Attributes:
-        first: The first one's correlation or accuracy.
+        first: The first one's correlation or accuracy; nan where undefined.
         second: The second one's.
-        p_value: Two-sided, of no difference, not adjusted; None where there is none.
+        p_value: Two-sided, of no difference, not adjusted; nan where there is none.
     """
 
-    first: float | None = None
-    second: float | None = None
-    p_value: float | None = None
+    first: float = math.nan
+    second: float = math.nan
+    p_value: float = math.nan
 
 
 def compare_correlations(
@@ -297,11 +223,11 @@ def compare_correlations(
     """
     names = ("the first score", "the second score", "gold")
     points = points_of((first, second, gold), prompts, names, kind)
-    counts = points.n_prompts, points.codes.size, points.n_missing
     if points.undefined:
-        return Comparison(None, None, *counts, _COMPARED, points.undefined)
-    found = (coefficient(points, 0, 2, kind), coefficient(points, 1, 2, kind))
-    return _compared(found, counts, points.sizes, resampling)
+        n, n_points = points.sizes.size, points.codes.size
+        return Comparison(math.nan, None, n, _COMPARED, points.undefined, n_points)
+    one, two = (_coefficient(points, which, 2, kind) for which in (0, 1))
+    return _compared(one, two, points.sizes, resampling)
 
 
 def compare_accuracies(
@@ -315,37 +241,33 @@ def compare_accuracies(
     Raises:
         StatisticsError: If the shapes differ.
     """
-    codes, (one, two), n_missing = complete_rows(prompts, (first, second))
+    codes, columns, _ = complete_rows(prompts, (first, second))
     if not codes.size:
-        reason = "no points in common"
-        return Comparison(None, None, 0, 0, n_missing, _COMPARED, reason)
-    parts = sums_by_prompt(codes, (np.ones(codes.size), one, two))
-    counts = len(parts), codes.size, n_missing
-    found = (
-        jackknife_sums(parts[:, [0, 1]], mean_of_sums),
-        jackknife_sums(parts[:, [0, 2]], mean_of_sums),
-    )
-    return _compared(found, counts, parts[:, 0], resampling)
+        return Comparison(math.nan, None, 0, _COMPARED, "no points in common")
+    parts = sums_by_prompt(codes, (np.ones(codes.size), *columns))
+    one, two = (jackknife_sums(parts[:, [0, which]], mean_of_sums) for which in (1, 2))
+    return _compared(one, two, parts[:, 0], resampling)
 
 
-def holm_adjusted(comparisons: Sequence[Comparison]) -> tuple[float | None, ...]:
+def holm_adjusted(comparisons: Sequence[Comparison]) -> list[float | None]:
     """Holm's adjusted p-values over a family; None where a comparison has none."""
-    known = np.array([math.nan if c.p_value is None else c.p_value for c in comparisons], float)
-    return tuple(None if math.isnan(p) else float(p) for p in holm(known))
+    adjusted = holm(np.array([one.p_value for one in comparisons], dtype=np.float64))
+    return [None if math.isnan(p) else p for p in adjusted.tolist()]
 
 
 def _compared(
-    found: tuple[Jackknifed, Jackknifed],
-    counts: tuple[int, int, int],
-    sizes: Floats,
-    resampling: Resampling,
+    one: Jackknifed, two: Jackknifed, sizes: Floats, resampling: Resampling
 ) -> Comparison:
-    one, two = found
     gap = one.minus(two)
-    level = resampling.confidence_level
-    interval = student_interval(gap.value, gap.standard_error, gap.n_prompts, level, sizes=sizes)
-    p_value = sign_flip_p_value(gap, resampling)
-    reason = interval if isinstance(interval, str) else None
-    shown = None if isinstance(interval, str) else interval
-    p = None if math.isnan(p_value) else p_value
-    return Comparison(gap.value, shown, *counts, _COMPARED, reason, one.value, two.value, p)
+    found = gap.estimate(_COMPARED, sizes, resampling.confidence_level)
+    return Comparison(
+        found.value,
+        found.interval,
+        found.n,
+        found.method,
+        found.undefined,
+        found.n_points,
+        one.value,
+        two.value,
+        sign_flip_p_value(gap, resampling),
+    )

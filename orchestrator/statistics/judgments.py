@@ -5,11 +5,10 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
-from orchestrator.statistics.means import clustered_share
+from orchestrator.records import Bools, Floats, Ints
+from orchestrator.statistics.means import share_over
 from orchestrator.statistics.results import Estimate, Interval
 
 LOW: Final = 0.5
@@ -82,7 +81,7 @@ class Orders:
     """Judgments made in both orders: arrays of shape (n,).
 
     Attributes:
-        prompts: Prompt of each judgment, in [0, n_prompts).
+        prompts: Prompt of each judgment, any whole numbers.
         prefer_ab: P(A better) with A presented first, a tie as half.
         prefer_ba: P(A better) with B presented first.
         decision_ab: 1 for A, -1 for B, 0 for a tie, with A presented first; see `decisions`.
@@ -95,7 +94,7 @@ class Orders:
     prefer_ba: Floats
     decision_ab: Floats
     decision_ba: Floats
-    differ: NDArray[np.bool_]
+    differ: Bools
 
 
 def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
@@ -110,26 +109,24 @@ def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
     )
 
 
-def position_effects(orders: Orders, n_prompts: int, confidence_level: float) -> PositionEffects:
+def position_effects(orders: Orders, confidence_level: float) -> PositionEffects:
     """Position bias and flips with intervals over prompts."""
+    one, two, prompts = orders.decision_ab, orders.decision_ba, orders.prompts
 
-    def share(values: Floats, chosen: NDArray[np.bool_]) -> Estimate:
-        prompts = orders.prompts[chosen]
-        counts = np.bincount(prompts, minlength=n_prompts).astype(np.float64)
-        sums = np.bincount(prompts, values[chosen], minlength=n_prompts).astype(np.float64)
-        return clustered_share(sums, counts, confidence_level)
+    def share(flags: Bools) -> Estimate:
+        return share_over(np.where(orders.differ, flags, np.nan), prompts, confidence_level)
 
-    one, two, differ = orders.decision_ab, orders.decision_ba, orders.differ
-    first = share(0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba), np.ones_like(differ))
+    preferred = 0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba)
+    first = share_over(preferred, prompts, confidence_level)
     interval = first.interval
     if interval is not None:
         low, high = interval.low - 0.5, interval.high - 0.5
         interval = Interval(low, high, interval.confidence_level)
     return PositionEffects(
         bias=replace(first, value=first.value - 0.5, interval=interval),
-        flip_rate=share((one * two < 0).astype(np.float64), differ),
-        half_flip_rate=share(((one != two) & (one * two == 0)).astype(np.float64), differ),
-        consistency=share((one == two).astype(np.float64), differ),
+        flip_rate=share(one * two < 0),
+        half_flip_rate=share((one != two) & (one * two == 0)),
+        consistency=share(one == two),
     )
 
 

@@ -185,6 +185,22 @@ def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Es
     return Estimate(float(shares.values[0]), interval, n, BOUNDED, undefined)
 
 
+def share_over(
+    values: Floats, prompts: Ints, confidence_level: float, weights: Floats | None = None
+) -> Estimate:
+    """`clustered_share` of points: the mean of values in [0, 1], with an interval over prompts.
+
+    `values`, shape (n,), are nan where missing, which is left out; `prompts`, shape (n,), any whole
+    numbers; `weights`, shape (n,), are 1 where not given.
+    """
+    weights = np.ones(values.size) if weights is None else weights
+    codes, (kept, each), _ = complete_rows(prompts, (values, weights))
+    if not codes.size:
+        return Estimate(math.nan, None, 0, BOUNDED, "nothing to count")
+    sums = np.bincount(codes, each * kept).astype(np.float64)
+    return clustered_share(sums, np.bincount(codes, each).astype(np.float64), confidence_level)
+
+
 _OF_THE_MEAN: Final = "jackknife over prompts, t quantile"
 
 _COCHRAN: Final = 25.0

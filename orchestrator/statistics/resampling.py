@@ -102,6 +102,27 @@ class Jackknifed:
         """The difference of two statistics over the same prompts."""
         return Jackknifed(self.value - other.value, self.errors - other.errors)
 
+    def estimate(
+        self,
+        method: str,
+        sizes: Floats,
+        confidence_level: float,
+        scale: "Scale | None" = None,
+        n_strata: int = 1,
+    ) -> Estimate:
+        """Return it with Student's interval over prompts of these sizes (`student_interval`)."""
+        found = student_interval(
+            self.value,
+            self.standard_error,
+            sizes.size,
+            confidence_level,
+            scale=scale or PLAIN,
+            n_strata=n_strata,
+            sizes=sizes,
+        )
+        interval, why = (None, found) if isinstance(found, str) else (found, None)
+        return Estimate(self.value, interval, sizes.size, method, why, int(sizes.sum()))
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:

@@ -1,8 +1,10 @@
-"""Result of a statistic: a number, its interval, its sample size, or why there is none."""
+"""Values that statistics give and take, without arrays: numbers with intervals, thresholds."""
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from orchestrator.errors import StatisticsError
 
@@ -68,6 +70,7 @@ class Estimate:
         n: Clusters of prompts that it rests on; the prompts where each stands alone.
         method: Name of the interval's method.
         undefined: Why there is no value or no interval; None where there are both.
+        n_points: Points that it is of, where that is told; else 0.
     """
 
     value: float
@@ -75,6 +78,7 @@ class Estimate:
     n: int
     method: str
     undefined: str | None = None
+    n_points: int = 0
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -99,3 +103,52 @@ def checked_level(confidence_level: float) -> float:
     if not 0.0 < confidence_level < 1.0:
         raise StatisticsError(f"confidence_level must be between 0 and 1, got {confidence_level}")
     return confidence_level
+
+
+class Thresholds(BaseModel):
+    """Thresholds from which on a judge is not trusted, and its ranking is no result.
+
+    `docs/statistics.md` derives the defaults.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    mass: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="A reading with less of the judge's probability on the labels does not answer "
+        "in the form asked.",
+    )
+    low_readings: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of such readings from which on the judge is not trusted.",
+    )
+    flips: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of pairs whose winner flips with the order, for a judge that looks only "
+        "at the order: a judge is trusted if its own share is shown to be smaller.",
+    )
+    usable_flips: float = Field(
+        0.3,
+        ge=0,
+        lt=1,
+        description="Share of flips up to which a judge is usable: one that is not trusted by "
+        "`flips` is refused if its share is shown to be larger; else it cannot be said yet.",
+    )
+    missing: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of missing judgments from which on a judge is not trusted.",
+    )
+
+    @model_validator(mode="after")
+    def _usable_is_less(self) -> Self:
+        if self.usable_flips >= self.flips:
+            raise ValueError("usable_flips must be below flips")
+        return self

@@ -25,7 +25,7 @@ import numpy as np
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import CoverageSummary, summarise_coverage
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.results import Estimate
+from orchestrator.statistics.results import Estimate, Thresholds
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
 Ground = Literal["form", "order", "ties", "missing"]
@@ -59,27 +59,6 @@ SETTINGS: Final = {
 """Advice that needs a setting of the method, and the setting."""
 
 _MISSING: Final = ("`orchestrator view` to see why judgments failed",)
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Thresholds of the rule; all are shares in (0, 1).
-
-    Attributes:
-        mass: A reading with less of the judge's probability on the labels is a low one.
-        low_readings: Least share of low readings at which a judge does not answer in the requested
-            form.
-        flips: Share of flips that a judge reaches which does not look at the answers.
-        usable_flips: Share of flips up to which a judge is usable.
-        missing: Share of missing judgments, of all or of those of a model, from which on the rest
-            is no basis for a ranking.
-    """
-
-    mass: float = 0.5
-    low_readings: float = 0.5
-    flips: float = 0.5
-    usable_flips: float = 0.3
-    missing: float = 0.5
 
 
 DEFAULTS: Final = Thresholds()

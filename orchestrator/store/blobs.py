@@ -181,11 +181,6 @@ def _sum(content: bytes) -> bytes:
     return crc32(content).to_bytes(_SUM_BYTES, "little")
 
 
-def arrays_content(arrays: bytes) -> Content:
-    """Return the form of four-byte values that is compressed."""
-    return Content(b"", np.frombuffer(arrays, np.uint8).reshape(-1, 4).T.tobytes())
-
-
 def expand_arrays(arrays: bytes, n_bytes: int) -> bytes:
     """The four-byte values, which are `n_bytes` long.
 
@@ -301,8 +296,10 @@ class Layout(NamedTuple):
         return self.shape[0] * self.shape[1]
 
 
-def alternatives_content(arrays: bytes, layout: Layout) -> Content:
-    """Return the form of the arrays that is compressed."""
+def content_of(arrays: bytes, layout: Layout | None) -> Content:
+    """Return the form of the arrays that is compressed, without or with alternatives."""
+    if layout is None:
+        return Content(b"", _planes(np.frombuffer(arrays, "<u4")))
     values: Words = np.frombuffer(arrays, "<u4")
     begin, n = layout.n_before, layout.size
     rest = np.concatenate((values[:begin], values[begin + 2 * n :]))

@@ -6,8 +6,9 @@ and log-probabilities, little-endian, so that a reader of texts never touches th
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Annotated, Any, Final, NamedTuple, assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any, Final, NamedTuple, Union
 
 import msgspec
 import numpy as np
@@ -48,70 +49,137 @@ class Packed(NamedTuple):
         return len(self.head) + len(self.arrays)
 
 
-class _Generation(msgspec.Struct, array_like=True, tag=1, gc=False):
-    text: bytes
-    finish_reason: bytes
-    n_prompt_tokens: int
-    n_completion_tokens: int
-    n_cached_tokens: int
-    raw: bool
-    n_ids: _Count | None
-    n_logprobs: _Count | None
-    top: _Shape | None
-    n_offsets: _Count | None = None
-    thinking: bytes = b""
-    n_thinking_tokens: _Count | None = None
-    n_named: _Count | None = None
+# The fields of each kind of outcome in their order on the disk. The number of those that every head
+# has comes first: those behind were added later, and may be missing.
+#
+# A field that is a type stands in the head as it is, the others in a form: a "text" in UTF-8,
+# float64 "doubles" as bytes. Of arrays the head has the shape: int32 "ints", float32 "floats", a
+# "grid" of two axes, alternatives ("top"), "features" by name. What ends in "?" may be None, as are
+# upper bounds that equal the log-probabilities bit for bit.
+_Fields = dict[str, Any]
+_COUNTS: Final[_Fields] = {"n_prompt_tokens": int, "n_cached_tokens": int}
+_KINDS: Final[dict[type, tuple[int, _Fields]]] = {
+    Generation: (9, {
+        "text": "text", "finish_reason": "text", "n_prompt_tokens": int,
+        "n_completion_tokens": int, "n_cached_tokens": int, "raw": bool, "token_ids": "ints?",
+        "logprobs": "floats?", "top": "top?", "offsets": "ints?", "thinking": "text",
+        "n_thinking_tokens": _Count | None, "named": "ints?",
+    }),
+    Scored: (6, {
+        "token_ids": "ints", "logprobs": "floats", **_COUNTS, "boundary": "text",
+        "method": "text", "top": "top?", "features": "features?",
+    }),
+    Choice: (6, {
+        "logprobs": "doubles", "upper": "doubles?", "method": "text", **_COUNTS, "n_requests": int,
+    }),
+    PairScores: (4, {
+        "precision": "grid", "recall": "grid", "encoder": "text", "layer": int, "n_truncated": int,
+    }),
+    Failure: (5, {
+        "cause": "text", "message": "text", "permanent": bool, "status": int,
+        "retry_after_s": float | None,
+    }),
+    Rewards: (5, {"values": "grid", "by_place": bool, "method": "text", **_COUNTS}),
+}  # fmt: skip
+_TYPES: Final[_Fields] = {
+    "text": bytes, "doubles": bytes, "ints": _Count, "floats": _Count, "grid": _Shape,
+    "top": _Shape, "features": tuple[tuple[bytes, tuple[_Count, ...]], ...],
+}  # fmt: skip
 
 
-class _Scored(msgspec.Struct, array_like=True, tag=2, gc=False):
-    n_ids: _Count
-    n_logprobs: _Count
-    n_prompt_tokens: int
-    n_cached_tokens: int
-    boundary: bytes
-    method: bytes
-    top: _Shape | None = None
-    features: tuple[tuple[bytes, tuple[_Count, ...]], ...] | None = None
+def _take_ints(array: IntArray, parts: list[bytes]) -> int:
+    parts.append(_ints(array))
+    return len(array)
 
 
-class _Choice(msgspec.Struct, array_like=True, tag=3, gc=False):
-    logprobs: bytes
-    upper: bytes | None
-    """None if all bounds equal the log-probabilities bit for bit."""
-    method: bytes
-    n_prompt_tokens: int
-    n_cached_tokens: int
-    n_requests: int
+def _take_floats(array: FloatArray, parts: list[bytes]) -> int:
+    parts.append(_floats(array))
+    return len(array)
 
 
-class _PairScores(msgspec.Struct, array_like=True, tag=4, gc=False):
-    precision: _Shape
-    recall: _Shape
-    encoder: bytes
-    layer: int
-    n_truncated: int = 0
+def _take_grid(array: FloatArray, parts: list[bytes]) -> tuple[int, ...]:
+    parts.append(_floats(array, 2))
+    return array.shape
 
 
-class _Failure(msgspec.Struct, array_like=True, tag=5, gc=False):
-    cause: bytes
-    message: bytes
-    permanent: bool
-    status: int
-    retry_after_s: float | None
+def _take_top(top: TopLogprobs, parts: list[bytes]) -> tuple[int, ...]:
+    if top.token_ids.shape != top.logprobs.shape:
+        raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
+    parts.append(_ints(top.token_ids, 2))
+    return _take_grid(top.logprobs, parts)
 
 
-class _Rewards(msgspec.Struct, array_like=True, tag=6, gc=False):
-    values: _Shape
-    by_place: bool
-    method: bytes
-    n_prompt_tokens: int
-    n_cached_tokens: int
+def _take_features(features: Mapping[str, FloatArray], parts: list[bytes]) -> list[object]:
+    parts += [_floats(array, array.ndim) for array in features.values()]
+    return [(_bytes(name), array.shape) for name, array in features.items()]
 
 
-_Head = _Generation | _Scored | _Choice | _PairScores | _Failure | _Rewards
+# What the head has of a value, by form; the bytes of arrays are added to the other blob's parts.
+_TAKE: Final[dict[str, Callable[[Any, list[bytes]], object]]] = {
+    "text": lambda text, _: _bytes(text),
+    "doubles": lambda values, _: struct.pack(f"<{len(values)}d", *values),
+    "ints": _take_ints,
+    "floats": _take_floats,
+    "grid": _take_grid,
+    "top": _take_top,
+    "features": _take_features,
+}
+# The value again, with its arrays cut from the blob.
+_GIVE: Final[dict[str, Callable[[Any, "_Cutter"], object]]] = {
+    "text": lambda stored, _: _text(stored),
+    "doubles": lambda stored, _: struct.unpack(f"<{len(stored) // 8}d", stored),
+    "ints": lambda n, cut: cut.take("<i4", (n,)),
+    "floats": lambda n, cut: cut.take("<f4", (n,)),
+    "grid": lambda shape, cut: cut.take("<f4", shape),
+    "top": lambda shape, cut: TopLogprobs(cut.take("<i4", shape), cut.take("<f4", shape)),
+    "features": lambda stored, cut: {_text(name): cut.take("<f4", shape) for name, shape in stored},
+}
+# How many four-byte values of an array the blob has.
+_SIZE: Final[dict[str, Callable[[Any], int]]] = {
+    "ints": int,
+    "floats": int,
+    "grid": math.prod,
+    "top": lambda shape: 2 * math.prod(shape),
+    "features": lambda stored: sum(math.prod(shape) for _, shape in stored),
+}
+
+
+class _Kind:
+    """A kind of outcome with what packs and decodes its fields, each by its place in the head."""
+
+    def __init__(
+        self, kind: type[msgspec.Struct], tag: int, n_always: int, fields: _Fields
+    ) -> None:
+        self.kind: Any = kind
+        self.tag = tag
+        self.values = attrgetter(*fields)
+        forms = [said.rstrip("?") if isinstance(said, str) else "" for said in fields.values()]
+        self.take = [(at, _TAKE[form]) for at, form in enumerate(forms, 1) if form]
+        self.give = [(at, _GIVE[form]) for at, form in enumerate(forms) if form]
+        self.size = [(at, _SIZE[form]) for at, form in enumerate(forms) if form in _SIZE]
+        self.top = forms.index("top") if "top" in forms else None
+        stored: list[Any] = []
+        for (name, said), form in zip(fields.items(), forms, strict=True):
+            type_: Any = _TYPES.get(form, said)
+            type_ = type_ | None if form and form != said else type_
+            missing = {"text": b"", int: 0}.get(said)
+            stored.append((name, type_, missing) if len(stored) >= n_always else (name, type_))
+        # Fields that are not stored have their defaults.
+        defaults = {
+            one.name: one.default for one in msgspec.structs.fields(kind) if one.name not in fields
+        }
+        self.defaults = tuple(defaults.values())
+        places = {name: at for at, name in enumerate((*fields, *defaults))}
+        self.ordered = itemgetter(*(places[name] for name in kind.__struct_fields__))
+        self.head = msgspec.defstruct(kind.__name__, stored, array_like=True, tag=tag, gc=False)
+
+
+_OF_KIND: Final = {
+    kind: _Kind(kind, tag, *said) for tag, (kind, said) in enumerate(_KINDS.items(), 1)
+}
+_OF_HEAD: Final = {one.head: one for one in _OF_KIND.values()}
 _encode_head = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_head = msgspec.msgpack.Decoder(Union[tuple(_OF_HEAD)]).decode  # noqa: UP007 (made here)
 
 
 def pack(outcome: Outcome | Failure) -> Packed:
@@ -121,16 +189,18 @@ def pack(outcome: Outcome | Failure) -> Packed:
         StoreError: If an array has another type or rank than `records` says, or it is too long.
     """
     try:
-        head, arrays = _take_apart(outcome)
+        known, parts = _OF_KIND[type(outcome)], list[bytes]()
+        head = [known.tag, *known.values(outcome)]
+        for at, take in known.take:
+            if head[at] is not None:
+                head[at] = take(head[at], parts)
+        if type(outcome) is Choice and head[2] == head[1]:
+            head[2] = None
+        arrays = b"".join(parts)
         blobs.check_length(len(arrays), blobs.MOST_ARRAYS_BYTES)
         return Packed(blobs.seal(_encode_head(head)), arrays)
     except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
         raise StoreError(f"a {type(outcome).__name__} cannot be stored: {error}") from error
-
-
-def layout_of(packed: Packed) -> Layout | None:
-    """Return the position of alternatives in the arrays of `pack`; None if there are none."""
-    return _alternatives(_read_head(packed.head))
 
 
 def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
@@ -139,201 +209,40 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
     Raises:
         StoreError: If the blobs are damaged or of an unknown version.
     """
-    record = _read_head(head)
+    known, values = _read_head(head)
     if not isinstance(arrays, bytes):
         raise blobs.damaged("stored arrays are", "wrong type")
     blobs.check_belonging(head, key + arrays)
     try:
-        return _put_together(record, arrays)
+        cut = _Cutter(arrays, *_sizes(known, values))
+        for at, give in known.give:
+            if values[at] is not None:
+                values[at] = give(values[at], cut)
+        if known.kind is Choice and values[1] is None:
+            values[1] = values[0]
+        outcome: Outcome | Failure = known.kind(*known.ordered((*values, *known.defaults)))
     except (ValueError, struct.error, OverflowError) as error:
         raise blobs.damaged("a stored outcome is", error) from error
+    return outcome
 
 
-def _alternatives(head: _Head) -> Layout | None:
-    if not isinstance(head, _Generation | _Scored) or head.top is None:
-        return None
-    return Layout((head.n_ids or 0) + (head.n_logprobs or 0), head.top)
+def _read_head(head: bytes) -> tuple[_Kind, list[Any]]:
+    """Return the kind of an outcome, and its fields as they are stored."""
+    try:
+        record = _decode_head(blobs.open_blob(head))
+    except msgspec.MsgspecError as error:
+        raise blobs.damaged("a stored outcome is", error) from error
+    return _OF_HEAD[type(record)], [*msgspec.structs.astuple(record)]
 
 
-def _take_apart(outcome: Outcome | Failure) -> tuple[_Head, bytes]:
-    match outcome:
-        case Choice():
-            logprobs = struct.pack(f"<{len(outcome.logprobs)}d", *outcome.logprobs)
-            upper = struct.pack(f"<{len(outcome.upper)}d", *outcome.upper)
-            choice = _Choice(
-                logprobs,
-                None if upper == logprobs else upper,
-                _bytes(outcome.method),
-                outcome.n_prompt_tokens,
-                outcome.n_cached_tokens,
-                outcome.n_requests,
-            )
-            return choice, b""
-        case Generation():
-            return _generation_head(outcome)
-        case Scored():
-            ids, features = outcome.token_ids, outcome.features
-            shapes = [(_bytes(name), array.shape) for name, array in (features or {}).items()]
-            scored = _Scored(
-                len(ids),
-                len(outcome.logprobs),
-                outcome.n_prompt_tokens,
-                outcome.n_cached_tokens,
-                _bytes(outcome.boundary),
-                _bytes(outcome.method),
-                None if outcome.top is None else _shape(outcome.top.token_ids),
-                None if features is None else tuple(shapes),
-            )
-            parts = [_ints(ids), _floats(outcome.logprobs), *_top_parts(outcome.top)]
-            parts += [_floats(array, array.ndim) for array in (features or {}).values()]
-            return scored, b"".join(parts)
-        case PairScores():
-            precision, recall = outcome.precision, outcome.recall
-            pairs = _PairScores(
-                _shape(precision),
-                _shape(recall),
-                _bytes(outcome.encoder),
-                outcome.layer,
-                outcome.n_truncated,
-            )
-            return pairs, _floats(precision, 2) + _floats(recall, 2)
-        case Rewards():
-            rewards = _Rewards(
-                _shape(outcome.values),
-                outcome.by_place,
-                _bytes(outcome.method),
-                outcome.n_prompt_tokens,
-                outcome.n_cached_tokens,
-            )
-            return rewards, _floats(outcome.values, 2)
-        case Failure(cause, message, permanent, status, retry_after_s, _):
-            return _Failure(_bytes(cause), _bytes(message), permanent, status, retry_after_s), b""
-        case _:
-            assert_never(outcome)
-
-
-def _generation_head(made: Generation) -> tuple[_Generation, bytes]:
-    ids, logprobs, top = made.token_ids, made.logprobs, made.top
-    parts = []
-    if ids is not None:
-        parts.append(_ints(ids))
-    if logprobs is not None:
-        parts.append(_floats(logprobs))
-    parts += _top_parts(top)
-    if made.offsets is not None:
-        parts.append(_ints(made.offsets))
-    if made.named is not None:
-        parts.append(_ints(made.named))
-    head = _Generation(
-        _bytes(made.text),
-        _bytes(made.finish_reason),
-        made.n_prompt_tokens,
-        made.n_completion_tokens,
-        made.n_cached_tokens,
-        made.raw,
-        None if ids is None else len(ids),
-        None if logprobs is None else len(logprobs),
-        None if top is None else _shape(top.token_ids),
-        None if made.offsets is None else len(made.offsets),
-        _bytes(made.thinking),
-        made.n_thinking_tokens,
-        None if made.named is None else len(made.named),
-    )
-    return head, b"".join(parts)
-
-
-def _top_parts(top: TopLogprobs | None) -> list[bytes]:
-    if top is None:
-        return []
-    if top.token_ids.shape != top.logprobs.shape:
-        raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
-    return [_ints(top.token_ids, 2), _floats(top.logprobs, 2)]
-
-
-def _put_together(head: _Head, arrays: bytes) -> Outcome | Failure:
-    match head:
-        case _Choice():
-            logprobs = _doubles(head.logprobs)
-            upper = logprobs if head.upper is None else _doubles(head.upper)
-            return Choice(
-                logprobs,
-                upper,
-                _text(head.method),
-                head.n_prompt_tokens,
-                head.n_cached_tokens,
-                head.n_requests,
-            )
-        case _Generation():
-            return _generation(head, arrays)
-        case _Scored():
-            n_top = 0 if head.top is None else _size(head.top)
-            n_features = sum(math.prod(shape) for _, shape in head.features or ())
-            n_values = head.n_ids + head.n_logprobs + 2 * n_top + n_features
-            cut = _Cutter(arrays, n_values, _alternatives(head))
-            return Scored(
-                cut.ints(head.n_ids),
-                cut.floats(head.n_logprobs),
-                head.n_prompt_tokens,
-                _text(head.boundary),
-                _text(head.method),
-                head.n_cached_tokens,
-                cut.top(head.top),
-                None
-                if head.features is None
-                else {
-                    _text(name): cut.floats(math.prod(shape)).reshape(shape)
-                    for name, shape in head.features
-                },
-            )
-        case _PairScores():
-            cut = _Cutter(arrays, _size(head.precision) + _size(head.recall))
-            precision = cut.floats(_size(head.precision)).reshape(head.precision)
-            recall = cut.floats(_size(head.recall)).reshape(head.recall)
-            return PairScores(precision, recall, _text(head.encoder), head.layer, head.n_truncated)
-        case _Rewards():
-            cut = _Cutter(arrays, _size(head.values))
-            return Rewards(
-                cut.floats(_size(head.values)).reshape(head.values),
-                head.by_place,
-                _text(head.method),
-                head.n_prompt_tokens,
-                head.n_cached_tokens,
-            )
-        case _Failure():
-            return Failure(
-                _text(head.cause),
-                _text(head.message),
-                head.permanent,
-                head.status,
-                head.retry_after_s,
-            )
-        case _:
-            assert_never(head)
-
-
-def _generation(head: _Generation, arrays: bytes) -> Generation:
-    n_top = 0 if head.top is None else _size(head.top)
-    n_last = (head.n_offsets or 0) + (head.n_named or 0)
-    n_values = (head.n_ids or 0) + (head.n_logprobs or 0) + 2 * n_top + n_last
-    cut = _Cutter(arrays, n_values, _alternatives(head))
-    ids = None if head.n_ids is None else cut.ints(head.n_ids)
-    logprobs = None if head.n_logprobs is None else cut.floats(head.n_logprobs)
-    top = cut.top(head.top)
-    return Generation(
-        _text(head.text),
-        _text(head.finish_reason),
-        head.n_prompt_tokens,
-        head.n_completion_tokens,
-        ids,
-        logprobs,
-        top,
-        head.raw,
-        head.n_cached_tokens,
-        offsets=None if head.n_offsets is None else cut.ints(head.n_offsets),
-        thinking=_text(head.thinking),
-        n_thinking_tokens=head.n_thinking_tokens,
-        named=None if head.n_named is None else cut.ints(head.n_named),
-    )
+def _sizes(known: _Kind, values: Sequence[Any]) -> tuple[int, Layout | None]:
+    """Return how many four-byte values the arrays have, and where alternatives are among them."""
+    n, layout = 0, None
+    for at, size in known.size:
+        if values[at] is not None:
+            layout = Layout(n, values[at]) if at == known.top else layout
+            n += size(values[at])
+    return n, layout
 
 
 class _Cutter:
@@ -349,22 +258,11 @@ class _Cutter:
             self._blob = blobs.expand_arrays(blob, n_bytes)
         self._offset = 0
 
-    def ints(self, n: int) -> IntArray:
-        return self._take("<i4", n)
-
-    def floats(self, n: int) -> FloatArray:
-        return self._take("<f4", n)
-
-    def top(self, shape: _Shape | None) -> TopLogprobs | None:
-        if shape is None:
-            return None
-        ids = self.ints(_size(shape)).reshape(shape)
-        return TopLogprobs(ids, self.floats(_size(shape)).reshape(shape))
-
-    def _take(self, dtype: str, n: int) -> NDArray[Any]:
+    def take(self, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        n = math.prod(shape)
         taken = np.frombuffer(self._blob, dtype, n, self._offset)
         self._offset += 4 * n
-        return taken
+        return taken if len(shape) == 1 else taken.reshape(shape)
 
 
 def _ints(array: IntArray, ndim: int = 1) -> bytes:
@@ -379,27 +277,6 @@ def _floats(array: FloatArray, ndim: int = 1) -> bytes:
     return array.astype("<f4", copy=False).tobytes()
 
 
-def _shape(array: NDArray[Any]) -> _Shape:
-    n_rows, n_columns = array.shape
-    return n_rows, n_columns
-
-
-def _size(shape: _Shape) -> int:
-    return shape[0] * shape[1]
-
-
-def _doubles(packed: bytes) -> tuple[float, ...]:
-    return struct.unpack(f"<{len(packed) // 8}d", packed)
-
-
-def _read_head(head: bytes) -> _Head:
-    try:
-        record: _Head = _decode_head(blobs.open_blob(head))
-    except msgspec.MsgspecError as error:
-        raise blobs.damaged("a stored outcome is", error) from error
-    return record
-
-
 # Outcomes as they are stored: shorter where they are long, and with checksums.
 #
 # What is compressed is laid out by who puts an outcome in: that takes many small steps, each of
@@ -411,10 +288,8 @@ def compressible(packed: Packed) -> Content | None:
     """Return the form in which arrays of `codec.pack` are compressed; None if they are short."""
     if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
         return None
-    layout = layout_of(packed)
-    if layout is None:
-        return blobs.arrays_content(packed.arrays)
-    return blobs.alternatives_content(packed.arrays, layout)
+    _, layout = _sizes(*_read_head(packed.head))
+    return blobs.content_of(packed.arrays, layout)
 
 
 def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[Packed]:

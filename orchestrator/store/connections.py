@@ -14,7 +14,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.lookup import Recent, sort_keys
 from orchestrator.store.owner import Check
-from orchestrator.store.writer import Batch, Counters, Entry
+from orchestrator.store.writer import Batches, Entry
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ class Tables:
         self.is_exclusive = exclusive
         self._connection = schema.connect_writer(path, exclusive=exclusive)
         try:
-            self._counters = Counters(self._connection)
+            self._batches = Batches(self._connection)
             recent.committed(self._connection.execute("SELECT key, row FROM outcome_key_new"))
         except sqlite3.Error as error:
             self._connection.close()
             raise schema.explain(path, error) from error
-        self.last_outcome = self._counters.outcome
+        self.last_outcome = self._batches.n_outcomes
         """Number of the outcome that was committed last; 0 before the first."""
         # Of the batches of keys: which slices of their levels move on.
         self._turn = self.last_outcome // _KEYS_TOGETHER
@@ -77,11 +77,10 @@ class Tables:
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Commit entries in one transaction, in order."""
-        with self._transaction() as connection:
-            batch = Batch(connection, self._counters)
-            batch.write(entries)
-        self.last_outcome = self._counters.outcome
-        self._recent.committed(batch.rows)
+        with self._transaction():
+            self._batches.write(entries)
+        self.last_outcome = self._batches.n_outcomes
+        self._recent.committed(self._batches.rows)
         self._is_moved = False
         if len(self._recent.rows) >= _KEYS_TOGETHER:
             self._sort_keys()
@@ -141,7 +140,10 @@ class Tables:
         except StoreError as error:
             # Told before, to whoever waited for a write.
             logger.debug("%s", error)
-            _abandon(self._connection)
+            # Never closed, not even when this program ends: SQLite moves the write-ahead log into
+            # the file on closing, but the file is another process's now. Python 3.11 has no way to
+            # ask it not to.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             return
         except sqlite3.Error as error:
             # They can be found where they are, and whatever is wrong was told before.
@@ -156,7 +158,8 @@ class Tables:
         with self._transaction() as connection:
             sort_keys(connection, n, range(self._turn, turn), _KEYS_TOGETHER)
         self._turn = turn
-        self._recent.indexed()
+        # The index has them from now on.
+        self._recent.rows = {}
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -207,15 +210,6 @@ class Tables:
             self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         self._is_moved = True
         self._next_checkpoint = time.monotonic() + CHECKPOINT_S
-
-
-def _abandon(connection: sqlite3.Connection) -> None:
-    """Never close a connection, not even when this program ends.
-
-    SQLite moves the write-ahead log into the file on closing, but the file is another process's
-    now. Python 3.11 has no way to ask it not to.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class Reader:

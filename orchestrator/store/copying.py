@@ -20,69 +20,10 @@ from orchestrator.store.entries import StoredServer, TokensEntry
 from orchestrator.store.interning import NUMBERED, Vocabulary, is_numbered, unpacked, with_names
 from orchestrator.store.lending import explained
 
-# Token texts of several stores put together in a new one; see `store.interning`.
-#
-# A server's tokens keep their ids. Texts that a run has numbered get numbers of the new store, and
-# outcomes that hold other ones are written anew.
-
-
 _IS_THERE: Final = "SELECT 1 FROM source.sqlite_master WHERE name='token'"
 _TEXTS: Final = "SELECT server, texts FROM source.token ORDER BY id"
 _DRAWN: Final = """SELECT id, key, head, arrays FROM main.outcome
     WHERE id>? AND id<=? AND kind=? ORDER BY id LIMIT 1000"""
-
-
-class MergedTokens:
-    """The token texts of a new store.
-
-    Stores to be copied are attached as `source`.
-    """
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._execute = connection.execute
-        self._many = connection.executemany
-        self._vocabulary = Vocabulary(lambda *asked: self._execute(*asked).fetchall(), self._put)
-
-    def take(self, servers: Mapping[int, int], after: int, last: int, generate: int | None) -> None:
-        """Copy the texts of the attached store, after its outcomes.
-
-        `servers` maps numbers there to those in the new store; `after` is the number before the
-        first of its outcomes in the new store, `generate` that of the asks that draw texts.
-
-        Raises:
-            StoreError: If a record is damaged.
-        """
-        texts: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        if self._execute(_IS_THERE).fetchall():
-            for server, blob in self._execute(_TEXTS):
-                texts[server].update(unpacked(server, blob))
-        numbered = texts.pop(NUMBERED, {})
-        for server, known in texts.items():
-            if server in servers:
-                self._vocabulary.put(servers[server], known)
-        # In the order in which they were numbered, so that the first store keeps its numbers.
-        there = sorted(numbered, reverse=True)
-        here = self._vocabulary.numbers_of([numbered[number] for number in there])
-        if generate is not None and there != here:
-            self._renumber(numbered, after, last, generate)
-
-    def _renumber(
-        self, numbered: Mapping[int, bytes], after: int, last: int, generate: int
-    ) -> None:
-        while rows := self._execute(_DRAWN, (after, last, generate)).fetchall():
-            changed = []
-            for number, key, head, arrays in rows:
-                made = codec.decode(head, arrays, key)
-                if isinstance(made, Generation) and is_numbered(made):
-                    new = self._vocabulary.numbered(with_names(made, numbered))
-                    packed = codec.encode(new, key)
-                    changed.append((packed.head, packed.arrays, number))
-                after = number
-            self._many("UPDATE main.outcome SET head=?, arrays=? WHERE id=?", changed)
-
-    def _put(self, entry: TokensEntry) -> None:
-        insert = "INSERT INTO main.token (server, texts) VALUES (?,?)"
-        self._execute(insert, (entry.server, entry.texts))
 
 
 AT_ONCE: Final = 20_000
@@ -124,7 +65,9 @@ class Copying:
         self._connection = connection
         self._execute = connection.execute
         self._fault: BaseException | None = None
-        self._tokens = MergedTokens(connection)
+        self._vocabulary = Vocabulary(
+            lambda *asked: self._execute(*asked).fetchall(), self._put_texts
+        )
         self._turn = 0
         self.names: dict[str, int] = {}
         self.servers: dict[StoredServer, int] = {}
@@ -199,14 +142,48 @@ class Copying:
     def tokens(self, after: int, last: int) -> None:
         """Copy the texts of tokens, after outcomes that hold their numbers.
 
-        These are numbered from behind `after` up to `last` in the new store.
+        These are numbered from behind `after` up to `last` in the new store. A server's tokens keep
+        their ids. Texts that a run has numbered get numbers of the new store, and outcomes that
+        hold other ones are written anew.
+
+        Raises:
+            StoreError: If a record is damaged.
         """
         servers = dict(self._execute("SELECT old, new FROM work.server_of").fetchall())
-        self._tokens.take(servers, after, last, self.names.get("generate"))
+        generate = self.names.get("generate")
+        texts: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        if self._execute(_IS_THERE).fetchall():
+            for server, blob in self._execute(_TEXTS):
+                texts[server].update(unpacked(server, blob))
+        numbered = texts.pop(NUMBERED, {})
+        for server, known in texts.items():
+            if server in servers:
+                self._vocabulary.put(servers[server], known)
+        # In the order in which they were numbered, so that the first store keeps its numbers.
+        there = sorted(numbered, reverse=True)
+        here = self._vocabulary.numbers_of([numbered[number] for number in there])
+        if generate is not None and there != here:
+            self._renumber(numbered, after, last, generate)
 
-    def keeps_epochs(self, servers: Iterable[StoredServer]) -> bool:
-        """Return True if the epochs that rows of a source name are those of the new store."""
-        return _epochs(servers).items() <= _epochs(self.servers).items()
+    def _renumber(
+        self, numbered: Mapping[int, bytes], after: int, last: int, generate: int
+    ) -> None:
+        while rows := self._execute(_DRAWN, (after, last, generate)).fetchall():
+            changed = []
+            for number, key, head, arrays in rows:
+                made = codec.decode(head, arrays, key)
+                if isinstance(made, Generation) and is_numbered(made):
+                    new = self._vocabulary.numbered(with_names(made, numbered))
+                    packed = codec.encode(new, key)
+                    changed.append((packed.head, packed.arrays, number))
+                after = number
+            self._connection.executemany(
+                "UPDATE main.outcome SET head=?, arrays=? WHERE id=?", changed
+            )
+
+    def _put_texts(self, entry: TokensEntry) -> None:
+        insert = "INSERT INTO main.token (server, texts) VALUES (?,?)"
+        self._execute(insert, (entry.server, entry.texts))
 
     # -- called by SQLite --------------------------------------------------------------------------
 
@@ -235,7 +212,7 @@ class Copying:
         return rows
 
 
-def _epochs(servers: Iterable[StoredServer]) -> dict[tuple[str, Provenance], int]:
+def epochs_of(servers: Iterable[StoredServer]) -> dict[tuple[str, Provenance], int]:
     """Epoch of each server of each model, as `interning.Servers` counts them."""
     epochs: dict[tuple[str, Provenance], int] = {}
     n_of: Counter[str] = Counter()

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from orchestrator.backend import Provenance
-from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores, Rewards, Scored
+from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores
 from orchestrator.store.blobs import Content, printable
 from orchestrator.store.codec import Packed
 
@@ -78,19 +78,10 @@ class FailureEntry(msgspec.Struct, frozen=True, gc=False):
     n_bytes: int = _OVERHEAD_BYTES
 
 
-class Spent(NamedTuple):
-    """Requests and tokens spent on an outcome."""
-
-    n_requests: int
-    n_prompt_tokens: int
-    n_cached_tokens: int
-    n_completion_tokens: int
-
-
 class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     """An outcome with where it came from; `failure` where it is one.
 
-    `content` is what its arrays are compressed from: see `store.codec`.
+    `content` is what its arrays are compressed from (see `store.codec`), `tally` of `tally_of`.
     """
 
     key: bytes
@@ -104,7 +95,7 @@ class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     prompt_hash: bytes
     packed: Packed
     content: Content | None
-    spent: Spent
+    tally: tuple[float, ...]
     failure: FailureEntry | None
 
     @property
@@ -194,23 +185,22 @@ class FailureCount(NamedTuple):
     last_message: str
 
 
-def spent_on(outcome: Outcome | Failure) -> Spent:
-    """Return the requests and tokens spent on an outcome, as far as it records them."""
+def tally_of(outcome: Outcome | Failure, attempts: int, latency_s: float) -> tuple[float, ...]:
+    """Return what an outcome adds to the sums of its table `tally`, in the order of the columns.
+
+    That is 1 outcome, its requests, attempts, tokens read, cached and generated, as far as it
+    records them, and seconds.
+    """
     match outcome:
-        case Choice(n_requests=n, n_prompt_tokens=prompt, n_cached_tokens=cached):
-            return Spent(n, prompt, cached, 0)
-        case Generation(n_prompt_tokens=prompt, n_cached_tokens=cached):
-            return Spent(1, prompt, cached, outcome.n_completion_tokens)
-        case Scored(n_prompt_tokens=prompt, n_cached_tokens=cached):
-            return Spent(1, prompt, cached, 0)
-        case Rewards(n_prompt_tokens=prompt, n_cached_tokens=cached):
-            return Spent(1, prompt, cached, 0)
         case Failure():
-            return Spent(1, 0, 0, 0)
+            spent = (1, attempts, 0, 0, 0)
         case PairScores():
-            return Spent(0, 0, 0, 0)
+            spent = (0, attempts, 0, 0, 0)
         case _:
-            assert_never(outcome)
+            n = outcome.n_requests if isinstance(outcome, Choice) else 1
+            made = outcome.n_completion_tokens if isinstance(outcome, Generation) else 0
+            spent = (n, attempts, outcome.n_prompt_tokens, outcome.n_cached_tokens, made)
+    return 1, *spent, latency_s
 
 
 def failure_entry(

@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
@@ -18,7 +18,7 @@ from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, lookup, reading, schema, values
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
-from orchestrator.store.entries import OutcomeEntry, StoredServer, spent_on
+from orchestrator.store.entries import OutcomeEntry, StoredServer, tally_of
 from orchestrator.store.interning import is_numbered, texts_of, with_names
 from orchestrator.store.rundir import RunDirectory
 
@@ -149,12 +149,9 @@ class Lent(NamedTuple):
         """Return the entry for the store that borrows; the numbers are its own."""
         return OutcomeEntry(
             key, kind, model, server, cause, self.attempts, self.latency_s, self.at_ms,
-            self.prompt_hash, self.packed, None, spent_on(self.outcome), None,
+            self.prompt_hash, self.packed, None,
+            tally_of(self.outcome, self.attempts, self.latency_s), None,
         )  # fmt: skip
-
-    def as_new(self, outcome: Outcome, key: bytes) -> Self:
-        """Return the same of an outcome whose tokens the store that borrows has numbered."""
-        return self._replace(outcome=outcome, packed=codec.encode(outcome, key))
 
 
 class Lender:

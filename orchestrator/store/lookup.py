@@ -7,15 +7,15 @@ sorted into the index (`outcome_key`) many at a time, where that is large by way
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from orchestrator.ask import KEY_BYTES
-from orchestrator.records import Failure, Outcome
-from orchestrator.store import codec, reading
+from orchestrator.store import reading
 from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import OutcomeEntry
 
@@ -83,9 +83,6 @@ def _slice(level: int, turn: int) -> tuple[bytes, bytes]:
     )
 
 
-Pending = Mapping[bytes, OutcomeEntry]
-
-_KEYS_AT_ONCE: Final = 500
 _LOADED_AT_ONCE: Final = 50_000
 
 _LEVELS: Final = ",".join(map(str, LEVELS))
@@ -118,69 +115,11 @@ def blobs(query: reading.Query, key: bytes) -> tuple[bytes, bytes] | None:
     return found[0] if found else None
 
 
-def n_counted(query: reading.Query) -> int:
-    """Committed outcomes, as the sums by model say."""
-    ((n,),) = query("SELECT coalesce(sum(n), 0) FROM tally", ())
-    return int(n)
-
-
-def all_keys(query: reading.Query) -> Iterator[list[bytes]]:
-    """The keys of all committed outcomes, many at a time, in no order."""
-    # First those that may be moved into the index meanwhile.
-    yield [key for (key,) in query("SELECT key FROM outcome_key_new", ())]
-    for level in LEVELS:
-        yield from _in_order(query, _KEYS_OF_LEVEL, level)
-    yield from _in_order(query, _INDEXED_KEYS)
-
-
 def _in_order(query: reading.Query, sql: str, *values: int) -> Iterator[list[bytes]]:
     last = b""
     while found := query(sql, (*values, last, _LOADED_AT_ONCE)):
         yield [key for (key,) in found]
         last = reading.grown(last, found[-1][0])
-
-
-def get_many(
-    query: reading.Query, pending: Pending, keys: Iterable[bytes]
-) -> dict[bytes, Outcome | Failure]:
-    """The outcomes that are held of several keys.
-
-    Pending ones are looked at first: one that is committed meanwhile is then met in the file.
-    """
-    outcomes: dict[bytes, Outcome | Failure] = {}
-    for part in reading.in_slices(keys, _KEYS_AT_ONCE):
-        for key in part:
-            if (entry := pending.get(key)) is not None:
-                outcomes[key] = codec.decode(*entry.packed, key)
-        missing = [key for key in part if key not in outcomes]
-        for key, head, arrays in _select(query, "key, head, arrays", missing):
-            outcomes[key] = codec.decode(head, arrays, key)
-    return outcomes
-
-
-def n_outcomes(query: reading.Query, pending: Pending, keys: Iterable[bytes]) -> int:
-    """Count the keys that have an outcome, each key once."""
-    n = 0
-    seen: set[bytes] = set()
-    for part in reading.in_slices(keys, _KEYS_AT_ONCE):
-        new = set(part) - seen
-        seen |= new
-        waiting = {key for key in new if key in pending}
-        n += len(waiting)
-        n += len(_select(query, "id", list(new - waiting)))
-    return n
-
-
-def _select(query: reading.Query, columns: str, keys: list[bytes]) -> list[tuple[Any, ...]]:
-    """Columns of the outcomes that are held of at most `_KEYS_AT_ONCE` keys, in no order."""
-    marks = ",".join(f"?{number}" for number in range(1, len(keys) + 1))
-    return query(
-        f"SELECT {columns} FROM outcome WHERE id IN ("  # noqa: S608 (our own text)
-        f"SELECT row FROM outcome_key WHERE key IN ({marks}) UNION ALL "
-        f"SELECT row FROM outcome_key_level WHERE level IN ({_LEVELS}) AND key IN ({marks}) "
-        f"UNION ALL SELECT row FROM outcome_key_new WHERE key IN ({marks}))",
-        keys,
-    )
 
 
 # Keys with an outcome, looked up without asking the file where possible.
@@ -224,7 +163,7 @@ class Recent:
 
     Attributes:
         pending: Those that are not committed.
-        rows: Those that are: their row by key.
+        rows: Those that are, until the index has them: their row by key.
     """
 
     def __init__(self) -> None:
@@ -237,10 +176,6 @@ class Recent:
             # In this order: at every moment one of the two has it.
             self.rows[key] = row
             self.pending.pop(key, None)
-
-    def indexed(self) -> None:
-        """All rows can be found by the index from now on."""
-        self.rows = {}
 
 
 class Held:
@@ -289,9 +224,6 @@ class Held:
             self._known().add(key)
         return True
 
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._recent.pending or self._is_committed(key)
-
     def _is_committed(self, key: bytes) -> bool:
         if key not in self._known():
             return False
@@ -314,8 +246,11 @@ def known_keys(query: reading.Query) -> KeyFilter:
     """
     known, n_keys = KeyFilter(), 0
     # Counted first: what is committed meanwhile is then no key that is missing.
-    n_outcomes = n_counted(query)
-    for keys in all_keys(query):
+    ((n_outcomes,),) = query("SELECT coalesce(sum(n), 0) FROM tally", ())
+    # These first: they may be moved into the index meanwhile.
+    new = [key for (key,) in query("SELECT key FROM outcome_key_new", ())]
+    levels = (_in_order(query, _KEYS_OF_LEVEL, level) for level in LEVELS)
+    for keys in chain([new], *levels, _in_order(query, _INDEXED_KEYS)):
         if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
             raise damaged("the index of outcomes is", "an entry is not a key")
         known.add_all(keys)

@@ -14,8 +14,9 @@ import os
 import sqlite3
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import accumulate
+from operator import sub
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,9 +27,9 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
-from orchestrator.store.copying import AT_ONCE, UNITS, Copying, is_same
-from orchestrator.store.entries import spent_on
-from orchestrator.store.lending import EndedStore
+from orchestrator.store.copying import AT_ONCE, UNITS, Copying, epochs_of, is_same
+from orchestrator.store.entries import tally_of
+from orchestrator.store.lending import EndedStore, explained
 from orchestrator.store.owner import is_network_fs
 from orchestrator.store.writer import ADD_UP
 
@@ -286,7 +287,9 @@ class _Merge:
             self._execute("INSERT INTO work.plan_of VALUES (?,?)", (old, new))
         ((n_units,),) = self._execute("SELECT count(*) FROM source.unit").fetchall()
         found.n_units = n_units
-        if found.n_conflicts or not self._copying.keeps_epochs(source.servers.values()):
+        # Rows name the epochs of servers, which may be others in the new store.
+        epochs = epochs_of(source.servers.values()).items()
+        if found.n_conflicts or not epochs <= epochs_of(self._copying.servers).items():
             found.n_units_left = n_units
             return
         n = 0
@@ -382,10 +385,10 @@ def unplanned(path: Path, keys: Set[bytes], *, drop: bool = False) -> Unplanned:
         StoreError: If it can't be written, or what is to be dropped is damaged.
     """
     if not drop:
-        with contextlib.closing(schema.connect_reader(path)) as reader, _explained(path):
+        with contextlib.closing(schema.connect_reader(path)) as reader, explained(path):
             return _find(reader, keys)[0]
     writer = schema.connect_writer(path, exclusive=is_network_fs(path))
-    with contextlib.closing(writer) as connection, _explained(path):
+    with contextlib.closing(writer) as connection, explained(path):
         with schema.transaction(connection):
             found, rows = _find(connection, keys)
             drop_outcomes(connection, rows)
@@ -407,7 +410,7 @@ def drop_failures(path: Path, cause: str) -> int:
         StoreError: If it can't be written, or what is to be dropped is damaged.
     """
     writer = schema.connect_writer(path, exclusive=is_network_fs(path))
-    with contextlib.closing(writer) as connection, _explained(path):
+    with contextlib.closing(writer) as connection, explained(path):
         with schema.transaction(connection):
             rows = [row for (row,) in connection.execute(_FAILED, (cause,))]
             drop_outcomes(connection, rows)
@@ -450,10 +453,8 @@ def drop_outcomes(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
             row = connection.execute(_WHOLE, number).fetchone()
             key, model, kind, cause, attempts, latency_s, head, arrays = row
             outcome = codec.decode(head, arrays, key)
-            spent = spent_on(outcome)
-            taken = (1, spent.n_requests, attempts, *spent[1:], latency_s)
             group = sums[model, kind, cause]
-            group[:] = [a - b for a, b in zip(group, taken, strict=True)]
+            group[:] = map(sub, group, tally_of(outcome, attempts, latency_s))
             if isinstance(outcome, Failure):
                 failures[model, cause, outcome.status] += 1
             gone.append((key, *number))
@@ -465,11 +466,3 @@ def drop_outcomes(connection: sqlite3.Connection, rows: Sequence[int]) -> None:
     connection.executemany(_FEWER_FAILURES, [(n, *group) for group, n in failures.items()])
     connection.execute("DELETE FROM tally WHERE n<=0")
     connection.execute("DELETE FROM failure WHERE n<=0")
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise schema.explain(path, error) from error

@@ -99,18 +99,10 @@ def _this_machine() -> str:
     """Return the boot and the namespace of process ids; empty where the system does not tell."""
     try:
         namespace = Path("/proc/self/ns/pid").readlink()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
-    boot = this_boot()
     return f"{boot} {namespace}" if boot else ""
-
-
-def this_boot() -> str:
-    """Return a name of the time since this machine was started; empty where nothing tells it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
 
 
 def read_owner(path: Path) -> Owner | None:

@@ -82,98 +82,6 @@ def servers(query: Query) -> dict[int, StoredServer]:
     return {number: stored_server(model, text) for number, model, text in found}
 
 
-def server_of_model(query: Query, model: str) -> StoredServer | None:
-    """The server that answered last for a model; one of another run where none did here."""
-    found = query(
-        "SELECT provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
-        "ORDER BY s.last_turn DESC, s.id LIMIT 1",
-        (model,),
-    )
-    return stored_server(model, found[0][0]) if found else None
-
-
-def servers_used(query: Query, model: str) -> list[ServerUse]:
-    """The servers that answered for a model, in the order they were met, each with how often.
-
-    Outcomes are counted only where there is more than one, or some were copied.
-    """
-    found = {n: one for n, one in servers(query).items() if one.model == model}
-    if len(found) < 2 and not any(one.run for one in found.values()):
-        return [ServerUse(one.provenance, one.run, 0) for one in found.values()]
-    counted: dict[int, int] = dict(
-        query("SELECT server, count(*) FROM outcome GROUP BY server", ())
-    )
-    epochs = list(dict.fromkeys(one.provenance for one in found.values()))
-    return [
-        ServerUse(one.provenance, one.run, counted[n], epochs.index(one.provenance))
-        for n, one in found.items()
-        if n in counted
-    ]
-
-
-def current_plan(query: Query) -> int | None:
-    """Number of the plan that was opened last."""
-    found = query("SELECT id FROM plan WHERE current", ())
-    return int(found[0][0]) if found else None
-
-
-def is_current_plan(query: Query, plan_hash: bytes) -> bool:
-    """Return True if this plan was opened last, and holds all that it shares with others."""
-    return bool(query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,)))
-
-
-def n_units(query: Query, plan_id: int) -> int:
-    """Units of a plan."""
-    found = query("SELECT n_units FROM plan WHERE id=?", (plan_id,))
-    return int(found[0][0]) if found else 0
-
-
-def units_stamp(query: Query, plan_id: int) -> int:
-    """A number that grows whenever units of the plan end or are adopted."""
-    found = query("SELECT stamp FROM plan WHERE id=?", (plan_id,))
-    return int(found[0][0]) if found else 0
-
-
-def done_bitmap(query: Query, plan_id: int, n_units: int) -> bytearray:
-    """One byte a position: 1 for units that are done or failed for good."""
-    # What is to be evaluated again.
-    still_open: set[int] = set()
-    last = 0
-    while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
-        still_open.update(unit for (unit,) in found)
-        last = grown(last, found[-1][0])
-    if not still_open and query(_SPAN, (plan_id,)) == [(n_units, 0, n_units - 1)]:
-        return bytearray(b"\x01") * n_units
-    bitmap = bytearray(n_units)
-    last = -1
-    while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):
-        last = grown(last, found[-1][0])
-        for position, unit in found:
-            if position < n_units and unit not in still_open:
-                bitmap[position] = 1
-    return bitmap
-
-
-def check_places(query: Query, plan_id: int, n_read: int | None = None) -> None:
-    """See that there is a unit wherever the plan says that one stands.
-
-    `n_read` are the units that the frames of the plan were found to have, all together: a bit in a
-    unit's frame or in an index of the file hides a unit, or all.
-
-    Raises:
-        StoreError: If that is not so, as only damage makes it.
-    """
-    ((n_astray,),) = query(_ASTRAY, (plan_id,))
-    if n_astray:
-        raise damaged("the order of units is", f"{n_astray:,} positions have a missing unit")
-    ((n_places, n_units, n_lost),) = query(_COUNTED, (plan_id,))
-    if n_lost:
-        raise damaged("the order of units is", f"{n_lost:,} positions are in no plan")
-    if n_read not in {None, n_places} or n_places > n_units:
-        said = f"of {n_units:,} units {n_places:,} have a position, {n_read or 0:,} are in a frame"
-        raise damaged("the order of units is", said)
-
-
 def check_frames(query: Query, frames: Collection[str]) -> None:
     """See that every unit of the current plan is in one of its frames.
 
@@ -184,27 +92,6 @@ def check_frames(query: Query, frames: Collection[str]) -> None:
     lost = {number for (number,) in query(_FRAMES, ())} - known
     if lost:
         raise damaged("units are", f"{len(lost):,} frames of units have no name")
-
-
-def iter_rows(query: Query, plan_id: int, frame: str, batch: int) -> Iterator[StoredUnit]:
-    """The units of a frame in the order of the plan, read `batch` at a time.
-
-    Raises:
-        StoreError: After the last, if a unit stands at two places, as only damage makes it.
-    """
-    last = -1
-    # Eight bytes a unit, where a set of them takes sixty.
-    seen = array("q")
-    while found := query(_ROWS, (plan_id, last, frame, batch)):
-        for position, unit, status, blob in found:
-            if type(status) is not int:
-                raise damaged("the status of a unit is", "no number")
-            seen.append(unit)
-            last = grown(last, position)
-            yield StoredUnit(position, status, decode_rows(blob))
-    n_twice = len(seen) - len(np.unique(np.asarray(seen)))
-    if n_twice:
-        raise damaged("the order of units is", f"{n_twice:,} units have two positions")
 
 
 def grown(last: T, now: T) -> T:
@@ -218,22 +105,6 @@ def grown(last: T, now: T) -> T:
     return now
 
 
-def counts(query: Query) -> list[OutcomeCount]:
-    """Outcomes by model, kind and cause."""
-    return [OutcomeCount(*row) for row in query(_COUNTS, ())]
-
-
-def failures(query: Query) -> list[FailureCount]:
-    """Failed requests by model and cause, the most frequent first."""
-    return [FailureCount(bool(row[0]), *row[1:]) for row in query(_FAILURES, ())]
-
-
-def n_ended(query: Query, plan_id: int) -> int:
-    """Units of a plan that stand at a place."""
-    ((n,),) = query("SELECT count(*) FROM place WHERE plan=?", (plan_id,))
-    return int(n)
-
-
 def check(query: Query, path: Path) -> None:
     """Read the whole file and look for damage.
 
@@ -245,29 +116,157 @@ def check(query: Query, path: Path) -> None:
         raise damaged(f"{path} is", found[0][0])
 
 
-def last_outcome(query: Query) -> int:
-    """Number of the last outcome."""
-    ((number,),) = query("SELECT coalesce(max(id), 0) FROM outcome", ())
-    return int(number)
-
-
 def server_text(server: StoredServer) -> str:
     """Encode a server for the store."""
     said = msgspec.to_builtins(server.provenance)
     return msgspec.json.encode(said | {"lent_by": server.run} if server.run else said).decode()
 
 
-class _Mark(msgspec.Struct, frozen=True):
-    lent_by: str = ""
-
-
 def stored_server(model: str, text: str) -> StoredServer:
     """A server as it is stored; damage is a `StoreError`."""
-    return StoredServer(model, _decoded(text, Provenance), _decoded(text, _Mark).lent_by)
-
-
-def _decoded(text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
+        said = msgspec.json.decode(text, type=dict[str, Any])
+        run = msgspec.convert(said.get("lent_by", ""), str)
+        return StoredServer(model, msgspec.convert(said, Provenance), run)
     except msgspec.MsgspecError as error:
         raise damaged("a stored server is", error) from error
+
+
+class Readings:
+    """The questions that a store answers from its tables, once what was put is committed."""
+
+    _query: Query
+
+    def flush(self) -> None:
+        """Wait until all that was put is on the disk."""
+        raise NotImplementedError
+
+    def _flushed(self) -> Query:
+        self.flush()
+        return self._query
+
+    def counts(self) -> list[OutcomeCount]:
+        """Committed outcomes by model, kind and cause, with what they took."""
+        return [OutcomeCount(*row) for row in self._query(_COUNTS, ())]
+
+    def failures(self) -> list[FailureCount]:
+        """Failed requests by model and cause, the most frequent first."""
+        return [FailureCount(bool(row[0]), *row[1:]) for row in self._query(_FAILURES, ())]
+
+    def server_of_model(self, model: str) -> StoredServer | None:
+        """The server that answered last for a model, of another run where none did here."""
+        found = self._flushed()(
+            "SELECT provenance FROM server s JOIN name ON name.id=s.model WHERE name.text=? "
+            "ORDER BY s.last_turn DESC, s.id LIMIT 1",
+            (model,),
+        )
+        return stored_server(model, found[0][0]) if found else None
+
+    def servers_used(self, model: str) -> list[ServerUse]:
+        """The servers that answered for a model, in the order they were met, each with how often.
+
+        Outcomes are counted only where there is more than one, or some were copied.
+        """
+        query = self._flushed()
+        found = {n: one for n, one in servers(query).items() if one.model == model}
+        if len(found) < 2 and not any(one.run for one in found.values()):
+            return [ServerUse(one.provenance, one.run, 0) for one in found.values()]
+        counted: dict[int, int] = dict(
+            query("SELECT server, count(*) FROM outcome GROUP BY server", ())
+        )
+        epochs = list(dict.fromkeys(one.provenance for one in found.values()))
+        return [
+            ServerUse(one.provenance, one.run, counted[n], epochs.index(one.provenance))
+            for n, one in found.items()
+            if n in counted
+        ]
+
+    def is_current_plan(self, plan_hash: bytes) -> bool:
+        """Return True if this plan was opened last and has adopted what it shares with others."""
+        return bool(
+            self._query("SELECT 1 FROM plan WHERE current AND adopted AND hash=?", (plan_hash,))
+        )
+
+    @property
+    def current_plan(self) -> int | None:
+        """Number of the plan that was opened last; None before the first."""
+        found = self._query("SELECT id FROM plan WHERE current", ())
+        return int(found[0][0]) if found else None
+
+    def n_units(self, plan_id: int) -> int:
+        """Units of a plan."""
+        found = self._flushed()("SELECT n_units FROM plan WHERE id=?", (plan_id,))
+        return int(found[0][0]) if found else 0
+
+    def units_stamp(self, plan_id: int) -> int:
+        """A number that grows whenever units of the plan end or are adopted."""
+        found = self._flushed()("SELECT stamp FROM plan WHERE id=?", (plan_id,))
+        return int(found[0][0]) if found else 0
+
+    def n_ended(self, plan_id: int) -> int:
+        """Units of a plan that have ended, in whatever way."""
+        ((n,),) = self._flushed()("SELECT count(*) FROM place WHERE plan=?", (plan_id,))
+        return int(n)
+
+    def done_bitmap(self, plan_id: int, n_units: int) -> bytearray:
+        """One byte a position: 1 for units that are done or failed for good."""
+        query = self._flushed()
+        # What is to be evaluated again.
+        still_open: set[int] = set()
+        last = 0
+        while found := query(_OPEN, (last, _POSITIONS_AT_ONCE)):
+            still_open.update(unit for (unit,) in found)
+            last = grown(last, found[-1][0])
+        if not still_open and query(_SPAN, (plan_id,)) == [(n_units, 0, n_units - 1)]:
+            return bytearray(b"\x01") * n_units
+        bitmap = bytearray(n_units)
+        last = -1
+        while found := query(_PLACES, (plan_id, last, _POSITIONS_AT_ONCE)):
+            last = grown(last, found[-1][0])
+            for position, unit in found:
+                if position < n_units and unit not in still_open:
+                    bitmap[position] = 1
+        return bitmap
+
+    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
+        """The units of a frame in the order of the plan, read `batch` at a time.
+
+        Raises:
+            StoreError: After the last, if a unit stands at two places, as only damage makes it.
+        """
+        query = self._flushed()
+        last = -1
+        # Eight bytes a unit, where a set of them takes sixty.
+        seen = array("q")
+        while found := query(_ROWS, (plan_id, last, frame, batch)):
+            for position, unit, status, blob in found:
+                if type(status) is not int:
+                    raise damaged("the status of a unit is", "no number")
+                seen.append(unit)
+                last = grown(last, position)
+                yield StoredUnit(position, status, decode_rows(blob))
+        n_twice = len(seen) - len(np.unique(np.asarray(seen)))
+        if n_twice:
+            raise damaged("the order of units is", f"{n_twice:,} units have two positions")
+
+    def check_places(self, plan_id: int, n_read: int | None = None) -> None:
+        """See that there is a unit wherever the plan says that one stands.
+
+        `n_read` are the units that the frames of the plan were found to have, all together: a bit
+        in a unit's frame or in an index of the file hides a unit, or all.
+
+        Raises:
+            StoreError: If that is not so, as only damage makes it.
+        """
+        query = self._flushed()
+        ((n_astray,),) = query(_ASTRAY, (plan_id,))
+        if n_astray:
+            raise damaged("the order of units is", f"{n_astray:,} positions have a missing unit")
+        ((n_places, n_units, n_lost),) = query(_COUNTED, (plan_id,))
+        if n_lost:
+            raise damaged("the order of units is", f"{n_lost:,} positions are in no plan")
+        if n_read not in {None, n_places} or n_places > n_units:
+            said = (
+                f"of {n_units:,} units {n_places:,} have a position, {n_read or 0:,} are in a frame"
+            )
+            raise damaged("the order of units is", said)

@@ -98,11 +98,23 @@ class RunDirectory:
 
     Attributes:
         path: The folder.
+        store_path: The store.
+        results: Folder of exported frames.
+        servers: Folder of the logs of launched servers.
+        revisions: Folder of the recipes as they were run, numbered.
+        control: Folder where a running run is given commands.
+        log_path: The log, JSON lines.
+        status_path: The last status.
         check_owned: Raises `StoreError` once another process has taken over a run held for writing.
     """
 
     def __init__(self, path: Path, owner: Owner | None = None) -> None:
         self.path = path
+        self.store_path = path / STORE_NAME
+        self.results, self.servers = path / "results", path / "servers"
+        self.revisions, self.control = path / "revisions", path / "control"
+        self.log_path, self.status_path = path / "log.jsonl", path / "status.json"
+        self._folders = (self.results, self.servers, self.revisions, self.control)
         self.check_owned: Check = lambda: None
         self._owner = owner
 
@@ -153,43 +165,6 @@ class RunDirectory:
             return []
         _replace(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
         return [f"rewrote {_MARK}, which was damaged or missing"]
-
-    # -- paths -------------------------------------------------------------------------------------
-
-    @property
-    def store_path(self) -> Path:
-        """The store."""
-        return self.path / STORE_NAME
-
-    @property
-    def results(self) -> Path:
-        """Folder of exported frames."""
-        return self.path / "results"
-
-    @property
-    def servers(self) -> Path:
-        """Folder of the logs of launched servers."""
-        return self.path / "servers"
-
-    @property
-    def revisions(self) -> Path:
-        """Folder of the recipes as they were run, numbered."""
-        return self.path / "revisions"
-
-    @property
-    def log_path(self) -> Path:
-        """The log, JSON lines."""
-        return self.path / "log.jsonl"
-
-    @property
-    def status_path(self) -> Path:
-        """The last status."""
-        return self.path / "status.json"
-
-    @property
-    def control(self) -> Path:
-        """Folder where a running run is given commands."""
-        return self.path / "control"
 
     def server_log(self, model: str) -> Path:
         """The log of a model's server; two models never share one."""
@@ -306,10 +281,6 @@ class RunDirectory:
                 writer = part.name.split(".")[-2]
                 if writer.isdecimal() and not psutil.pid_exists(int(writer)):
                     part.unlink(missing_ok=True)
-
-    @property
-    def _folders(self) -> tuple[Path, ...]:
-        return (self.results, self.servers, self.revisions, self.control)
 
     def check_entries(self) -> None:
         """Refuse a run that holds links, or what another user put there.

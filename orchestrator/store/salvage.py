@@ -37,7 +37,7 @@ from orchestrator.store.entries import (
     ServerEntry,
     TokensEntry,
     failure_entry,
-    spent_on,
+    tally_of,
 )
 from orchestrator.store.lending import as_stored
 from orchestrator.store.lookup import Recent
@@ -280,7 +280,13 @@ def _copy(
         tables.write([NameEntry(number, text) for number, text in names.items()])
         tables.write([MetaEntry(key, value) for key, value in of_run.items()])
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
-        tables.write([ServerEntry(*row) for row in servers if _is_server(row[2])])
+        readable: list[ServerEntry] = []
+        for row in servers:
+            # One bit can rename a field in good JSON.
+            with contextlib.suppress(StoreError):
+                reading.stored_server("", row[2])
+                readable.append(ServerEntry(*row))
+        tables.write(readable)
         tables.write(_tokens(source))
         n_other = source.n_lost
         kept: Counter[Group] = Counter()
@@ -343,20 +349,11 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
         if {kind, model, cause} <= names.keys():
             return OutcomeEntry(
                 key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, packed,
-                None, spent_on(outcome), failure,
+                None, tally_of(outcome, attempts, latency_s), failure,
             )  # fmt: skip
     except (StoreError, TypeError, KeyError):
         pass
     return None
-
-
-def _is_server(value: str) -> bool:
-    """Return True if a value describes a server: one bit can rename a field in good JSON."""
-    try:
-        reading.stored_server("", value)
-    except StoreError:
-        return False
-    return True
 
 
 def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -364,8 +361,12 @@ def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, 
     faulty = set(values.faulty(found)) - {values.CHECKSUMS}
     faulty |= {key for key, value in found.items() if not _is_meta(key, value)}
     right = {key: found[key] for key in found.keys() - faulty - {values.CHECKSUMS}}
-    if not _has_right_roles(right):
-        del right[ROLES]
+    try:
+        # The roles of columns, where a run keeps any, fit the columns of its frames.
+        schemas = msgspec.json.decode(right.get(FRAMES, "{}"), type=dict[str, dict[str, str]])
+        decoded(right.get(ROLES, "{}"), schemas)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        right.pop(ROLES, None)
         faulty.add(ROLES)
     return right, tuple(sorted(faulty))
 
@@ -381,16 +382,6 @@ def _is_meta(key: str, value: str) -> bool:
         return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
     except (msgspec.MsgspecError, RecursionError):
         return False
-
-
-def _has_right_roles(meta: Mapping[str, str]) -> bool:
-    """Return True if the roles of columns, where a run keeps any, fit the columns of its frames."""
-    try:
-        schemas = msgspec.json.decode(meta.get(FRAMES, "{}"), type=dict[str, dict[str, str]])
-        decoded(meta.get(ROLES, "{}"), schemas)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _put_in_place(path: Path, target: Path) -> Path:

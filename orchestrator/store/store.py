@@ -4,12 +4,12 @@ What is put is visible at once, committed within 100 ms, and never overwritten. 
 committed in the order they came, so a unit's rows never precede the outcomes they rest on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
@@ -17,22 +17,19 @@ from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, lookup, reading, schema, values
 from orchestrator.store.connections import Reader, Tables
 from orchestrator.store.entries import (
-    FailureCount,
     MetaEntry,
-    OutcomeCount,
     OutcomeEntry,
-    ServerUse,
     StoredServer,
-    StoredUnit,
     UnitEntry,
     failure_entry,
-    spent_on,
+    tally_of,
     wall_ms,
 )
 from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
-from orchestrator.store.lookup import Held, KeyFilter, Recent, known_keys
+from orchestrator.store.lookup import Held, Recent
 from orchestrator.store.owner import Check, is_network_fs
+from orchestrator.store.reading import Readings
 from orchestrator.store.values import (
     UNITS_AT_ONCE,
     end_adoption,
@@ -43,10 +40,8 @@ from orchestrator.store.values import (
 )
 from orchestrator.store.writer import Entry, Writer
 
-MAX_PENDING_BYTES: Final = 64 << 20
 
-
-class Store:
+class Store(Readings):
     """The store of one run. Open it with `Store.open`.
 
     One process may write; that is for `RunDirectory.lock` to see to.
@@ -57,7 +52,6 @@ class Store:
 
     def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
         self.path = path
-        self._pending = recent.pending
         self._tables = tables
         shared = tables if tables is not None and tables.is_exclusive else None
         self._reader = Reader(path, shared, at_once=tables is None)
@@ -143,18 +137,6 @@ class Store:
         found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
         return None if found is None else codec.decode(*found, key)
 
-    def known_keys(self) -> KeyFilter:
-        """The keys of committed outcomes, of a store that nobody writes any more."""
-        return known_keys(self._query)
-
-    def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
-        """The outcomes that are held of several keys."""
-        return lookup.get_many(self._query, self._pending, keys)
-
-    def n_outcomes(self, keys: Iterable[bytes]) -> int:
-        """Count the keys that have an outcome, each key once."""
-        return lookup.n_outcomes(self._query, self._pending, keys)
-
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,
         key: bytes,
@@ -193,10 +175,11 @@ class Store:
                 )
             failure = failure_entry(number, key, model, outcome)
         cause = number("") if failure is None else failure.cause
+        tally = tally_of(outcome, attempts, latency_s)
         self._put(
             OutcomeEntry(
                 key, number(ask_kind), number(model), server, cause, attempts, latency_s,
-                wall_ms(), prompt_hash, packed, content, spent_on(outcome), failure,
+                wall_ms(), prompt_hash, packed, content, tally, failure,
             )
         )  # fmt: skip
 
@@ -207,7 +190,8 @@ class Store:
         """
         number = self._names.number
         if isinstance(lent.outcome, Generation) and lent.outcome.names:
-            lent = lent.as_new(self._vocabulary.numbered(lent.outcome), key)
+            outcome = self._vocabulary.numbered(lent.outcome)
+            lent = lent._replace(outcome=outcome, packed=codec.encode(outcome, key))
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
@@ -217,14 +201,6 @@ class Store:
             StoreError: If an earlier write failed.
         """
         self._submit(failure_entry(self._names.number, key, model, failure))
-
-    def counts(self) -> list[OutcomeCount]:
-        """Committed outcomes by model, kind and cause, with what they took."""
-        return reading.counts(self._query)
-
-    def failures(self) -> list[FailureCount]:
-        """Failed requests by model and cause, the most frequent first."""
-        return reading.failures(self._query)
 
     # -- servers -----------------------------------------------------------------------------------
 
@@ -245,19 +221,11 @@ class Store:
 
     def servers(self) -> list[StoredServer]:
         """All servers, in the order they were met."""
-        return list(reading.servers(self._flushed_query()).values())
+        return list(reading.servers(self._flushed()).values())
 
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""
         return self._servers.known(model)
-
-    def server_of_model(self, model: str) -> StoredServer | None:
-        """The server that answered last for a model, of another run where none did here."""
-        return reading.server_of_model(self._flushed_query(), model)
-
-    def servers_used(self, model: str) -> list[ServerUse]:
-        """The servers that answered for a model, and how often; one alone is not counted."""
-        return reading.servers_used(self._flushed_query(), model)
 
     # -- tokens ------------------------------------------------------------------------------------
 
@@ -279,7 +247,7 @@ class Store:
 
     def tokens(self, model: str) -> dict[int, bytes]:
         """The texts of a model's tokens, by the numbers in its outcomes; see `store.interning`."""
-        query = self._flushed_query()
+        query = self._flushed()
         found = reading.servers(query).items()
         return texts_of(query, [number for number, server in found if server.model == model])
 
@@ -300,15 +268,6 @@ class Store:
         return self._meta.get(key)
 
     # -- plans and units ---------------------------------------------------------------------------
-
-    def is_current_plan(self, plan_hash: bytes) -> bool:
-        """Return True if this plan was opened last and has adopted what it shares with others."""
-        return reading.is_current_plan(self._query, plan_hash)
-
-    @property
-    def current_plan(self) -> int | None:
-        """Number of the plan that was opened last; None before the first."""
-        return reading.current_plan(self._query)
 
     def open_plan(self, plan_hash: bytes, n_units: int, values: Mapping[str, str] = {}) -> int:
         """Make a plan the current one and return its number; waits for the disk.
@@ -367,30 +326,6 @@ class Store:
         names = self._names.number(frame), self._names.number(cause)
         self._submit(UnitEntry(unit_hash, plan_id, position, status, *names, pack_rows(rows)))
 
-    def done_bitmap(self, plan_id: int, n_units: int) -> bytearray:
-        """One byte a position: 1 for units that are done or failed for good."""
-        return reading.done_bitmap(self._flushed_query(), plan_id, n_units)
-
-    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
-        """The units of a frame in the order of the plan, read `batch` at a time."""
-        return reading.iter_rows(self._flushed_query(), plan_id, frame, batch)
-
-    def check_places(self, plan_id: int, n_read: int | None = None) -> None:
-        """See that all units of the plan are there, and were read; if not it is a `StoreError`."""
-        reading.check_places(self._flushed_query(), plan_id, n_read)
-
-    def n_units(self, plan_id: int) -> int:
-        """Units of a plan."""
-        return reading.n_units(self._flushed_query(), plan_id)
-
-    def units_stamp(self, plan_id: int) -> int:
-        """A number that grows whenever units of the plan end or are adopted."""
-        return reading.units_stamp(self._flushed_query(), plan_id)
-
-    def n_ended(self, plan_id: int) -> int:
-        """Units of a plan that have ended, in whatever way."""
-        return reading.n_ended(self._flushed_query(), plan_id)
-
     # -- the file ----------------------------------------------------------------------------------
 
     @property
@@ -403,15 +338,13 @@ class Store:
         """Memory that is held by what is not committed yet."""
         return 0 if self._writer is None else self._writer.pending_bytes
 
-    async def wait_room(self, max_bytes: int = MAX_PENDING_BYTES) -> None:
-        """Wait until less than `max_bytes` are pending; a `StoreError` says that a write failed."""
-        await self._writing().wait_room(max_bytes)
-
     @property
     def last_outcome(self) -> int:
         """Number of the outcome that is on the disk last, counted from 1 as they were put."""
-        tables = self._tables
-        return reading.last_outcome(self._query) if tables is None else tables.last_outcome
+        if self._tables is not None:
+            return self._tables.last_outcome
+        ((number,),) = self._query("SELECT coalesce(max(id), 0) FROM outcome", ())
+        return int(number)
 
     def flush(self) -> None:
         """Wait until all that was put is on the disk; a `StoreError` says that it can't be."""
@@ -428,10 +361,6 @@ class Store:
         reading.check(self._query, self.path)
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _flushed_query(self) -> reading.Query:
-        self.flush()
-        return self._query
 
     def _writing(self) -> Writer:
         if self._writer is not None:

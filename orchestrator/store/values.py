@@ -126,19 +126,12 @@ def open_plan(
     connection.execute(_OPEN, (plan_hash, n_units, adopted))
     put(connection, values)
     (number,) = connection.execute("SELECT id FROM plan WHERE hash=?", (plan_hash,)).fetchone()
-    _reopen(connection, number)
-    return int(number)
-
-
-def _reopen(connection: sqlite3.Connection, plan_id: int) -> None:
-    """Forget the units that failed for the moment: this call evaluates them again.
-
-    If it ends before it does, they are units that remain, not units with a cause of an earlier
-    call, which may be gone.
-    """
-    if connection.execute(_FORGET, (plan_id,)).rowcount:
+    # Units that failed for the moment are evaluated again by this call. If it ends before it does,
+    # they are units that remain, not units with a cause of an earlier call, which may be gone.
+    if connection.execute(_FORGET, (number,)).rowcount:
         connection.execute(_UNPLACED)
-        connection.execute("UPDATE plan SET stamp=stamp+1 WHERE id=?", (plan_id,))
+        connection.execute("UPDATE plan SET stamp=stamp+1 WHERE id=?", (number,))
+    return int(number)
 
 
 def has_units(connection: sqlite3.Connection) -> bool:
@@ -190,11 +183,6 @@ def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
         return blobs.seal(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"a row cannot be stored: {error}") from error
-
-
-def compress_rows(packed: Sequence[bytes]) -> list[bytes]:
-    """Compress the rows of `pack_rows` where they are long, and add checksums."""
-    return [blobs.checked(blob) for blob in blobs.shorten(packed)]
 
 
 def decode_rows(blob: bytes) -> list[tuple[object, ...]]:

@@ -1,18 +1,17 @@
 """The one thread that writes: entries in, group commits out, in the order they came."""
 
-import asyncio
-import contextlib
 import sqlite3
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Final, Protocol, TypeVar, cast
+from operator import add
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import msgspec
 
 from orchestrator.errors import StoreError
-from orchestrator.store import codec, reading, values
+from orchestrator.store import blobs, codec, reading, values
 from orchestrator.store.entries import (
     FailureEntry,
     MetaEntry,
@@ -22,7 +21,9 @@ from orchestrator.store.entries import (
     TokensEntry,
     UnitEntry,
 )
-from orchestrator.store.values import compress_rows
+
+if TYPE_CHECKING:
+    from orchestrator.store.connections import Tables
 
 COMMIT_RECORDS: Final = 1024
 COMMIT_S: Final = 0.1
@@ -41,31 +42,6 @@ class Entry(Protocol):
         ...
 
 
-class Target(Protocol):
-    """The destination of the thread's writes."""
-
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Commit the entries in one transaction, in order."""
-        ...
-
-    def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
-        """The result of a job in a transaction of its own."""
-        ...
-
-    def rest(self) -> None:
-        """Tidy up while nothing is to be written."""
-        ...
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds after the last write at which to call `rest`."""
-        ...
-
-    def explain(self, error: Exception) -> StoreError:
-        """Return the error that tells the user of a failed write."""
-        ...
-
-
 class _Job(msgspec.Struct, eq=False):
     run: Callable[[sqlite3.Connection], object]
     n_bytes: int = 0
@@ -79,13 +55,12 @@ class Writer:
     After a failed write nothing more is accepted: every later call raises its `StoreError`.
     """
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, tables: "Tables") -> None:
+        self._tables = tables
         self._queue: deque[Entry] = deque()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._n_submitted = 0
         self._n_ended = 0
         self._n_urgent = 0
@@ -132,22 +107,6 @@ class Writer:
         with self._lock:
             self._wait_for(self._n_submitted)
 
-    async def wait_room(self, max_bytes: int) -> None:
-        """Wait until fewer than `max_bytes` are queued.
-
-        Raises:
-            StoreError: If a write failed.
-        """
-        loop = asyncio.get_running_loop()
-        while True:
-            with self._lock:
-                self._raise_error()
-                if self.pending_bytes < max_bytes:
-                    return
-                future = loop.create_future()
-                self._waiters.append((loop, future))
-            await future
-
     def close(self) -> None:
         """Write what is queued and end the thread. May be called twice.
 
@@ -188,21 +147,21 @@ class Writer:
         while (batch := self._next_batch()) is not None:
             try:
                 if not batch:
-                    self._target.rest()
+                    self._tables.rest()
                 elif isinstance(batch[0], _Job):
-                    batch[0].result = self._target.run(batch[0].run)
+                    batch[0].result = self._tables.run(batch[0].run)
                 else:
-                    self._target.write(batch)
+                    self._tables.write(batch)
             # The thread's boundary: whatever ends it must reach the callers.
             except Exception as error:  # noqa: BLE001
-                self._end(batch, self._target.explain(error))
+                self._end(batch, self._tables.explain(error))
                 return
             self._end(batch, None)
 
     def _next_batch(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
-            patience = None if self._rests else self._target.rest_s
+            patience = None if self._rests else self._tables.rest_s
             if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
                 self._rests = True
                 return []
@@ -233,16 +192,6 @@ class Writer:
                 self._n_ended += len(batch)
                 self.pending_bytes -= sum(entry.n_bytes for entry in batch)
             self._ended.notify_all()
-            waiters, self._waiters = self._waiters, []
-        for loop, future in waiters:
-            # The loop may have ended meanwhile.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_wake, future)
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 # The statements of one transaction.
@@ -283,29 +232,25 @@ _SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
 _AGAIN: Final = "UPDATE unit SET status=?, frame=?, cause=?, rows=? WHERE id=?"
 
 
-class Counters:
-    """The numbers that rows were given last, by the one who writes."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.outcome = _highest(connection, "outcome")
-        self.unit = _highest(connection, "unit")
-
-
-class Batch:
+class Batches:
     """Writes entries over a connection that is in a transaction.
 
     Attributes:
-        rows: The outcomes that were written, by key.
+        rows: The outcomes that were written last, by key.
+        n_outcomes: The number that the last outcome was given; 0 before the first.
     """
 
-    def __init__(self, connection: sqlite3.Connection, counters: Counters) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._counters = counters
+        self.n_outcomes, self._n_units = (
+            _highest(connection, name) for name in ("outcome", "unit")
+        )
         self.rows: list[tuple[bytes, int]] = []
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write entries; those of one unit in their order."""
+        self.rows = []
         outcomes: list[OutcomeEntry] = []
         units: list[UnitEntry] = []
         changed: dict[str, str] = {}
@@ -343,7 +288,7 @@ class Batch:
     # -- outcomes --------------------------------------------------------------------------------
 
     def _add_outcomes(self, entries: Sequence[OutcomeEntry]) -> None:
-        first = self._counters.outcome + 1
+        first = self.n_outcomes + 1
         stored = codec.compress((entry.packed, entry.content, entry.key) for entry in entries)
         rows = [
             (
@@ -357,25 +302,18 @@ class Batch:
                 entry.latency_s,
                 entry.at_ms,
                 entry.prompt_hash,
-                *blobs,
+                *packed,
             )
-            for number, (entry, blobs) in enumerate(zip(entries, stored, strict=True), first)
+            for number, (entry, packed) in enumerate(zip(entries, stored, strict=True), first)
         ]
         self.rows = [(row[1], row[0]) for row in rows]
         self._insert("outcome", _OUTCOME_COLUMNS, rows)
-        self._counters.outcome += len(rows)
-        self._execute(_NEW_KEYS, (first, self._counters.outcome))
+        self.n_outcomes += len(rows)
+        self._execute(_NEW_KEYS, (first, self.n_outcomes))
         tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
         for entry in entries:
-            spent = entry.spent
             sums = tallies[entry.model, entry.kind, entry.cause]
-            sums[0] += 1
-            sums[1] += spent.n_requests
-            sums[2] += entry.attempts
-            sums[3] += spent.n_prompt_tokens
-            sums[4] += spent.n_cached_tokens
-            sums[5] += spent.n_completion_tokens
-            sums[6] += entry.latency_s
+            sums[:] = map(add, sums, entry.tally)
             if entry.failure is not None:
                 self._add_failure(entry.failure)
         for group, sums in tallies.items():
@@ -388,8 +326,8 @@ class Batch:
         stored = self._stored(entries)
         new: dict[tuple[int, int], tuple[UnitEntry, bytes]] = {}
         n_ended: dict[int, int] = defaultdict(int)
-        blobs = compress_rows([entry.rows for entry in entries])
-        for entry, rows in zip(entries, blobs, strict=True):
+        packed = blobs.shorten([entry.rows for entry in entries])
+        for entry, rows in zip(entries, map(blobs.checked, packed), strict=True):
             place = (entry.plan, entry.position)
             n_ended[entry.plan] += 1
             unit, status = stored.get(place, (0, _FIRST_OPEN))
@@ -400,7 +338,7 @@ class Batch:
                 self._execute(_AGAIN, (entry.status, entry.frame, entry.cause, rows, unit))
             else:
                 new[place] = (entry, rows)
-        first = self._counters.unit + 1
+        first = self._n_units + 1
         self._insert(
             "unit",
             _UNIT_COLUMNS,
@@ -411,7 +349,7 @@ class Batch:
         )
         places = [(*place, number) for number, place in enumerate(new, first)]
         self._insert("place", _PLACE_COLUMNS, places)
-        self._counters.unit += len(new)
+        self._n_units += len(new)
         for plan, n in n_ended.items():
             self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
 

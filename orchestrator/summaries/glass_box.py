@@ -19,9 +19,9 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered
+from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered, without_n
 from orchestrator.ranking.scores import GOLD, align, basis_of
-from orchestrator.tables import with_interval
+from orchestrator.tables import measured
 
 _FEATURES = table_columns(
     "model | feature | better | mean: number 4 | answers: count | undefined: count"
@@ -107,8 +107,7 @@ class GlassBoxSummary(Summary[Config]):
             if one in (gold, judged):
                 continue
             found = aligned.correlation(one, gold, level)
-            rho = with_interval(found.value, found.interval, why=found.undefined)
-            lines.append([one.partition(".")[2], rho, found.n_points])
+            lines.append([one.partition(".")[2], without_n(measured(found)), found.n_points])
         lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
         title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{gold}"
         columns = [Column("feature"), _RHO, Column("answers", "count")]

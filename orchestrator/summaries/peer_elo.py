@@ -33,7 +33,7 @@ from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._peer import Votes, family_tables, read_votes
-from orchestrator.tables import counted_words, measured, with_interval
+from orchestrator.tables import counted_words, measured
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
 MOST_BATTLES: Final = 300_000
@@ -234,10 +234,9 @@ def _length(context: Context, votes: Votes) -> Table:
         prompts,
         confidence_level=context.confidence_level,
     )
-    spearman = with_interval(found.value, found.interval, found.n, found.undefined)
     rows: list[list[Cell]] = [
         ["share of votes for the longer answer", measured(share), int(apart.sum())],
-        ["Spearman of win rate with length", spearman, found.n_points],
+        ["Spearman of win rate with length", measured(found), found.n_points],
     ]
     notes = [
         "length in characters, relative to the mean of the item's answers; 0.5 and 0 mean no "

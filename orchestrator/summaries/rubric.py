@@ -23,7 +23,7 @@ from orchestrator.ranking.preferences import (
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
-from orchestrator.tables import with_interval
+from orchestrator.tables import measured
 
 CHECKLIST: Final = "checklist"
 """Name in tables of all questions of an item together."""
@@ -192,7 +192,7 @@ def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Tab
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
-            cell = with_interval(found.value, found.interval, why=found.undefined)
+            cell = without_n(measured(found))
             lines.append([str(judge), one, other, cell, found.n_points])
     notes = [
         "over answers of all models; interval over prompts (jackknife, Student's t)",

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export.files import harmless
-from orchestrator.report.html.shell import safe_block, terms
+from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
@@ -121,7 +121,6 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
     api = Api(library, desk)
     routes = [
         ("/api/runs", api.runs),
-        ("/api/terms", lambda _: terms()),
         ("/api/compare", api.compare),
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
@@ -222,7 +221,7 @@ class Api:
     def overview(self, request: Request) -> object:
         """Return the content of the report."""
         snapshot = self._run(request).snapshot()
-        return {"version": snapshot.version, **snapshot.overview}
+        return {"version": snapshot.version, **snapshot.overview[0]}
 
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""

@@ -8,16 +8,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 import polars as pl
 
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError
-from orchestrator.report.html.shell import safe_block
+from orchestrator.report.html.shell import Grid, Shown, grid, safe_block
 from orchestrator.report.text import safe_line
 from orchestrator.runner.api import compare
+from orchestrator.tables import Table
 from orchestrator.view.items import Items, Measure
 from orchestrator.view.library import Snapshot
-from orchestrator.view.overview import table_of
+from orchestrator.view.overview import folded
 
 _MOST_ITEMS: Final = 50
 _MOST_SETTINGS: Final = 200
@@ -46,19 +48,15 @@ def compared(a: Snapshot, b: Snapshot, measure: str, runs: tuple[str, str]) -> D
             values = [side.get(path, numbers.UNDEFINED) for side in (left, right)]
             settings.append([safe_line(path), *(safe_block(one, _MAX_SETTING) for one in values)])
     # Tables with equal columns that both reports have, their rows matched by their names
-    others = {(key, str(table["columns"])): table for key, table in _all_tables(b.overview)}
-    tables = []
-    for key, table in _all_tables(a.overview):
-        other = others.get((key, str(table["columns"])))
-        merged = None if other is None else _merged(table, other, runs)
-        if merged is not None and merged["rows"]:
-            tables.append(merged)
+    mine, theirs = ({_about(one): one for one in each.overview[1]} for each in (a, b))
+    pairs = [(grid(mine[one], one[0]), grid(theirs[one], one[0])) for one in mine if one in theirs]
+    merged = [one for pair in pairs if (one := _merged(*pair, runs)) is not None and one.rows]
     shared = [one for one in a.items.measures if one in b.items.measures]
     chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
     return {
         "paired": _paired(a, b),
         "settings": settings[:_MOST_SETTINGS],
-        "tables": tables,
+        "tables": folded(merged),
         "measures": shared,
         "measure": chosen and chosen.key,
         "items": [] if chosen is None else _items(a.items, b.items, chosen),
@@ -72,7 +70,7 @@ def _paired(a: Snapshot, b: Snapshot) -> Data:
     try:
         found = compare(a.result, b.result, allow_code=a.result.allow_code)
     except OrchestratorError as error:
-        return {"headline": [safe_line(str(error))], "notes": [], "tables": []}
+        return {"headline": [safe_line(str(error))], "notes": [], "tables": folded([])}
     finally:
         # It reads whole frames, which need not stay in memory.
         for one in (a, b):
@@ -81,7 +79,7 @@ def _paired(a: Snapshot, b: Snapshot) -> Data:
     return {
         "headline": [safe_line(line) for line in found.headline],
         "notes": [safe_line(line) for line in found.notes],
-        "tables": [table_of(table) | {"source": safe_line(table.source)} for table in shown],
+        "tables": folded([grid(table, table.key) for table in shown]),
     }
 
 
@@ -96,65 +94,57 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(value)
 
 
-def _all_tables(overview: Data) -> Iterator[tuple[tuple[str, str], Data]]:
-    for section in overview["sections"]:
-        for figure in section["figures"]:
-            yield (figure["key"], ""), {**figure["table"], "title": figure["title"]}
-        for table in section["folded"]:
-            yield (table["key"], table["source"]), table
+def _about(table: Table) -> tuple[str, str, str]:
+    """Return what two tables have in common that are put together."""
+    return table.key, table.source, str([column.name for column in table.columns])
 
 
-def _merged(a: Data, b: Data, runs: tuple[str, str]) -> Data | None:
+def _merged(a: Grid, b: Grid, runs: tuple[str, str]) -> Grid | None:
     """One table of both: names, then what was found in both, and differences of numbers."""
-    titles = [title for title, _ in a["columns"]]
-    numeric = [place for place, (_, is_number) in enumerate(a["columns"]) if is_number]
+    titles = [title for title, _ in a.columns]
+    numeric = [place for place, (_, is_number) in enumerate(a.columns) if is_number]
     worded = [
         place for place, title in enumerate(titles) if title in _FOUND and place not in numeric
     ]
     names = [p for p in range(len(titles)) if p not in numeric and p not in worded]
-    mine = {_name(row, names): row for row in a["rows"]}
-    others = {_name(row, names): row for row in b["rows"]}
-    unclear = len(mine) < len(a["rows"]) or len(others) < len(b["rows"])
+    mine, others = ({tuple(row[p].text for p in names): row for row in of.rows} for of in (a, b))
+    unclear = len(mine) < len(a.rows) or len(others) < len(b.rows)
     if not numeric or not names or unclear:
         return None
-    columns = [a["columns"][place] for place in names]
+    columns = [a.columns[place] for place in names]
     for place in (*worded, *numeric):
         is_number = place in numeric
-        columns += [[f"{titles[place]}, {safe_line(run)}", is_number] for run in runs]
-        columns += [["difference", True]] if is_number else []
+        columns += [(f"{titles[place]}, {safe_line(run)}", is_number) for run in runs]
+        columns += [("difference", True)] if is_number else []
     both = [name for name in mine if name in others]
     rows = []
     for name in both:
         row = [mine[name][place] for place in names]
         for place in (*worded, *numeric):
-            pair = [{**of[name][place], "interval": None} for of in (mine, others)]
+            pair = (mine[name][place], others[name][place])
             row += [*pair, _difference(*pair)] if place in numeric else pair
         rows.append(row)
-    alone = len(mine) + len(others) - 2 * len(both)
-    notes = (
-        [f"{numbers.counted(alone, 'row')} that occur in only one run were excluded."]
-        if alone
-        else []
-    )
-    return {**a, "columns": columns, "rows": rows, "notes": notes}
+    alone = numbers.counted(len(mine) + len(others) - 2 * len(both), "row")
+    is_whole = len(mine) == len(others) == len(both)
+    notes = () if is_whole else (f"{alone} that occur in only one run were excluded.",)
+    of = msgspec.structs.replace(a.of, notes=notes, basis="")
+    bounded = [
+        number and any(row[i].aside for row in rows) for i, (_, number) in enumerate(columns)
+    ]
+    return Grid(a.key, of, columns, bounded, rows)
 
 
-def _name(row: list[Data], names: list[int]) -> tuple[str, ...]:
-    return tuple(row[place]["text"] for place in names)
-
-
-def _difference(a: Data, b: Data) -> Data:
-    empty = {"text": numbers.UNDEFINED, "aside": "", "number": True, "order": "", "interval": None}
-    if not a["order"] or not b["order"]:
-        return empty
-    found = float(b["order"]) - float(a["order"])
+def _difference(a: Shown, b: Shown) -> Shown:
+    if not a.order or not b.order:
+        return Shown(numbers.UNDEFINED, "", number=True)
+    found = float(b.order) - float(a.order)
     if found == 0:
-        return {**empty, "text": "0", "order": "0.0"}
-    is_share = a["text"].endswith(_PERCENT)
-    decimals = _DECIMALS.search(a["text"])
+        return Shown("0", "", number=True, order="0.0")
+    is_share = a.text.endswith(_PERCENT)
+    decimals = _DECIMALS.search(a.text)
     digits = len(decimals[1]) if decimals else 0
     shown = f"{round(100 * found if is_share else found, digits) + 0.0:+.{digits}f}"
-    return {**empty, "text": f"{shown} pp" if is_share else shown, "order": repr(found)}
+    return Shown(f"{shown} pp" if is_share else shown, "", number=True, order=repr(found))
 
 
 def _items(a: Items, b: Items, of: Measure) -> list[Data]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from orchestrator.records import Failure, FloatArray, TopLogprobs
 from orchestrator.wire._located import overfull
-from orchestrator.wire.parsing import Decoder, TokenId, error_in
+from orchestrator.wire.parsing import TokenId, field
 from orchestrator.wire.requests import encode
 
 # Labels as token paths, and the places at which a chain rule over them has to look.
@@ -23,6 +23,8 @@ from orchestrator.wire.requests import encode
 
 
 Path = tuple[int, ...]
+Cut = tuple[tuple[tuple[Path, ...], ...], "Trie"]
+"""Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
 
 
 class PathsError(ValueError):
@@ -53,6 +55,33 @@ def close(paths: Sequence[Path], end_of_turn: int) -> list[Path]:
     return closed
 
 
+def cut(groups: Sequence[Sequence[Path]], names: Sequence[str], end_of_turn: int | None) -> Cut:
+    """Return labels whose paths are ended by the end-of-turn token where need be, and their tree.
+
+    Args:
+        groups: Paths by label and spelling.
+        names: Of the labels.
+        end_of_turn: The token; None if there is none, or no path needs it.
+
+    Raises:
+        PathsError: If labels can't be told apart.
+    """
+    flat = [path for group in groups for path in group]
+    if not all(flat):
+        raise PathsError("a label has no tokens")
+    if end_of_turn is not None:
+        flat = close(flat, end_of_turn)
+    closed = iter(flat)
+    paths = tuple(tuple(next(closed) for _ in group) for group in groups)
+    owner: dict[Path, int] = {}
+    for label, group in enumerate(paths):
+        for path in group:
+            if (other := owner.setdefault(path, label)) != label:
+                said = f"the labels {names[other]!r} and {names[label]!r} share a spelling"
+                raise PathsError(said)
+    return paths, Trie.of([path for group in paths for path in group])
+
+
 class Trie(msgspec.Struct, frozen=True):
     """The inner nodes of a trie of paths, each by the tokens that lead to it.
 
@@ -69,11 +98,9 @@ class Trie(msgspec.Struct, frozen=True):
         """The trie of paths none of which begins another.
 
         Raises:
-            PathsError: If there is an empty path, or one that begins another.
+            PathsError: If one begins another.
         """
         distinct = tuple(dict.fromkeys(paths))
-        if not all(distinct):
-            raise PathsError("a label has no tokens")
         if nested(distinct):
             raise PathsError("a label begins with another label")
         found: dict[Path, dict[int, None]] = {}
@@ -214,19 +241,12 @@ def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs |
     return overfull(values) or TopLogprobs(ids, values)
 
 
-class _Tokenized(msgspec.Struct, gc=False):
-    tokens: list[TokenId] | None = None
-    token_strs: list[str] | None = None
-    error: Any = None
-
-
-class _Detokenized(msgspec.Struct, gc=False):
-    prompt: str | None = None
-    error: Any = None
-
-
-_tokenized: Final = Decoder(_Tokenized)
-_detokenized: Final = Decoder(_Detokenized)
+token_ids: Final = field("tokens", tuple[TokenId, ...])
+"""The ids in a reply of `/tokenize`."""
+token_texts: Final = field("token_strs", tuple[str, ...])
+"""The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
+text: Final = field("prompt", str)
+"""The text in a reply of `/detokenize`."""
 
 
 def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
@@ -240,27 +260,3 @@ def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool
 def detokenize(model: str, ids: Path) -> bytes:
     """Body of `/detokenize`."""
     return encode({"model": model, "tokens": ids})
-
-
-def token_ids(body: bytes, secret: str) -> tuple[int, ...] | Failure:
-    """The ids in a reply of `/tokenize`."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.tokens is None else tuple(reply.tokens)
-
-
-def token_texts(body: bytes, secret: str) -> tuple[str, ...] | Failure:
-    """The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
-    reply = _tokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.token_strs is None else tuple(reply.token_strs)
-
-
-def text(body: bytes, secret: str) -> str | Failure:
-    """The text in a reply of `/detokenize`."""
-    reply = _detokenized(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return error_in(body, secret) if reply.prompt is None else reply.prompt

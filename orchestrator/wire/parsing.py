@@ -318,6 +318,26 @@ def error_in(body: bytes, secret: str) -> Failure:
     return Failure("unparseable", f"the reply has no answer: {_start(body, secret)}")
 
 
+def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:
+    """Return the reader of one field of a reply; a reply without it is an error.
+
+    Args:
+        name: Of the field.
+        kind: Of its value.
+    """
+    fields = [(name, kind | None, None), ("error", Any, None)]
+    decode: Decoder[Any] = Decoder(msgspec.defstruct("Reply", fields, gc=False))
+
+    def read(body: bytes, secret: str) -> T | Failure:
+        reply = decode(body, secret)
+        if isinstance(reply, Failure):
+            return reply
+        found: T | None = getattr(reply, name)
+        return error_in(body, secret) if found is None else found
+
+    return read
+
+
 def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
     """The failure of a reply over a limit."""
     most, size = f"{most_bytes / 2**20:.0f} MiB", f"{n_bytes / 2**20:.0f} MiB"

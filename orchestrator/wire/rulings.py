@@ -235,6 +235,10 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     **dict.fromkeys((429, 529), _OVERLOADED),
 }
 _REDIRECTED: Final = Ruling("redirected", SERVER)
+# Accepted for later (202), or done without a body (204): no answer comes on this connection.
+_ACCEPTED: Final = Ruling(
+    "unparseable", UNCLEAR, advice="a success without an answer; check base_url and its gateway"
+)
 _MORE_THAN_A_MINUTES: Final = Ruling("too_long", UNCLEAR, advice="the account's limit is lower")
 # llama.cpp and gateways say with status 500 that a prompt is too long.
 _TOO_LARGE_TO_PROCESS: Final = _words(
@@ -251,13 +255,15 @@ _BY_A_SERVER: Final = (
 
 
 def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
-    """Return what a reply with an error status is.
+    """Return what a reply is whose status is another than 200.
 
     Args:
         status: HTTP status, or the code inside of an error body; 0 where that has none.
         words: All that the body says, its type and code included.
         may_wait: Whether the reply says after which time to ask again.
     """
+    if 200 <= status < 300:
+        return _ACCEPTED
     if 300 <= status < 400:
         return _REDIRECTED
     if status >= 500 and status not in _BY_STATUS:

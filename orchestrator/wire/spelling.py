@@ -224,6 +224,36 @@ def _unquoted(raw: bytes) -> bytes:
         return raw
 
 
+class Continuation(NamedTuple):
+    """Tokens of a text in its context.
+
+    Attributes:
+        ids: The tokens.
+        boundary: "separate" where the text has the same tokens alone and after its context, else
+            "joint"; "merged" where the context's last token would merge with the text: then the
+            text's own tokens are taken, which is what a model that generates would meet.
+    """
+
+    ids: tuple[int, ...]
+    boundary: str
+
+
+class Context(NamedTuple):
+    """The end of a prompt: its text, its ids, and whether the text alone has these ids."""
+
+    text: str
+    ids: tuple[int, ...]
+    whole: bool
+
+    def followed(self, alone: tuple[int, ...], joint: tuple[int, ...]) -> Continuation:
+        """Return the tokens of a text behind it, by those of the text alone and of both."""
+        n_known = len(self.ids)
+        if joint[:n_known] == self.ids:
+            ids = joint[n_known:]
+            return Continuation(ids, "separate" if ids == alone else "joint")
+        return Continuation(alone, "merged" if self.whole else "separate")
+
+
 Way: TypeAlias = Callable[[str], bytes]
 """Makes bytes of a token as it is written."""
 

@@ -9,6 +9,7 @@ from orchestrator.columns import ESTIMATORS
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import answers, pairwise_ranking
+from orchestrator.methods._drawing import AnswersConfig
 from orchestrator.ranking.trust import of_frames
 from orchestrator.statistics.trust import DEFAULTS
 from tests.core.fakes import PLAIN, method_in
@@ -44,7 +45,7 @@ def tables(**config):
     method = method_in(pairwise_ranking)(pairwise_ranking.Config(judges=("j",)))
     sources = [Source(name, "pairwise_ranking", method, "judgments") for name in
                ("steady", "order only")]  # fmt: skip
-    sources.append(Source("answers", "answers", method_in(answers)(answers.Config()), "answers"))
+    sources.append(Source("answers", "answers", method_in(answers)(AnswersConfig()), "answers"))
     trust = of_frames(frames, Clusters(), DEFAULTS, 0.95)
     context = Context("judge_prompts", frames, pl.DataFrame(), sources, 0.95, 200, 0, trust=trust)
     analysis = judge_prompts.JudgePromptsAnalysis(judge_prompts.Config(**config))

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from backends import llamacpp
 from backends._transport import Read, Reply, Transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Endpoint, Provenance
+from orchestrator.backend import Endpoint
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
 from tests.backends.dialects import connecting
 from tests.conformance.servers import KINDS
@@ -174,53 +174,18 @@ class Scripted:
         pass
 
 
-def python_server() -> Scripted:
-    """Replies in the shapes of llama-cpp-python 0.3.36, from its source."""
-    listed = [
-        {"token": "A", "logprob": -0.1, "bytes": None},
-        {"token": "B", "logprob": -2.5, "bytes": None},
-    ]
-    entry = {"token": "A", "logprob": -0.1, "bytes": None, "top_logprobs": listed}
-    chat = {
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "A"},
-                "logprobs": {"content": [entry], "refusal": None},
-                "finish_reason": "length",
-            }
-        ],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
-    }
-    models = {"object": "list", "data": [{"id": "judge", "object": "model"}]}
-    return Scripted({"/v1/chat/completions": (200, chat), "/v1/models": (200, models)})
-
-
-async def test_llama_cpp_pythons_server_is_told_apart_and_draws():
-    server = python_server()
-    backend = backend_on(server)
-    drawn = await backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=1)), 1)
-    assert isinstance(drawn, Generation)
-    assert drawn.text == "A"
-    assert drawn.token_ids is None
-    (body,) = server.bodies
-    assert (body["repeat_penalty"], body["min_p"]) == (1.0, 0.0)
-    stated = await backend.provenance()
-    assert isinstance(stated, Provenance)
-    assert stated.version == "llama-cpp-python"
-
-
-async def test_llama_cpp_pythons_server_scores_nothing_and_the_one_that_does_is_named():
-    outcome = await backend_on(python_server()).score(ScoreAsk("m", PROMPT, (1,)))
+@pytest.mark.parametrize("ask", ["generate", "score", "choose"])
+async def test_llama_cpp_pythons_server_is_refused_and_what_to_use_is_named(ask):
+    backend = backend_on(Scripted({}))
+    outcome = await {
+        "generate": lambda: backend.generate(GenerateAsk("m", PROMPT, Sampling(max_tokens=1)), 1),
+        "score": lambda: backend.score(ScoreAsk("m", PROMPT, (1,))),
+        "choose": lambda: backend.choose(ChooseAsk("m", PROMPT, labels("A", "B"))),
+    }[ask]()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("unsupported", True)
     assert "llama-server" in outcome.message
-
-
-async def test_llama_cpp_pythons_server_chooses_among_labels_of_one_token():
-    chosen = await backend_on(python_server()).choose(ChooseAsk("m", PROMPT, labels("A", "B")))
-    assert isinstance(chosen, Choice)
-    assert chosen.logprobs == pytest.approx((-0.1, -2.5))
+    assert "backend: openai" in outcome.message
 
 
 # -- the fake server's dialect ---------------------------------------------------------------------

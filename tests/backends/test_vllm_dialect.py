@@ -80,7 +80,11 @@ async def test_the_prompts_of_a_choice_that_is_under_way_are_counted(connect):
 
 @pytest.mark.parametrize(
     ("settings", "how"),
-    [({}, "forced"), ({"gate": False}, "token_ids"), ({"raw_logprobs": False}, "token_ids")],
+    [
+        ({}, "forced"),
+        ({"gate": False}, "token_ids"),
+        ({"gate": False, "raw_logprobs": False}, "token_ids"),
+    ],
 )
 async def test_labels_that_are_not_listed_are_drawn_by_force_or_asked_for_by_id(
     connect, settings, how
@@ -94,6 +98,17 @@ async def test_labels_that_are_not_listed_are_drawn_by_force_or_asked_for_by_id(
         scored = await backend.score(ScoreAsk("x", MESSAGES, (), label.name))
         assert isinstance(scored, Scored)
         assert value == pytest.approx(float(scored.logprobs.sum()), abs=1e-5)
+
+
+async def test_labels_that_an_older_server_of_processed_numbers_does_not_list_are_bounded(connect):
+    backend, _ = await connect(choose_negligible=0.0, raw_logprobs=False)
+    chosen = await backend.choose(ChooseAsk("x", MESSAGES, UNLISTED))
+    assert isinstance(chosen, Choice), chosen
+    assert (chosen.method, chosen.exact) == ("vllm.top_logprobs", False)
+    for label, upper in zip(UNLISTED, chosen.upper, strict=True):
+        scored = await backend.score(ScoreAsk("x", MESSAGES, (), label.name))
+        assert isinstance(scored, Scored)
+        assert float(scored.logprobs.sum()) <= upper + 1e-5
 
 
 async def test_a_server_whose_numbers_are_processed_is_found_out_by_what_is_forced(connect):
@@ -124,7 +139,7 @@ async def test_processed_numbers_are_raw_where_sampling_changes_nothing(
 
 
 @pytest.mark.parametrize(("dialect", "spoiled"), [("vllm_v1", True), ("vllm_v2", False)])
-async def test_the_older_runner_mixes_replies_up_unless_ids_are_forced_or_kept_apart(
+async def test_the_older_runner_mixes_replies_up_unless_ids_are_forced_or_not_asked_for(
     connect, dialect, spoiled
 ):
     slow = [{"route": "completions", "latency_s": 0.02}, {"route": "chat", "latency_s": 0.005}]

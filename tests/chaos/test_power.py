@@ -14,7 +14,7 @@ from orchestrator.store import Store
 from tests.chaos.arena import FULL, LONG_S, Arena, Oracle, end_of, until_recorded, until_sent
 from tests.chaos.power import Disk, changes
 from tests.e2e.runs import ROOT
-from tests.store.helpers import choice, key
+from tests.store.helpers import choice, key, outcomes_of
 
 SECTION = "The file"
 N_CUTS = 40 if FULL else 4
@@ -106,7 +106,7 @@ def number_kept(path):
         return 0
     with Store.open(path) as store:
         store.check()
-        found = store.get_many(key(number) for number in range(1200))
+        found = outcomes_of(store, (key(number) for number in range(1200)))
         plan = store.current_plan
         units = [] if plan is None else list(store.iter_rows(plan, "frame"))
     assert all(found[key(number)] == choice(number) for number in range(len(found)))

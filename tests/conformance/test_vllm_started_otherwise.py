@@ -48,7 +48,8 @@ def otherwise(tmp_path_factory):
         "extra_args": ("--max-num-queued-reqs", str(QUEUE)),
         "env": {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEPALIVE_S)},
     }
-    backend = {**kind.backend, "raw_logprobs": False}
+    # Nobody else asks it for alternatives at the same time.
+    backend = {**kind.backend, "raw_logprobs": False, "gate": False}
     with running(replace(kind, settings=settings, backend=backend), folder / "log") as found:
         yield found
 

@@ -2,18 +2,14 @@
 
 import io
 import json
-from typing import Any, cast
 
-from orchestrator import plugins
-from orchestrator.dataset import DatasetKind
-from orchestrator.plugins import DATASETS
+from orchestrator import contracts
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.runner.planning.prepare import open_dataset
 
 
 def opened(kind, **settings):
-    found: type[Any] = plugins.class_in(plugins.load(DATASETS, kind), cast("Any", DatasetKind))
-    return open_dataset(PluginRef(kind, found.Config(**settings)))
+    return open_dataset(PluginRef(kind, contracts.dataset(kind).Config(**settings)))
 
 
 def items(dataset):

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from orchestrator.datasets import _benchmark, _download
+from orchestrator.datasets import _download
 from tests.datasets.web import Web
 
 
@@ -12,8 +12,8 @@ def no_network(tmp_path, monkeypatch):
     monkeypatch.delenv("ORCHESTRATOR_DATA", raising=False)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
-    quick = _download.Patience(stall_s=0.5, pause_s=0.0)
-    monkeypatch.setattr(_benchmark, "PATIENCE", quick)
+    monkeypatch.setattr(_download, "STALL_S", 0.5)
+    monkeypatch.setattr(_download, "PAUSE_S", 0.0)
 
 
 @pytest.fixture

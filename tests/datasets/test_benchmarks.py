@@ -85,8 +85,7 @@ def prompts(n=5):
 
 
 def served(web, frame):
-    module = plugins.load(DATASETS, "reward_bench_2")
-    path = "/" + module.FILE.path
+    path = "/" + about("reward_bench_2").files[0].path
     web.files[path] = parquet(frame)
     return path
 

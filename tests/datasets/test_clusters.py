@@ -4,11 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator import plugins
+from orchestrator import contracts
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.dataset import from_items
-from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import open_dataset
@@ -26,8 +25,9 @@ def opened(folder, suffix="jsonl", rows=ROWS, **fields):
     path, frame = folder / f"items.{suffix}", pl.DataFrame(rows)
     write = {"jsonl": frame.write_ndjson, "json": frame.write_json, "csv": frame.write_csv}
     write.get(suffix, frame.write_parquet)(path)  # type: ignore[operator]
-    module = plugins.load(DATASETS, suffix)
-    return open_dataset(PluginRef(suffix, module.Config(path=str(path), fields=fields)))
+    settings = {"path": str(path), "fields": fields}
+    config = contracts.dataset(suffix).Config.model_validate(settings)
+    return open_dataset(PluginRef(suffix, config))
 
 
 def made(sizes):

@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from orchestrator.datasets._download import (
-    Patience,
     Remote,
     fetched,
     origin_of,
@@ -17,7 +16,6 @@ from tests.datasets.web import Web
 CONTENT = bytes(range(256)) * 400
 KEY = "hf_this-is-no-key"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(stall_s=0.2, pause_s=0.0)
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def web():
 
 
 def fetch(web, path, *, place="/file", sha256=SHA256, token=""):
-    return fetched(Remote(url=web.url + place, sha256=sha256, token=token), path, QUICK)
+    return fetched(Remote(url=web.url + place, sha256=sha256, token=token), path)
 
 
 def message_of(web, path, **settings):
@@ -74,7 +72,7 @@ def test_the_key_is_in_no_repr_and_no_message(web, tmp_path):
     remote = Remote(url=web.url + "/none", token=KEY)
     assert KEY not in repr(remote)
     with pytest.raises(DatasetError) as caught:
-        fetched(remote, tmp_path / "file", QUICK)
+        fetched(remote, tmp_path / "file")
     assert KEY not in str(caught.value)
 
 
@@ -138,12 +136,12 @@ def test_no_server_is_an_error_and_not_an_exception_of_sockets(tmp_path):
     with Web() as gone:
         url = gone.url
     with pytest.raises(DatasetError, match="cannot be downloaded"):
-        fetched(Remote(url=url + "/file"), tmp_path / "file", QUICK)
+        fetched(Remote(url=url + "/file"), tmp_path / "file")
 
 
 def test_other_schemes_are_refused(tmp_path):
     with pytest.raises(DatasetError, match="only http and https"):
-        fetched(Remote(url="file:///etc/hostname"), tmp_path / "file", QUICK)
+        fetched(Remote(url="file:///etc/hostname"), tmp_path / "file")
 
 
 def test_a_folder_that_cannot_be_written_is_said(web, tmp_path):
@@ -164,7 +162,7 @@ def test_a_file_over_the_limit_is_not_kept(web, tmp_path, announced):
         web.faults["/file"] = ["unannounced"]
     path = tmp_path / "file"
     with pytest.raises(DatasetError, match=r"longer than 102 kB; the download"):
-        fetched(Remote(url=web.url + "/file", most_bytes=len(CONTENT) - 1), path, QUICK)
+        fetched(Remote(url=web.url + "/file", most_bytes=len(CONTENT) - 1), path)
     assert leftovers(path) == {"file.lock"}
 
 

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from orchestrator.datasets.excel import Config, ExcelKind
+from orchestrator.datasets._files import ExcelConfig, ExcelKind
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Message
@@ -79,7 +79,7 @@ def write(path, **sheets):
 
 
 def opened(folder, name="q.xlsx", **settings):
-    return ExcelKind(Config(path=name, **settings)).open(folder)
+    return ExcelKind(ExcelConfig(path=name, **settings)).open(folder)
 
 
 def test_a_sheet_is_a_dataset(tmp_path):

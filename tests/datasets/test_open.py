@@ -2,7 +2,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator.ask import item_digest
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
@@ -36,7 +36,7 @@ def write(path, rows):
 
 def opened(path, **settings):
     kind = {"tsv": "csv"}.get(path.suffix[1:], path.suffix[1:])
-    config = plugins.load(DATASETS, kind).Config(path=str(path), **settings)
+    config = contracts.dataset(kind).Config.model_validate({"path": str(path), **settings})
     return open_dataset(PluginRef(kind, config))
 
 
@@ -290,7 +290,7 @@ def test_a_prompt_beside_a_conversation_is_an_error_until_one_is_named(tmp_path)
 
 
 def demo(**settings):
-    return open_dataset(PluginRef("demo", plugins.load(DATASETS, "demo").Config(**settings)))
+    return open_dataset(PluginRef("demo", contracts.dataset("demo").Config(**settings)))
 
 
 def test_the_demo_has_as_many_items_as_asked_each_with_its_answer():

@@ -58,7 +58,6 @@ def test_a_sample_of_the_validation_has_every_score(tmp_path: Path) -> None:
             "judging_chat",
             {
                 "judge_accuracy.pairwise",
-                "judge_audit",
                 "jury.agreement",
                 "leaderboard",
                 "self_preference",

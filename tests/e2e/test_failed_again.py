@@ -10,7 +10,7 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL, EXIT_USAGE
-from orchestrator.store import drop_failures
+from orchestrator.store.merging import drop_failures
 from tests.e2e.runs import CANDIDATES, fake_server, frames, run, stats, write_recipe
 
 pytestmark = pytest.mark.timeout(300)

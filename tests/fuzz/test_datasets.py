@@ -15,7 +15,7 @@ from orchestrator import contracts
 from orchestrator.ask import GenerateAsk
 from orchestrator.dataset import Dataset
 from orchestrator.dataset.labels import read_labels
-from orchestrator.datasets import jsonl
+from orchestrator.datasets._files import FileConfig, JsonlKind
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
@@ -153,7 +153,7 @@ def test_turns_that_no_column_holds_are_refused(tmp_path, turn):
 )
 def test_paths_that_name_no_file_are_refused(tmp_path, path):
     with pytest.raises(DatasetError):
-        jsonl.JsonlKind(jsonl.Config(path=path)).open(tmp_path)
+        JsonlKind(FileConfig(path=path)).open(tmp_path)
 
 
 @pytest.mark.parametrize("depth", [100, 100_000])

@@ -89,7 +89,7 @@ def test_the_distribution_is_read_at_the_label(file):
 @pytest.mark.parametrize("reference", [None, True, False])
 @pytest.mark.parametrize("given", [(), (True,), (False,), (True, False)])
 def test_a_wording_that_may_be_needed_and_is_missing_is_named(tmp_path, mode, reference, given):
-    names = {based: method.name_of(mode, based=based) for based in (True, False)}
+    names = {True: f"{mode}_reference_based", False: f"{mode}_reference_free"}
     other = "pairwise" if mode == "pointwise" else "pointwise"
     kept = {names[based]: WORDINGS[names[based]] for based in given}
     kept |= {name: text for name, text in WORDINGS.items() if name.startswith(other)}

@@ -9,7 +9,7 @@ from orchestrator.ask import Ask, AskFailed, ChooseAsk, GenerateAsk
 from orchestrator.backend import Capabilities
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._leading import continued
-from orchestrator.records import Choice, Generation, Item, Label, Message, Row, Unit, labels
+from orchestrator.records import Choice, Generation, Label, Row, Unit, labels
 from orchestrator.runner.models.identity import missing
 from orchestrator.units import settings_of
 from tests.core.fakes import answered, method_in
@@ -75,18 +75,10 @@ def test_an_example_begins_as_the_reply_does():
         ranking(prefix="Verdict: ", examples=[{"shown": PAIR, "reply": "[[>]]"}])
 
 
-@pytest.mark.parametrize("module", [pairwise_ranking, pairwise_scoring])
-def test_labelled_examples_are_in_a_fingerprint_only_where_set(module):
-    assert "labelled_examples" not in settings_of(module.Config(judges=("j",)))
-    assert "labelled_examples" in settings_of(
-        module.Config(judges=("j",), labelled_examples=LABELLED)
-    )
-
-
 @pytest.mark.parametrize("module", [pairwise_ranking, pairwise_scoring, pointwise])
 def test_unset_they_are_in_no_fingerprint(module):
     config = module.Config(judges=("j",))
-    for name in ("prefix", "system", "examples", "example_of_dataset"):
+    for name in ("prefix", "system", "examples"):
         assert name not in settings_of(config)
         assert name not in config.model_dump(mode="json")
     assert '"system":"Be fair."' in settings_of(module.Config(judges=("j",), system="Be fair."))
@@ -260,136 +252,3 @@ def test_a_server_is_tried_with_the_begun_reply():
     refused = missing(stage, Capabilities(choose="exact", choose_begun=False))
     assert refused
     assert missing(stage, Capabilities(choose="exact", choose_begun=True)) == ""
-
-
-OTHER = Item(key="o", messages=(Message("user", "Capital of France?"),), reference="Paris")
-
-
-def demonstrated(module, n_labels, **given):
-    """The first ask of a judge that is shown another item."""
-    seen = []
-
-    def respond(ask):
-        if ask.model != "j":
-            return Generation(f"says {ask.model}", "stop")
-        seen.append(ask)
-        return choice((1,) * n_labels)
-
-    config = module.Config(judges=("j",), example_of_dataset=True, **given)
-    models = ("a",) if module is pointwise else ("a", "b")
-    method = method_in(module)(config)
-    assert method.demonstrates
-    answered(method.evaluate(Unit(ITEM, models, "j", OTHER), Ask()), respond)
-    return seen[0]
-
-
-@pytest.mark.parametrize(
-    ("module", "n_labels", "given", "replies"),
-    [
-        (
-            pairwise_ranking,
-            5,
-            {"prefix": "My verdict: [["},
-            ["My verdict: [[>>]]", "My verdict: [[<<]]"],
-        ),
-        (pairwise_ranking, 2, {"labels": "two", "prefix": "It is"}, ["It is A", "It is B"]),
-        (pairwise_scoring, 9, {}, ["9 1", "1 9"]),
-        (pointwise, 9, {"verdict": "[[SCORE]]"}, ["[[9]]", "[[1]]"]),
-    ],
-)
-def test_another_item_is_shown_with_its_reference_as_the_best(module, n_labels, given, replies):
-    messages = demonstrated(module, n_labels, **given).messages
-    assert [one.role for one in messages] == ["user", "assistant"] * 2 + ["user"]
-    assert [one.content for one in messages if one.role == "assistant"] == replies
-    assert all(
-        "Paris" in one.content for one in (messages[0], messages[2]) if module is not pointwise
-    )
-    assert "Paris" in messages[0].content
-    assert "I don't know." in messages[2].content
-    assert "Paris" not in messages[-1].content
-
-
-LABELLED = {"answer_a": "one", "answer_b": "two", "winner": "better"}
-
-
-def labelled(key, winner, **more):
-    fields = {"one": f"first of {key}", "two": f"second of {key}", "better": winner}
-    return Item(key=key, messages=(Message("user", f"Question {key}?"),), fields=fields, **more)
-
-
-def judged_with(others, module=pairwise_ranking, n_labels=5, **given):
-    """Return the first ask of a judge that is shown labelled items."""
-    seen = []
-
-    def respond(ask):
-        if ask.model != "j":
-            return Generation(f"says {ask.model}", "stop")
-        seen.append(ask)
-        return choice((1,) * n_labels)
-
-    config = module.Config(judges=("j",), labelled_examples={"n": len(others), **LABELLED}, **given)
-    unit = Unit(ITEM, ("a", "b"), "j", labelled=tuple(others))
-    answered(method_in(module)(config).evaluate(unit, Ask()), respond)
-    return seen[0]
-
-
-@pytest.mark.parametrize(
-    ("module", "n_labels", "given", "replies"),
-    [
-        (pairwise_ranking, 5, {}, ("[[>]]", "[[<]]")),
-        (pairwise_ranking, 3, {"labels": "three"}, ("[[>]]", "[[<]]")),
-        (pairwise_ranking, 2, {"labels": "two", "prefix": "It is"}, ("It is A", "It is B")),
-        (pairwise_scoring, 9, {}, ("9 1", "1 9")),
-    ],
-)
-def test_labelled_items_are_shown_with_their_better_answer(module, n_labels, given, replies):
-    others = [labelled(f"k{n}", "model_a" if n % 3 else "2") for n in range(6)]
-    messages = judged_with(others, module, n_labels, **given).messages
-    assert [one.role for one in messages] == ["user", "assistant"] * 6 + ["user"]
-    said = [one.content for one in messages if one.role == "assistant"]
-    assert sorted(said) == sorted(replies * 3)
-    for n, (other, reply) in enumerate(zip(others, said, strict=True)):
-        better = other.fields["one" if n % 3 else "two"]
-        worse = other.fields["two" if n % 3 else "one"]
-        shown = messages[2 * n].content
-        assert (shown.index(better) < shown.index(worse)) == (reply == replies[0])
-
-
-def test_the_values_of_a_column_may_mean_a_and_b():
-    values = {"left": "a", "right": "B", "both": "tie"}
-    config = ranking(labelled_examples={"n": 2, **LABELLED, "values": values})
-    known = [config.is_labelled(labelled("k", value)) for value in ("left", "right", "both", "a")]
-    assert known == [True, True, False, True]
-    assert not config.is_labelled(labelled("k", None))
-    assert not config.is_labelled(labelled("k", "a", followups=("And then?",)))
-    assert not config.is_labelled(Item(key="k", messages=ITEM.messages, fields={"better": "a"}))
-
-
-def test_too_few_labelled_items_are_a_failure_of_the_unit():
-    config = ranking(labelled_examples={"n": 4, **LABELLED})
-    unit = Unit(ITEM, ("a", "b"), "j", labelled=(labelled("k", "a"),))
-    with pytest.raises(AskFailed, match="only 1 other items have a label and both answers"):
-        answered(
-            pairwise_ranking.PairwiseRanking(config).evaluate(unit, Ask()),
-            lambda ask: Generation("says", "stop"),
-        )
-
-
-def test_labelled_examples_are_even_in_number_and_give_no_reasons():
-    with pytest.raises(ValidationError, match="give an even one"):
-        ranking(labelled_examples={"n": 3, **LABELLED})
-    with pytest.raises(ValidationError, match="labelled_examples and chain_of_thought exclude"):
-        ranking(labelled_examples=LABELLED, chain_of_thought=True)
-
-
-def test_without_another_reference_there_is_no_judgment():
-    config = ranking(example_of_dataset=True)
-    unit = Unit(ITEM, ("a", "b"), "j")
-    method = pairwise_ranking.PairwiseRanking(config)
-    with pytest.raises(AskFailed, match="no other item has a reference"):
-        answered(method.evaluate(unit, Ask()), lambda ask: Generation("says", "stop"))
-
-
-def test_an_example_of_the_dataset_has_no_reasons():
-    with pytest.raises(ValidationError, match="example_of_dataset and chain_of_thought exclude"):
-        ranking(example_of_dataset=True, chain_of_thought=True)

@@ -246,7 +246,7 @@ def test_wrong_settings_are_refused(settings, said):
 )
 def test_the_prompts_of_the_released_code_are_its_own_byte_for_byte(name, sha256):
     """Digests of the texts in xiatingyu/ProbDiff at 79bb264, generation_task/vllm_modify*.py."""
-    template = PROMPTS[name].template
+    template = PROMPTS[name]
     theirs = template.replace("{{ prompt }}", "{instruction}").replace("{{ answer }}", "{response}")
     assert hashlib.sha256(theirs.encode()).hexdigest() == sha256
 
@@ -265,7 +265,7 @@ def test_the_prompts_of_the_released_code_are_its_own_byte_for_byte(name, sha256
 def test_markers_of_the_prompt_that_stand_in_a_rewriting_are_a_leak(
     prompt, answer, rewriting, leaked
 ):
-    assert leaks(Config(prompt=prompt).rewrite_prompt().markers, answer, rewriting) is leaked
+    assert leaks(Config(prompt=prompt).markers(), answer, rewriting) is leaked
 
 
 def test_the_prompt_for_translations_does_not_permit_keeping_the_answer():

@@ -10,6 +10,7 @@ from orchestrator.backend import Capabilities
 from orchestrator.methods import reward, reward_pairs
 from orchestrator.records import Generation, Rewards
 from orchestrator.runner.models.identity import missing
+from tests.core.fakes import method_in
 from tests.methods.harness_judge import PAIR, SINGLE, rows_of
 
 
@@ -34,7 +35,7 @@ def by_name(text):
 
 
 def config(method, **changes):
-    return method.Config.model_validate({"judges": ["judge"], **changes})
+    return method_in(method).Config.model_validate({"judges": ["judge"], **changes})
 
 
 def test_an_answer_is_the_last_turn_of_the_conversation_that_is_rated():

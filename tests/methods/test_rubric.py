@@ -238,7 +238,6 @@ def test_the_named_prompts_need_no_reference():
             "exclude",
         ),
         ({"together": True, "prefix": "x"}, "exclude each other"),
-        ({"example_of_dataset": True}, "example_of_dataset can't be used"),
         ({"prompt": "{{ answer }}"}, "neither criterion nor description"),
         ({"prompt": "{{ answer }} {{ criterion }}", "together": True}, "does not show criteria"),
         ({"prompt": "{{ answer }} {{ criterion }}"}, "shows none of the labels"),

@@ -33,29 +33,27 @@ def found_in(trace, of):
 
 def label_in(text, of, **more):
     found = last_verdict(text, of, **more)
-    return None if found is None else of[found.label].name
+    return None if found is None else of[found[0]].name
 
 
 def test_the_judge_goes_on_from_its_own_tokens_up_to_the_verdict():
     slot = found_in(written(["A is", " right", ". ", "[[", ">", "]]", "\n"]), FIVE)
-    assert slot.prefix == Prefix("A is right. ", (100, 101, 102))
-    assert (slot.lead, FIVE[slot.label].name) == ("", "[[>]]")
+    assert slot == (Prefix("A is right. ", (100, 101, 102)), "")
 
 
 def test_a_token_that_begins_before_the_verdict_is_read_whole():
     slot = found_in(written(["so", " [[", ">>", "]]"]), FIVE)
-    assert slot.prefix == Prefix("so", (100,))
-    assert slot.lead == " "
-    assert spelled(FIVE, slot.lead)[0] == Label("[[>>]]", (" [[>>]]", "[[>>]]"))
+    assert slot == (Prefix("so", (100,)), " ")
+    assert spelled(FIVE, " ")[0] == Label("[[>>]]", (" [[>>]]", "[[>>]]"))
 
 
 def test_without_places_of_tokens_the_text_is_cut_before_white_space():
     slot = found_in(written(["so", " [[", ">>", "]]"], offsets=False), FIVE)
-    assert (slot.prefix, slot.lead) == (Prefix("so"), " ")
+    assert slot == (Prefix("so"), " ")
 
 
 def test_a_verdict_at_the_beginning_has_nothing_before_it():
-    assert found_in(written(["[[", "=", "]]"]), FIVE).prefix == NO_PREFIX
+    assert found_in(written(["[[", "=", "]]"]), FIVE) == (NO_PREFIX, "")
 
 
 def test_other_characters_of_the_first_token_stay_in_front_of_every_label():
@@ -109,7 +107,7 @@ def test_a_verdict_inside_a_thinking_block_is_none():
     assert slot_of(written(["<think>", "[[>]]", "</think>", "no idea"]), FIVE) is None
     assert slot_of(written(["<think>", "[[>]]"]), FIVE) is None
     slot = found_in(written(["<think>", "[[>]]", "</think>", "[[=]]"]), FIVE)
-    assert slot.prefix.token_ids == (100, 101, 102)
+    assert slot[0].token_ids == (100, 101, 102)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +175,12 @@ def test_a_verdict_is_found_behind_any_text(before, label, after):
     assume(not denied(text, len(before)))
     found = last_verdict(text, FIVE)
     assert found is not None
-    assert (FIVE[found.label], found.begin) == (label, len(before))
+    assert (FIVE[found[0]], found[1]) == (label, len(before))
 
 
 def test_two_scores_end_the_text():
     slot = slot_of_two(written(["fine", ". ", "7", " 3", "."]), SCORES)
-    assert slot is not None
-    assert (slot.prefix.token_ids, slot.label) == ((100, 101), 6)
+    assert slot == (Prefix("fine. ", (100, 101)), "")
     assert slot_of_two(written(["7", " 3", " are", " scores"]), SCORES) is None
     assert slot_of_two(written(["7", " 3"], reason="length"), SCORES) is None
 

@@ -19,7 +19,8 @@ from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.session.progress import LiveRankings
-from orchestrator.store import ROLES, RunDirectory, Store, salvage
+from orchestrator.store import ROLES, RunDirectory, Store
+from orchestrator.store.salvage import salvage
 from orchestrator.tables import Column, make_table
 from orchestrator.units import Plan
 from orchestrator.view.item import item_page

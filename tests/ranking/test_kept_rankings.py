@@ -1,6 +1,5 @@
 """Rankings are computed once, and again when anything that they rest on changes."""
 
-from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -11,7 +10,7 @@ from orchestrator.frames import FrameFiles
 from orchestrator.runner.results import cache
 from orchestrator.runner.results.cache import RANKINGS, rankings_of
 from orchestrator.runner.results.frames import analyse
-from orchestrator.statistics.trust import DEFAULTS
+from orchestrator.statistics.results import Thresholds
 
 CODE = (
     "clusters.py", "tables.py", "ranking/analysis.py", "ranking/judged.py",
@@ -60,9 +59,8 @@ def test_they_are_what_is_computed_to_the_last_digit(folder, calls):
 
 
 def test_other_settings_are_computed(folder, calls):
-    thresholds = replace(DEFAULTS, missing=0.01)
     for changes in (
-        {}, {"confidence_level": 0.9}, {"thresholds": thresholds},
+        {}, {"confidence_level": 0.9}, {"thresholds": Thresholds(missing=0.01)},
     ):  # fmt: skip
         expected = analyse(FrameFiles(folder), **{**SETTINGS, **changes})
         assert repr(found_in(folder, **changes)) == repr(expected)

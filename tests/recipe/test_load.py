@@ -330,6 +330,7 @@ def test_a_name_that_is_gone_is_refused_with_what_is_used_instead(name, file):
         f"statistics={{{name}: {{}}}}",
         f"analyses=[{{kind: {name}}}]",
         f"methods.0.kind={name}",
+        f"methods.0.{name}=true",
     ):
         assert [fault for fault in faults_of(file, override) if said in fault], override
     with pytest.raises(UsageError, match="it was removed"):

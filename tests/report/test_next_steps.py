@@ -139,7 +139,9 @@ def test_two_measured_models_are_told_how_many_prompts_they_need():
     } | {"source": "m", "comparisons": (compared,)})  # fmt: skip
     (said,) = (step.text() for step in brief(tables=[table]).next_steps)
     needed = units_needed(0.02, -0.02, 50, 0.95)
-    assert said.startswith(f"More prompts to tell ash from birch: about {needed} instead of 50.")
+    assert said.startswith(
+        f"More prompts to tell ash from birch: about {float(f'{needed:.2g}'):,.0f} instead of 50."
+    )
 
 
 def test_two_methods_that_leave_the_same_models_open_say_it_once():

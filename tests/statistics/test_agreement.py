@@ -146,7 +146,6 @@ def test_agreement_with_and_without_ties():
     one = np.array([1.0, 1.0, 0.0, -1.0, 0.0])
     two = np.array([1.0, -1.0, 0.0, 0.0, 1.0])
     assert raw_agreement(one, two, alone(one)).value == pytest.approx(2 / 5)
-    assert raw_agreement(one, two, alone(one), ties=False).value == pytest.approx(1 / 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=6))

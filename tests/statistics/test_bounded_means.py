@@ -54,7 +54,7 @@ def test_position_bias_of_a_soft_judge_is_seen():
         none = np.zeros(150)
         ab, ba = (decisions(prefer, none, 1 - prefer) for prefer in first)
         orders = Orders(np.arange(150), first[0], first[1], ab, ba, np.ones(150, bool))
-        interval = position_effects(orders, 150, LEVEL).bias.interval
+        interval = position_effects(orders, LEVEL).bias.interval
         assert interval is not None
         seen += not interval.contains(0.0)
     assert seen >= 80

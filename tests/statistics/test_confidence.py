@@ -42,7 +42,7 @@ def test_nothing_changed_is_undefined_and_not_zero():
     found = at(np.zeros(3), changed=np.zeros(3, bool))
     assert found.published.value == 1.0
     assert math.isnan(found.changed.value)
-    assert found.changed.undefined == "no items"
+    assert found.changed.undefined == "nothing to count"
 
 
 def test_without_knowing_changes_there_is_no_share_over_them():

@@ -139,7 +139,7 @@ def effects(prefer_ab, prefer_ba, differ=None):
         decision_ba=decisions(ba, none, 1 - ba),
         differ=np.ones(n, bool) if differ is None else np.asarray(differ),
     )
-    return position_effects(orders, n, 0.95)
+    return position_effects(orders, 0.95)
 
 
 def test_judge_that_always_takes_the_first_is_fully_biased():

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
     SETTINGS,
     Judgments,
     OfModel,
-    Thresholds,
     assess,
     followable,
     no_ranking,

@@ -1,6 +1,7 @@
 """Short ways to put things into a store, and to see where they came from."""
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 
 from orchestrator.ask import digest
@@ -14,6 +15,11 @@ def key(number: int) -> bytes:
 
 def choice(number: float = 0.0) -> Choice:
     return Choice((-number, -1.0), (-number, -1.0), "top_logprobs", 10, 4, 1)
+
+
+def outcomes_of(store: Store, keys: Iterable[bytes]) -> dict[bytes, Outcome | Failure]:
+    """The outcomes that a store holds of some keys."""
+    return {key: found for key in keys if (found := store.get(key)) is not None}
 
 
 def origin(store: Store, number: int) -> tuple[str, str, int, float, bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import Store
-from tests.store.helpers import choice, key
+from tests.store.helpers import choice, key, outcomes_of
 
 WRITER = """
 import sys
@@ -52,7 +52,7 @@ def check_what_is_there(path: Path, last: int) -> int:
         plan = store.current_plan
         assert plan is not None
         found = [unit.rows[0][0] for unit in store.iter_rows(plan, "frame")]
-        outcomes = store.get_many(key(number) for number in range(len(found) + 100))
+        outcomes = outcomes_of(store, (key(number) for number in range(len(found) + 100)))
     assert found == list(range(len(found)))
     assert len(found) > last
     assert all(outcomes[key(number)] == choice(number) for number in found)

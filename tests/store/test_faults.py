@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.records import Generation
 from orchestrator.store import Store
-from tests.store.helpers import choice, key, put
+from tests.store.helpers import choice, key, outcomes_of, put
 
 
 def fill_up(store: Store) -> None:
@@ -62,16 +62,6 @@ def test_closing_tells_of_a_failed_write_that_nobody_met(path: Path) -> None:
         store.close()
 
 
-async def test_who_waits_for_room_is_told(path: Path) -> None:
-    store = Store.open(path)
-    fill_up(store)
-    put(store, 1, large(1))
-    put(store, 2, large(7))
-    with pytest.raises(StoreError, match="full"):
-        await store.wait_room(1)
-    store.close()
-
-
 def test_what_was_committed_survives_a_full_disk(path: Path) -> None:
     store = Store.open(path)
     for number in range(50):
@@ -82,7 +72,7 @@ def test_what_was_committed_survives_a_full_disk(path: Path) -> None:
     store.close()
     with Store.open(path) as again:
         again.check()
-        assert again.n_outcomes(key(n) for n in range(50)) == 50
+        assert len(outcomes_of(again, (key(n) for n in range(50)))) == 50
         put(again, 100)
         again.flush()
 

@@ -7,7 +7,10 @@ from contextlib import closing
 import pytest
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import Store, salvage, schema, unplanned
+from orchestrator.store import Store, schema
+from orchestrator.store.merging import unplanned
+from orchestrator.store.salvage import salvage
+from tests.store.helpers import outcomes_of
 from tests.store.test_checkpoints import key, put
 
 PAGE = 8192
@@ -38,7 +41,7 @@ def store_of(path):
 
 def held(path):
     with Store.open(path, read_only=True) as store:
-        return store.n_outcomes(map(key, range(N)))
+        return len(outcomes_of(store, map(key, range(N))))
 
 
 @pytest.mark.parametrize("damage", [zeroed, noise, no_header, no_tables])

@@ -9,8 +9,9 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import Store, unplanned
-from tests.store.helpers import choice, key, put
+from orchestrator.store import Store
+from orchestrator.store.merging import unplanned
+from tests.store.helpers import choice, key, outcomes_of, put
 
 OLD, NEW = b"o" * 16, b"n" * 16
 N = 40
@@ -59,7 +60,7 @@ def test_what_is_kept_stays_bit_for_bit(path: Path) -> None:
     assert after["outcome"] == [row for row in before["outcome"] if row[1] in KEPT]
     with Store.open(path) as store:
         store.check()
-        assert set(store.get_many(key(number) for number in range(N))) == KEPT
+        assert set(outcomes_of(store, (key(number) for number in range(N)))) == KEPT
         found = store.get(key(6))
         assert isinstance(found, Generation)
         assert found.text == "text" * 6
@@ -116,7 +117,7 @@ def test_more_can_be_put_afterwards(path: Path) -> None:
         put(store, N + 1, outcome(N + 1))
     with Store.open(path) as store:
         store.check()
-        assert store.n_outcomes([key(1), key(N + 1), key(0), key(3)]) == 3
+        assert len(outcomes_of(store, [key(1), key(N + 1), key(0), key(3)])) == 3
 
 
 def test_where_something_is_damaged_nothing_is_dropped(path: Path) -> None:

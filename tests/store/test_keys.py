@@ -13,7 +13,7 @@ from orchestrator.store import Store, connections
 from orchestrator.store.lookup import KeyFilter, n_levels
 from orchestrator.store.merging import drop_outcomes
 from orchestrator.store.salvage import salvage
-from tests.store.helpers import choice, key, put
+from tests.store.helpers import choice, key, outcomes_of, put
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_key_keeps_its_first_outcome_wherever_that_is(path: Path) -> None:
             put(store, 3, choice(-1.0))
     with Store.open(path) as store:
         assert sum(count.n for count in store.counts()) == 50
-        assert store.get_many(map(key, range(60))) == {key(n): choice(n) for n in range(50)}
+        assert outcomes_of(store, map(key, range(60))) == {key(n): choice(n) for n in range(50)}
 
 
 def places_of_keys(path: Path) -> dict[int, int]:
@@ -99,7 +99,7 @@ def test_keys_of_a_large_store_pass_the_levels_and_are_found_in_each(path: Path)
             put(store, number)
             if number % 8 == 7:
                 store.flush()
-        assert store.get_many(map(key, range(n))) == {key(k): choice(k) for k in range(n)}
+        assert outcomes_of(store, map(key, range(n))) == {key(k): choice(k) for k in range(n)}
         assert not any(store.get(key(k)) is None for k in range(0, n, 7))
         store.check()
     places = places_of_keys(path)
@@ -113,7 +113,7 @@ def test_keys_of_a_large_store_pass_the_levels_and_are_found_in_each(path: Path)
             put(store, number, choice(-1.0))
         assert sum(count.n for count in store.counts()) == n
     with Store.open(path, read_only=True) as reader:
-        assert reader.n_outcomes(map(key, range(n + 10))) == n
+        assert len(outcomes_of(reader, map(key, range(n + 10)))) == n
         assert all(reader.get(key(k)) == choice(k) for k in range(0, n, 11))
 
 
@@ -132,10 +132,10 @@ def test_outcomes_whose_keys_are_in_a_level_are_repaired_and_dropped_as_others(p
         assert connection.execute(in_level).fetchall() == []
     connection.close()
     with Store.open(path) as store:
-        assert store.n_outcomes(map(key, range(200))) == 200 - len(rows)
+        assert len(outcomes_of(store, map(key, range(200)))) == 200 - len(rows)
         for number in range(200):
             put(store, number)
-        assert store.n_outcomes(map(key, range(200))) == 200
+        assert len(outcomes_of(store, map(key, range(200)))) == 200
 
 
 def test_levels_bound_the_pages_that_a_key_changes() -> None:
@@ -156,7 +156,7 @@ def test_a_closed_store_has_every_key_in_its_index(path: Path) -> None:
         assert n_unsorted(path) == 20
     assert n_unsorted(path) == 0
     with Store.open(path, read_only=True) as store:
-        assert store.n_outcomes(map(key, range(30))) == 20
+        assert len(outcomes_of(store, map(key, range(30)))) == 20
 
 
 def test_keys_that_a_kill_left_unsorted_are_found(path: Path, tmp_path: Path) -> None:
@@ -171,12 +171,12 @@ def test_keys_that_a_kill_left_unsorted_are_found(path: Path, tmp_path: Path) ->
     assert n_unsorted(left) == 20
     with Store.open(left, read_only=True) as store:
         assert store.get(key(3)) == choice(3)
-        assert store.n_outcomes(map(key, range(30))) == 20
+        assert len(outcomes_of(store, map(key, range(30)))) == 20
     with Store.open(left) as store:
         assert store.get(key(3)) == choice(3)
         put(store, 3, choice(-1.0))
         put(store, 20)
-        assert store.get_many([key(3), key(20)]) == {key(3): choice(3), key(20): choice(20)}
+        assert outcomes_of(store, [key(3), key(20)]) == {key(3): choice(3), key(20): choice(20)}
     assert n_unsorted(left) == 0
 
 
@@ -185,7 +185,7 @@ def test_a_reader_finds_keys_of_a_running_store(store: Store, path: Path) -> Non
     store.flush()
     with Store.open(path, read_only=True) as reader:
         assert reader.get(key(1)) == choice(1)
-        assert reader.get_many([key(1), key(2)]) == {key(1): choice(1)}
+        assert outcomes_of(reader, [key(1), key(2)]) == {key(1): choice(1)}
 
 
 def test_adoption_leaves_no_index_behind(store: Store, path: Path) -> None:

@@ -18,8 +18,9 @@ from orchestrator.ask import digest
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Choice, Failure, Outcome
-from orchestrator.store import FromRun, RunDirectory, Store, merge, opened, put_in_place
-from tests.store.helpers import choice, key, origin
+from orchestrator.store import RunDirectory, Store, opened
+from orchestrator.store.merging import FromRun, merge, put_in_place
+from tests.store.helpers import choice, key, origin, outcomes_of
 from tests.store.test_codec import alternatives, generations
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m", version="1")
@@ -93,7 +94,7 @@ def test_every_byte_of_every_run_is_there(outcomes: list[Outcome], cut: int) -> 
         assert sum(one.n_outcomes for one in found) == len(outcomes)
         assert files_of(first) | files_of(second) == before
         with Store.open(new) as store:
-            assert store.n_outcomes(map(key, range(len(outcomes)))) == len(outcomes)
+            assert len(outcomes_of(store, map(key, range(len(outcomes))))) == len(outcomes)
             store.check()
 
 

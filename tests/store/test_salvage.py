@@ -10,8 +10,9 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure
-from orchestrator.store import Store, salvage, values
-from tests.store.helpers import choice, key, put
+from orchestrator.store import Store, values
+from orchestrator.store.salvage import salvage
+from tests.store.helpers import choice, key, outcomes_of, put
 
 N = 600
 PAGE = 8192
@@ -35,11 +36,13 @@ def held(path: Path) -> int:
     """Count the outcomes held; each is as it was put."""
     with Store.open(path) as store:
         store.check()
-        found = store.get_many(key(number) for number in range(N))
+        found = outcomes_of(store, (key(number) for number in range(N)))
         assert all(
             found[key(number)] == choice(number) for number in range(N) if key(number) in found
         )
-        assert sum(count.n for count in store.counts()) == len(found) + store.n_outcomes([key(N)])
+        assert sum(count.n for count in store.counts()) == len(found) + len(
+            outcomes_of(store, [key(N)])
+        )
         return len(found)
 
 
@@ -144,7 +147,7 @@ def test_pages_in_a_circle_are_not_read_for_ever(path: Path) -> None:
     found = salvage(path)
     assert found.kept["judge", "choose"] + found.n_lost == n + 1
     with Store.open(path) as store:
-        kept = store.get_many(key(number) for number in range(n))
+        kept = outcomes_of(store, (key(number) for number in range(n)))
     assert 0 < len(kept) < n
     assert all(kept[key(number)] == choice(number) for number in range(n) if key(number) in kept)
 

@@ -1,6 +1,5 @@
 """Records come back as put: at once, after closing, once, and in order."""
 
-import asyncio
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
 from orchestrator.store import Store, StoredServer, connections
-from tests.store.helpers import choice, key, origin, put
+from tests.store.helpers import choice, key, origin, outcomes_of, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
 
@@ -129,17 +128,8 @@ def test_many_keys_are_found_pending_or_not(store: Store) -> None:
     put(store, 1)
     store.flush()
     put(store, 2)
-    found = store.get_many([key(1), key(2), key(3)])
+    found = outcomes_of(store, [key(1), key(2), key(3)])
     assert found == {key(1): choice(1), key(2): choice(2)}
-
-
-def test_held_keys_are_counted_once(store: Store) -> None:
-    for number in range(700):
-        put(store, number)
-    store.flush()
-    put(store, 700)
-    keys = [key(number) for number in range(2000)]
-    assert store.n_outcomes(keys + keys) == 701
 
 
 def test_origin_tells_where_an_outcome_came_from(store: Store) -> None:
@@ -210,7 +200,7 @@ def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(store: Store, pa
                 store.put_unit(key(more), plan, more, 0, "frame", [(more,)])
                 store.set_meta("n", str(more))
             store.flush()
-            assert reader.n_outcomes(key(n) for n in range(300)) == number
+            assert len(outcomes_of(reader, (key(n) for n in range(300)))) == number
             assert reader.n_ended(plan) == number == len(list(reader.iter_rows(plan, "frame")))
             assert reader.get_meta("n") == (str(number - 1) if number else None)
             reader.check_places(plan, number)
@@ -251,19 +241,6 @@ def test_closed_store_says_so(path: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="closed"):
         store.get(key(1))
-
-
-async def test_room_is_waited_for_without_blocking_the_loop(store: Store) -> None:
-    put(store, 1, Generation("x" * 1_000_000, "stop"))
-    async with asyncio.timeout(10):
-        await store.wait_room(1000)
-    assert store.pending_bytes < 1000
-
-
-async def test_room_that_is_there_is_not_waited_for(store: Store) -> None:
-    put(store, 1)
-    await store.wait_room()
-    assert store.pending_bytes > 0
 
 
 def test_exclusive_store_reads_and_writes_over_one_connection(path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, lending, salvage, values
+from orchestrator.store import Store, lending, values
+from orchestrator.store.salvage import salvage
 
 WRITTEN = {"spent": '{"requests":120}', "units": "1000", "revision": "a: 1\nb: é\n", "limits": ""}
 

@@ -23,9 +23,10 @@ KINDS = sorted(
 def found_of(kind, *rows):
     """The tables of a summary over rows, of which only what names a unit is given."""
     module = importlib.import_module(f"{methods.__name__}.{kind}")
-    method, wanted = method_in(module), module.Config.model_fields.items()
+    method = method_in(module)
+    wanted = method.Config.model_fields.items()
     settings = {name: VALUES[name] for name, one in wanted if one.is_required()}
-    config = module.Config(**settings, **SOME.get(kind, {}))
+    config = method.Config(**settings, **SOME.get(kind, {}))
     made = frame(schema_of(method), rows)
     frames = {frame_of(method, kind): made}
     return summarise(context_of(kind, module, made, config=config, frames=frames))

@@ -7,8 +7,8 @@ import scipy
 from orchestrator.clusters import Clusters
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import PluginError
+from orchestrator.methods._drawing import AnswersConfig
 from orchestrator.methods.answers import Answers
-from orchestrator.methods.answers import Config as AnswersConfig
 from orchestrator.ranking.scores import ScoresSummary
 from orchestrator.runner.results.tables import summarise
 

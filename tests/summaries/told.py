@@ -16,7 +16,8 @@ from tests.core.fakes import method_in
 
 def context_of(kind, module, rows, *, config=None, frames=None, name=None):
     """A context over the rows of one method."""
-    method = method_in(module)(module.Config() if config is None else config)
+    found = method_in(module)
+    method = found(found.Config() if config is None else config)
     name, frame = name or kind, frame_of(type(method), kind)
     source = Source(name, kind, method, frame)
     return Context(name, frames or {frame: rows}, rows, [source], 0.95, 200, 0)

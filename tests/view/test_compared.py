@@ -5,20 +5,22 @@ import pytest
 
 import orchestrator
 from orchestrator import numbers
+from orchestrator.report.html.shell import Grid, Shown
+from orchestrator.tables import make_table
 from orchestrator.view.compared import _difference, _merged
 from tests.view.runs import answers_frame, items_frame, make_run
 
 
 def cell(text, order=None):
     number = order is not None
-    return {"text": text, "aside": "", "number": number, "order": order or "", "interval": None}
+    return Shown(text, "", number, order or "")
 
 
 RUNS = ("first", "second")
 
 
 def table(*rows, columns=(("rank", False), ("model", False), ("wins", True))):
-    return {"key": "k", "columns": [list(one) for one in columns], "rows": list(rows), "notes": []}
+    return Grid("k", make_table("k", "Table", [], []), columns, [False] * len(columns), rows)
 
 
 def row(rank, model, wins):
@@ -35,19 +37,19 @@ def test_rows_are_matched_by_what_they_are_about_not_by_their_rank():
     merged = merged_of(
         table(row("1", "x", 0.7), row("2", "y", 0.3)), table(row("1", "y", 0.6), row("2", "x", 0.4))
     )
-    assert [[c["text"] for c in one] for one in merged["rows"]] == [
+    assert [[c.text for c in one] for one in merged.rows] == [
         ["x", "1", "2", "0.70", "0.40", "-0.30"],
         ["y", "2", "1", "0.30", "0.60", "+0.30"],
     ]
-    titles = [title for title, _ in merged["columns"]]
+    titles = [title for title, _ in merged.columns]
     assert titles[-3:] == ["wins, first", "wins, second", "difference"]
-    assert merged["notes"] == []
+    assert merged.of.notes == ()
 
 
 def test_rows_of_one_run_alone_are_counted():
     merged = merged_of(table(row("1", "x", 0.7)), table(row("1", "x", 0.7), row("2", "y", 0.3)))
-    assert len(merged["rows"]) == 1
-    assert "1 row" in merged["notes"][0]
+    assert len(merged.rows) == 1
+    assert "1 row" in merged.of.notes[0]
 
 
 def test_rows_that_are_about_the_same_are_not_guessed_apart():
@@ -65,7 +67,7 @@ def test_rows_that_are_about_the_same_are_not_guessed_apart():
     ],
 )
 def test_a_difference_is_written_as_its_values_are(a, b, expected):
-    assert _difference(a, b)["text"] == expected
+    assert _difference(a, b).text == expected
 
 
 def test_items_that_differ_most_stand_first(viewer, tmp_path):
@@ -84,7 +86,8 @@ def test_items_that_differ_most_stand_first(viewer, tmp_path):
     paired = found["paired"]
     expected = orchestrator.compare(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
     assert paired["headline"] == list(expected.headline)
-    assert [table["title"] for table in paired["tables"]] == ["two minus one"]
+    assert str(paired["tables"]).count("'details'") == 1
+    assert "two minus one" in str(paired["tables"])
     assert "6 items in common; one has 6, two has 6." in paired["notes"]
 
 
@@ -99,7 +102,7 @@ def test_runs_without_common_items_are_said_to_have_none(viewer, tmp_path):
         make_run(tmp_path / "runs" / name, {"items": items, "answers": answers}, settings)
     found = viewer(tmp_path / "runs").enter().json("/api/compare?a=one&b=two")
     assert "have no item in common" in found["paired"]["headline"][0]
-    assert found["paired"]["tables"] == []
+    assert found["paired"]["tables"][2] == []
 
 
 def test_an_unknown_run_is_said_to_be_missing(viewer, tmp_path):

@@ -35,7 +35,7 @@ def test_the_words_are_found_in_every_shape(body):
         (402, "no_credit", False),
         (403, "unauthorised", False),
         (404, "not_found", False),
-        (206, "bad_request", False),
+        (206, "unparseable", False),
         (308, "redirected", False),
         (413, "too_long", True),
         (422, "bad_request", True),

@@ -354,3 +354,12 @@ def test_a_status_is_read_under_each_of_its_names(name, is_inside):
 def test_a_quota_for_some_time_passes_by_itself(status):
     failure = said("Quota exceeded for requests per minute and project.", status)
     assert (failure.cause, failure.scope, failure.permanent) == ("rate_limited", REQUEST, False)
+
+
+@pytest.mark.parametrize("status", [201, 202, 204, 206, 299])
+@pytest.mark.parametrize("body", [b"", b'{"id": "job-1", "status": "queued"}', b"rate limit"])
+def test_a_success_without_an_answer_is_unclear_and_says_so(status, body):
+    found = classify(status, body, {})
+    assert (found.cause, found.scope, found.permanent) == ("unparseable", UNCLEAR, False)
+    assert found.message.startswith(f"HTTP {status}")
+    assert "without an answer" in found.message

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.wire.by_ids import PathsError, Reading, Trie, Walk, close, nested, total, value
+from orchestrator.wire.by_ids import (
+    PathsError,
+    Reading,
+    Trie,
+    Walk,
+    close,
+    cut,
+    nested,
+    total,
+    value,
+)
 
 END = 0
 PATHS = st.lists(
@@ -91,10 +101,27 @@ def test_closed_paths_can_be_told_apart(paths):
     assert set(trie.children) == {path[:n] for path in trie.paths for n in range(len(path))}
 
 
-@pytest.mark.parametrize("paths", [[()], [(1,), ()], [(1,), (1, 2)]])
-def test_paths_that_can_t_be_told_apart_make_no_trie(paths):
-    with pytest.raises(PathsError):
-        Trie.of(paths)
+@pytest.mark.parametrize(
+    ("groups", "end", "said"),
+    [
+        ([[()]], END, "no tokens"),
+        ([[(1,)], [()]], END, "no tokens"),
+        ([[(1,)], [(1, 2)]], None, "begins with another"),
+        ([[(1,)], [(2,), (1,)]], END, "'a' and 'b' share a spelling"),
+    ],
+)
+def test_labels_that_can_t_be_told_apart_make_no_trie(groups, end, said):
+    with pytest.raises(PathsError, match=said):
+        cut(groups, "ab", end)
+
+
+@given(PATHS)
+def test_labels_keep_their_paths_or_end_them(paths):
+    distinct = list(dict.fromkeys(paths))
+    (found,), trie = cut([distinct], ["a"], END)
+    for path, kept in zip(distinct, found, strict=True):
+        assert kept in (path, (*path, END))
+    assert set(trie.paths) == set(found)
 
 
 def test_a_label_that_is_another_one_and_the_end_is_refused():

@@ -15,6 +15,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.summary import Summary
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
+from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
@@ -26,7 +27,7 @@ from orchestrator.tables import (
     Table,
     cell_text,
     make_table,
-    with_interval,
+    measured,
 )
 
 Floats = NDArray[np.float64]
@@ -158,7 +159,7 @@ def of_summaries(material: Material) -> list[Figure]:
             figures.key("summary", table.source),
             f"{table.title}: {column.name} ({table.source})",
             f"n = {table.basis or f'{len(models)} models; prompts as in the table'}",
-            f"{column.name} by model, with intervals over prompts.",
+            f"{column.name[:1].upper()}{column.name[1:]} by model, with intervals over prompts.",
             table,
             Picture("intervals", shown, column.name, options=options),
         )
@@ -186,7 +187,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     drawn: list[dict[str, Any]] = []
     for one, two in combinations(aligned.names, 2):
         correlation = aligned.correlation(one, two, level)
-        shown = with_interval(correlation.value, correlation.interval, why=correlation.undefined)
+        shown = without_n(measured(correlation))
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
@@ -224,7 +225,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
         lines.append(
             (
                 one,
-                with_interval(correlation.value, correlation.interval, why=correlation.undefined),
+                without_n(measured(correlation)),
                 correlation.n_points,
             )
         )
@@ -236,7 +237,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     picture = Picture("intervals", shown, "Spearman's rho with length", options=options)
     says = (
         "Right of 0, longer answers score higher. This alone does not distinguish a bias from "
-        "longer answers being better; compare with the row of gold, if present."
+        "longer answers being better; compare with the row of labels or references, if any."
     )
     return [
         Figure(table.key, title, basis_of(aligned, level), says, table, picture if shown else None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import shown
@@ -68,18 +69,28 @@ def render(material: Material) -> str:
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
     found = shown_sections(material)
+    figures = [figure for section in found for figure in section.figures]
+    return page("page.html.j2", figures, behind=_behind(material), **_variables(material, found))
+
+
+def content(material: Material, parts: Sequence[Section]) -> str:
+    """Some sections of the report as HTML, for a page that puts in the charts."""
+    figures = [figure for section in parts for figure in section.figures if can_draw()]
+    waiting = Markup('<p class="faint">Drawing …</p>')
+    drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
+    return template("main.html.j2").render(drawn=drawn, grid=keyed(), **_variables(material, parts))
+
+
+def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object]:
     recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
-    return page(
-        "page.html.j2",
-        [figure for section in found for figure in section.figures],
-        behind=_behind(material),
-        material=material,
-        sections=found,
+    return {
+        "material": material,
+        "sections": parts,
         **in_brief(material),
-        warnings=warnings(material, drawn=can_draw()),
-        facts=basis.facts(material),
-        recipe=safe_block(recipe, _MAX_RECIPE),
-    )
+        "warnings": warnings(material, drawn=can_draw()),
+        "facts": basis.facts(material),
+        "recipe": safe_block(recipe, _MAX_RECIPE),
+    }
 
 
 def summary(material: Material) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +10,7 @@ from orchestrator import numbers
 from orchestrator.report import rankings as tables
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Picture, named
-from orchestrator.report.words import few_words, told_apart
+from orchestrator.report.words import few_words
 from orchestrator.statistics.bounded_mean import METHOD as SHARES
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.ratings import METHOD
@@ -19,14 +18,9 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.tables import Measured, cell_text, counted_words
 
 _MOST_MODELS: Final = 30
-# Of more models the order is read from the picture, not from a sentence.
-_MOST_IN_A_SENTENCE: Final = 8
 _OVER_BLACK: Final = 0.82
 _SCALE: Final = "rating (Elo scale)"
 _POINTS: Final = {"format": ",.0f"}
-LEGEND: Final = (
-    "> means that every model before it can be told from every one after it, ≈ that not all can."
-)
 
 
 def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
@@ -36,42 +30,15 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
         analysis: The ranking.
         models: Of the run, so that each has one colour in all figures.
     """
-    if not analysis.ratings:
+    if not analysis.n_judged:
         return []
-    found = [_ratings(analysis)]
-    if analysis.n_judged:
-        found += [_wins(analysis)]
+    found = [_ratings(analysis), _wins(analysis)]
     if analysis.categories:
         found += [_categories(analysis, models)]
     return [
         dataclasses.replace(one, table=msgspec.structs.replace(one.table, warning=analysis.warning))
         for one in found
     ]
-
-
-def groups(analysis: RankingAnalysis) -> list[list[str]]:
-    """Models from the best down, cut where all before can be told from all after."""
-    ranked = [model.model for model in analysis.ratings if model.rank is not None]
-    apart = {(pair.better, pair.worse) for pair in analysis.pairs if pair.resolvable}
-    found: list[list[str]] = []
-    for place, model in enumerate(ranked):
-        if apart.issuperset(product(ranked[:place], ranked[place:])):
-            found.append([])
-        found[-1].append(model)
-    return found
-
-
-def group_words(analysis: RankingAnalysis) -> str:
-    """The order, and which models can be told apart; the latter alone where none can.
-
-    Best first: `>` where all before can be told from all after, else `≈`.
-    """
-    called = named(model.model for model in analysis.ratings)
-    said = told_apart(analysis).text(called)
-    if not analysis.order_resolvable:
-        return said
-    order = " > ".join(" ≈ ".join(map(called, group)) for group in groups(analysis))
-    return f"{order}. {said} {LEGEND}"
 
 
 def _basis(analysis: RankingAnalysis, method: str) -> str:
@@ -87,12 +54,7 @@ def _basis(analysis: RankingAnalysis, method: str) -> str:
 def _ratings(analysis: RankingAnalysis) -> Figure:
     table = tables.ratings(analysis)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
-    called = named(model.model for model in analysis.ratings)
-    few = len(analysis.ratings) <= _MOST_IN_A_SENTENCE
-    order = group_words(analysis) if few else told_apart(analysis).text(called)
-    says = f"Ratings on the Elo scale, mean 1000. {order}"
-    if analysis.warning:
-        says = f"{analysis.warning} {says}"
+    says = " ".join(filter(None, (analysis.warning, "Ratings on the Elo scale, mean 1,000.")))
     # A picture would say what the numbers can't.
     drawn = shown and not analysis.warning
     picture = Picture("intervals", shown, _SCALE, options=_POINTS) if drawn else None
@@ -139,7 +101,7 @@ def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     called = named([*(str(row[0]) for row in table.rows), *(str(row[1]) for row in table.rows)])
     groups = [group for model in models if model in rated and (group := called(model)) in used]
     picture = Picture("intervals", shown, _SCALE, "", groups, _POINTS) if shown else None
-    says = "Ratings within each category; the mean of each category is 1000."
+    says = "Ratings within each category; the mean of each category is 1,000."
     if any(part.n_clusters < APPROXIMATE_BELOW for part in analysis.categories):
         says = f"{says} Where a category has {few_words(analysis)}."
     return Figure(table.key, table.title, _basis(analysis, METHOD), says, table, picture)

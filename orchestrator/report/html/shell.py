@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from orchestrator.report.html.figures import Figure, key, made_safe
 from orchestrator.report.text import safe_line, safe_name
-from orchestrator.tables import Cell, Measured, Table, cell_parts
+from orchestrator.tables import Measured, Table, cell_parts
 
 # Text from outside (answers, prompts, names) as a page may show it, lines kept.
 #
@@ -60,9 +60,7 @@ def safe_block(text: str, limit: int = MAX_CHARACTERS) -> str:
     return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
 
 
-_WIDTH: Final = 72.0
 _MAX_CELL: Final = 400
-_FEWEST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +72,12 @@ class Shown:
         aside: What stands beside it in small: interval, n, why there is no value.
         number: Whether it stands on the right.
         order: What the column is sorted by.
-        interval: Where the column has intervals: ends of a line, and its point where it has one, in
-            units of the picture.
     """
 
     text: str
     aside: str
     number: bool
-    order: str
-    interval: tuple[float, float, float | None] | None = None
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,65 +102,25 @@ class Grid:
 
 def grid(table: Table, key: str, limit: int = _MAX_CELL) -> Grid:
     """A table as it is shown, its cells cut to `limit` characters."""
-    axes = [
-        # Plain numbers of a table may be of many kinds, which no axis holds together.
-        None if column.form in {"number", "probability"} else _axis([row[i] for row in table.rows])
-        for i, column in enumerate(table.columns)
-    ]
     rows = []
     for row in table.rows:
         cells = []
-        for column, value, axis in zip(table.columns, row, axes, strict=True):
+        for column, value in zip(table.columns, row, strict=True):
             parts = cell_parts(column, value)
             beside = (parts.interval, parts.n, f"({parts.why})" if parts.why else "")
             aside = safe_block(" ".join(part for part in beside if part), limit)
-            interval = _interval(value, axis) if isinstance(value, Measured) and axis else None
             number = value.value if isinstance(value, Measured) else value
             order = ""
             if isinstance(number, int | float) and not isinstance(number, bool):
                 order = repr(float(number)) if math.isfinite(number) else ""
             text = safe_block(parts.value, limit)
-            cells.append(Shown(text, aside, column.form != "text", order, interval))
+            cells.append(Shown(text, aside, column.form != "text", order))
         rows.append(cells)
     columns = [(column.name, column.form != "text") for column in table.columns]
     bounded = [
-        number and any(row[i].aside or row[i].interval for row in rows)
-        for i, (_, number) in enumerate(columns)
+        number and any(row[i].aside for row in rows) for i, (_, number) in enumerate(columns)
     ]
     return Grid(key, table, columns, bounded, rows)
-
-
-def _axis(cells: Sequence[Cell]) -> tuple[float, float] | None:
-    """Return the range of a column's intervals; None if there are none to compare."""
-    bounded = [
-        cell
-        for cell in cells
-        if isinstance(cell, Measured) and cell.low is not None and cell.high is not None
-    ]
-    ends = [
-        value
-        for cell in bounded
-        for value in (cell.low, cell.high, cell.value)
-        if value is not None and math.isfinite(value)
-    ]
-    if len(bounded) < _FEWEST or not ends or min(ends) == max(ends):
-        return None
-    return min(ends), max(ends)
-
-
-def _interval(
-    value: Measured, axis: tuple[float, float]
-) -> tuple[float, float, float | None] | None:
-    if value.low is None or value.high is None:
-        return None
-    low, high = axis
-
-    def place(x: float) -> float:
-        share = (min(max(x, low), high) - low) / (high - low)
-        return round(4 + share * (_WIDTH - 8), 1)
-
-    known = value.value is not None and math.isfinite(value.value)
-    return place(value.low), place(value.high), place(value.value or 0.0) if known else None
 
 
 _NEEDED: Final = ("altair", "vl_convert")
@@ -227,7 +182,6 @@ def page(name: str, figures: Iterable[Figure], behind: object = None, **variable
         behind=json.dumps(behind),
         data=Markup(harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
         policy=policy(style, script),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
 
@@ -241,6 +195,7 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(own_file),
     )
     environment.globals["terms"] = terms()
+    environment.globals["made"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     environment.filters["explained"] = explained
     environment.filters["line"] = partial(safe_line, joined=True)
     environment.filters["isolated"] = isolated

@@ -111,7 +111,7 @@ def listed(family: str) -> Iterator[Listed]:
 
 def _about(package: str, kind: str) -> str:
     try:
-        return _first_line(plugins.load(package, kind).__doc__)
+        return plugins.about(package, kind)
     except PluginError as error:
         return str(error)
 

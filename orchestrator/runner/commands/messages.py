@@ -1,4 +1,4 @@
-"""Words to the user, paths of runs, and files that are written for them."""
+"""Words to the user, paths of runs, and their results on the screen and in files."""
 
 import argparse
 import difflib
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from rich.text import Text
 
+from orchestrator import numbers
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, RecipeError, RunDirectoryError
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.report import calls
 from orchestrator.report.lines import event_line
 from orchestrator.report.page import make_console, print_to
@@ -96,6 +98,8 @@ class Said(msgspec.Struct, frozen=True):
 
 
 _RUNS: Final = Path(paths.RUNS)
+# Lines of a terminal that say, below the results, that it was interrupted or that units failed.
+_LINES_BELOW: Final = 2
 
 
 def run_path(name: str) -> Path:
@@ -117,6 +121,33 @@ def say_of(run: Path, lines: Iterable[str]) -> None:
     """Lines about a run."""
     for line in lines:
         say(f"{run}: {line}")
+
+
+def show(result: "Result", form: str, *, whole: bool, taken: int = 0) -> None:
+    """Print the results of a run.
+
+    `taken` are the lines of the screen that are written already.
+    """
+    results = importlib.import_module("orchestrator.report.results")
+    found = result.findings
+    if form == "table":
+        # Lines below the results: that it was interrupted, or that units failed.
+        done = result.completeness
+        taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
+        run, n_tables = paths.shown(result.path), len(result.rankings)
+        n_tables += sum(bool(table.columns) for table in result.tables)
+        if result.allow_code and not is_allowed(result.path):
+            run = f"{run} --allow-code"
+        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
+        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
+        more = [*([full] if n_tables else []), page]
+        shown = (
+            results.as_tables(found) if whole else results.first_screen(found, more, taken=taken)
+        )
+        for renderable in shown:
+            print_to(sys.stdout, renderable)
+    else:
+        write_to(sys.stdout, results.as_text("json" if form == "json" else "markdown", found))
 
 
 def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bool:

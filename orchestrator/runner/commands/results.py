@@ -13,26 +13,20 @@ from urllib.parse import parse_qsl, quote, urlencode
 from rich.console import RenderableType
 
 from orchestrator import numbers
-from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
 from orchestrator.extras import need
-from orchestrator.plugins.permission import is_allowed
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
 from orchestrator.report.export.tables import beside
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
-from orchestrator.report.results import as_tables, as_text, first_screen
 from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner import api
-from orchestrator.runner.commands.messages import Said, run_path, write_files
+from orchestrator.runner.commands.messages import Said, run_path, show, write_files
 from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
 from orchestrator.runner.interface.labelling import READ, Draw, draw_sheet, write_sheet
-
-# Lines of a terminal that say, below the results, that it was interrupted or that units failed.
-_LINES_BELOW: Final = 2
 
 
 def report(options: argparse.Namespace) -> int:
@@ -42,30 +36,6 @@ def report(options: argparse.Namespace) -> int:
     if not write_files(result, options, said):
         show(result, options.format, whole=options.full)
     return EXIT_COMPLETE
-
-
-def show(result: api.Result, form: str, *, whole: bool, taken: int = 0) -> None:
-    """Print the results of a run.
-
-    `taken` are the lines of the screen that are written already.
-    """
-    found = result.findings
-    if form == "table":
-        # Lines below the results: that it was interrupted, or that units failed.
-        done = result.completeness
-        taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        run, n_tables = paths.shown(result.path), len(result.rankings)
-        n_tables += sum(bool(table.columns) for table in result.tables)
-        if result.allow_code and not is_allowed(result.path):
-            run = f"{run} --allow-code"
-        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
-        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
-        more = [*([full] if n_tables else []), page]
-        shown = as_tables(found) if whole else first_screen(found, more, taken=taken)
-        for renderable in shown:
-            print_to(sys.stdout, renderable)
-    else:
-        write_to(sys.stdout, as_text("json" if form == "json" else "markdown", found))
 
 
 _Form = TextFormat | Format | Literal["hf"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
-from orchestrator.runner.commands.messages import Said, write_files
+from orchestrator.runner.commands.messages import Said, show, write_files
 from orchestrator.runner.interface.checking import directory_of, prepared_from
 from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.run import run_prepared
@@ -43,9 +43,7 @@ def run(options: argparse.Namespace) -> int:
             if result.ended is not None and result.ended.progress is not None:
                 taken = said.summary(result.ended.progress, result.n_left)
             if _is_shown(result):
-                importlib.import_module("orchestrator.runner.commands.results").show(
-                    result, options.format, whole=options.full, taken=taken
-                )
+                show(result, options.format, whole=options.full, taken=taken)
             late.look()
             return _ended(result, options, said)
         except KeyboardInterrupt:

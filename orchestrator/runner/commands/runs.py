@@ -31,7 +31,9 @@ from orchestrator.runner.planning.revisions import REVISION, last_revision, stor
 from orchestrator.runner.results.readable import check_items
 from orchestrator.runner.results.runs import describe, list_runs
 from orchestrator.runner.results.stored import missing_notes
-from orchestrator.store import RunDirectory, Salvaged, Store, newest, salvage, unplanned
+from orchestrator.store import RunDirectory, Store, newest
+from orchestrator.store.merging import unplanned
+from orchestrator.store.salvage import Salvaged, salvage
 
 
 def merge(options: argparse.Namespace) -> int:

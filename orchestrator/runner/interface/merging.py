@@ -29,15 +29,14 @@ from orchestrator.store import (
     FRAMES,
     ROLES,
     EndedStore,
-    FromRun,
     RunDirectory,
     Store,
     check_ended,
     newest,
     opened,
-    put_in_place,
 )
-from orchestrator.store import merge as merge_stores
+from orchestrator.store.merging import FromRun, put_in_place
+from orchestrator.store.merging import merge as merge_stores
 
 _FOLDER: Final = ".merging"
 # How long a merge waits for readers of the store that it replaces.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, GenerateAsk, digest
-from orchestrator.dataset.answers import AnswerRow, Form, Names, answer_row, find_form, found_at
+from orchestrator.dataset.answers import AnswerRow, Form, answer_row, find_form, found_at
 from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
@@ -66,16 +66,16 @@ class AnswerFile:
     def __init__(self, given: GivenAnswers) -> None:
         path = Path(given.path or "")
         self._rows = open_rows(path, path.name, rows=given.rows)
-        names = Names(given.key or "", given.prompt or "", given.text or "")
-        self._has_named_key = bool(names.key)
+        names = {name: getattr(given, name) or "" for name in ("key", "prompt", "text")}
+        self._has_named_key = bool(given.key)
         self._file = path.name
         self.identity = {"answers": sha256_of(path), "generator": given.generator or ""} | {
             f"answers.{name}": value
-            for name, value in (*names._asdict().items(), ("rows", given.rows))
+            for name, value in (*names.items(), ("rows", given.rows))
             if value
         }
         try:
-            self._form = find_form(self._rows, names)
+            self._form = find_form(self._rows, **names)
         except RowError as error:
             where = self._rows.where(0) if len(self._rows) else self._file
             raise DatasetError(f"{where}: {error}") from error

@@ -45,10 +45,7 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
 
 def kinds() -> dict[str, str]:
     """Return a one-line description of each kind."""
-    return {
-        kind: (plugins.load(plugins.DATASETS, kind).__doc__ or "").strip().partition("\n")[0]
-        for kind in plugins.kinds(plugins.DATASETS)
-    }
+    return {kind: plugins.about(plugins.DATASETS, kind) for kind in plugins.kinds(plugins.DATASETS)}
 
 
 def listing() -> list[tuple[str, str]]:

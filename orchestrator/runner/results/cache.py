@@ -24,7 +24,8 @@ from orchestrator.disk import files
 from orchestrator.frames import FrameFiles
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.runner.results.frames import analyse
-from orchestrator.statistics.trust import DEFAULTS, Thresholds
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS
 
 RANKINGS: Final = ".rankings"
 _KEY_BYTES: Final = 16

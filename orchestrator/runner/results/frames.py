@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator import numbers
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
@@ -27,7 +28,8 @@ from orchestrator.report.progress import Completeness
 from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.probing.records import likeness_notes
 from orchestrator.runner.results.stored import Record, counted, schemas_of, server_notes
-from orchestrator.statistics.trust import DEFAULTS, Thresholds
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.store import RunDirectory, Store
 
 
@@ -124,7 +126,9 @@ def _said(
 
 
 def _shares(found: Counter[str], answered: Counter[str]) -> str:
-    return ", ".join(f"{model} {n:,} of {answered[model]:,}" for model, n in found.items() if n)
+    shown = [f"{model} {n:,} of {answered[model]:,}" for model, n in found.items() if n]
+    more = f" and {numbers.counted(len(shown) - _SHOWN, 'more model')}"
+    return ", ".join(shown[:_SHOWN]) + more * (len(shown) > _SHOWN)
 
 
 EXPORTED = ".exported"

@@ -24,7 +24,8 @@ from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
 from orchestrator.statistics.ratings import Forming
-from orchestrator.statistics.trust import DEFAULTS, SHORT, Thresholds
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS, SHORT
 from orchestrator.units import Part, Plan
 
 if TYPE_CHECKING:

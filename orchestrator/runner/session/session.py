@@ -35,7 +35,6 @@ from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.ready import Admission
 from orchestrator.scheduler.window import Window
-from orchestrator.statistics.trust import Thresholds
 from orchestrator.store import Store
 
 # A fault in a method is likely to fail every unit; a few are enough to see why.
@@ -160,7 +159,7 @@ class Session(Listener):
         self._board = LiveRankings(
             plan,
             stops_early=opened.blocks is not None,
-            thresholds=Thresholds(**statistics.trust.model_dump()),
+            thresholds=statistics.trust,
             confidence_level=statistics.confidence_level,
         )
         self._came: list[tuple[Request, Outcome | Failure]] = []

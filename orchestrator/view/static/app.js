@@ -1,5 +1,6 @@
 // The shell: addresses, the bar, keys, light and dark, and whether a run has gone on.
-import { h, hideTip, name, setTerms, showTip, spoken } from "./dom.js";
+import { h, name, spoken } from "./dom.js";
+import { hideTip } from "./ways.js";
 import { get, runPath, share } from "./data.js";
 import { runs } from "./runs.js";
 import { overview } from "./overview.js";
@@ -156,17 +157,5 @@ document.addEventListener("click", (event) => {
   go(to.pathname, to.searchParams).then(() => { main.focus({ preventScroll: true }); scrollTo(0, 0); });
 });
 
-// What a mark of a chart stands for; the same numbers are in the table below it.
-// Of terms, also at the focus and where a finger touches.
-const tell = (event, below) => {
-  const mark = event.target.closest?.("[data-tip]");
-  const box = mark?.getBoundingClientRect();
-  if (mark) showTip(mark.dataset.tip, below ? box.left - 14 : event.clientX, below ? box.bottom - 10 : event.clientY);
-  else if (!event.target.closest?.("[data-token]")) hideTip();
-};
-document.addEventListener("pointermove", (event) => tell(event, false));
-for (const kind of ["focusin", "click"]) document.addEventListener(kind, (event) => tell(event, true));
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
-
 addEventListener("popstate", show);
-get("/api/terms").then(setTerms, () => {}).then(show);
+show();

@@ -1,8 +1,8 @@
 // Two runs side by side.
-import { h, name, sentence } from "./dom.js";
+import { built, h, name, sentence } from "./dom.js";
 import { count, fixed, get, signed } from "./data.js";
-import { grid } from "./table.js";
 import { compared as differences } from "./text.js";
+import { sortable } from "./ways.js";
 
 const part = (title, ...content) => h("section", {}, h("h2", {}, title), content);
 
@@ -10,11 +10,11 @@ export const compared = async ({ query, go }) => {
   const [a, b] = [query.get("a") ?? "", query.get("b") ?? ""];
   const found = await get(`/api/compare?${query}`);
   const path = (run) => `/run/${encodeURIComponent(run)}`;
-  const run = (one, n) => h("p", {}, h("a", { href: path(one) }, name(one)), ` · ${count(n)} items`);
+  const run = (one) => h("p", {}, h("a", { href: path(one) }, name(one)));
   const chosen = found.measures.find((one) => one.key === found.measure);
   const choice = found.measures.length > 0 && h("label", {}, "by ", h("select", { change: (event) => { const next = new URLSearchParams(query); next.set("measure", event.target.value); go("/compare", next); } },
     found.measures.map((one) => h("option", { value: one.key, selected: one.key === found.measure }, one.title))));
-  const table = (one, index) => h("details", { class: "folded", open: index < 2 }, h("summary", {}, sentence(one.title), one.source && [" ", h("span", { class: "aside" }, sentence(one.source))]), grid(one));
+  const tables = (tree) => { const place = built(tree); sortable(place); return place; };
   const items = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Items that differ most" }, h("table", { class: "data differing" },
     h("thead", {}, h("tr", {}, ["item", "prompt", a, b, "difference"].map((text, at) => h("th", { scope: "col", class: at > 1 ? "n" : null }, name(text))))),
     h("tbody", {}, found.items.map((one) => h("tr", {}, h("th", { scope: "row" }, name(one.name)), h("td", { class: "clip" }, name(one.preview)),
@@ -26,11 +26,11 @@ export const compared = async ({ query, go }) => {
     content: h("div", { class: "wide" }, h("div", { class: "head" }, h("div", {}, h("p", { class: "kind" }, "Two runs"), h("h1", {}, name(a), " and ", name(b)))),
       h("section", { "aria-label": "Paired differences" },
         found.paired.headline.map((line, index) => (index ? h("p", {}, sentence(line)) : h("h2", { class: "answer" }, sentence(line)))),
-        h("div", { class: "panel" }, run(a, found.n_items[0]), run(b, found.n_items[1]), !found.paired.notes.length && h("p", { class: "note" }, `${count(found.n_shared)} items are in both runs.`),
+        h("div", { class: "panel" }, run(a), run(b), !found.paired.notes.length && h("p", { class: "note" }, `${count(found.n_shared)} items are in both runs.`),
           found.paired.notes.map((line) => h("p", { class: "note" }, sentence(line)))),
-        h("h2", {}, "Paired differences"), found.paired.tables.map(table)),
+        h("h2", {}, "Paired differences"), tables(found.paired.tables)),
       part("Tables of both runs", h("p", { class: "note" }, `A difference is ${b} minus ${a}. These have no intervals: runs over the same items are dependent, so the intervals of the two runs do not show whether they differ. The paired differences above do.`),
-        found.tables.length ? found.tables.map(table) : h("p", {}, "These runs have no tables with the same columns.")),
+        found.tables[2].length ? tables(found.tables) : h("p", {}, "These runs have no tables with the same columns.")),
       part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No shared item has a different value.")),
       part("Settings that differ", found.settings.length
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" }, h("table", { class: "data rows settings" }, h("thead", {}, h("tr", {}, ["setting", a, b].map((text) => h("th", { scope: "col" }, name(text))))),

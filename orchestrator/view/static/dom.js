@@ -1,9 +1,11 @@
 // Elements made of data. Text is only ever text: nothing here reads markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-// What a drawing of the report may hold; anything else is left out.
+// What a page of the report may hold; anything else is left out.
 const SHAPES = new Set(["svg", "g", "path", "line", "rect", "text", "tspan", "circle", "defs",
   "clipPath", "title", "linearGradient", "stop"]);
+const TAGS = new Set(["a", "b", "bdi", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "figcaption", "figure",
+  "h2", "h3", "h4", "li", "p", "pre", "section", "span", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"]);
 
 const append = (element, children) => {
   for (const child of children.flat(Infinity)) {
@@ -41,44 +43,17 @@ export const sentence = (text) => text.split(RIGHT_TO_LEFT).map((part, index) =>
 /** A sentence whose commands stand between backticks. */
 export const spoken = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : sentence(part)));
 
-/** A drawing of the report, given as [tag, attributes, children]. */
-export const drawing = (tree) => {
+/** A part of the report, given as [tag, attributes, children]; it has no styles, scripts or addresses. */
+export const built = (tree) => {
   if (typeof tree === "string") return document.createTextNode(tree);
   const [tag, attributes, children] = tree;
-  if (!SHAPES.has(tag)) return null;
-  const kept = Object.entries(attributes).filter(([key]) => !/^(on|style|href|xlink)/i.test(key));
-  return s(tag, Object.fromEntries(kept), children.map(drawing));
+  if (!SHAPES.has(tag) && !TAGS.has(tag)) return null;
+  const kept = Object.entries(attributes).filter(([key]) => !/^(on|style|href|src|xlink|form)/i.test(key));
+  return (SHAPES.has(tag) ? s : h)(tag, Object.fromEntries(kept), children.map(built));
 };
-
-// What terms mean, by where they stand: the glossary's own texts.
-let known = {};
-export const setTerms = (found) => { known = found; };
-export const meaning = (text, where = "column") => known[where]?.[text];
 
 /** A term that says what it means: under the pointer, at the focus, at a touch. */
-export const term = (text, says = meaning(text)) => (says ? h("button", { type: "button", class: "term", data: { tip: says } }, sentence(text)) : sentence(text));
-
-/** A sentence on intervals with each kind that it names as a term. */
-export const explained = (text) => Object.entries(known.interval ?? {}).reduce((parts, [kind, says]) => {
-  const at = parts.findIndex((part) => typeof part === "string" && part.includes(kind));
-  if (at < 0) return parts;
-  const from = parts[at].indexOf(kind);
-  return [...parts.slice(0, at), parts[at].slice(0, from), term(kind, says), parts[at].slice(from + kind.length), ...parts.slice(at + 1)];
-}, sentence(text));
-
-const tip = () => document.getElementById("tip");
-
-/** Show something beside the pointer, or beside an element that has the focus. */
-export const showTip = (content, x, y) => {
-  const shown = tip();
-  shown.replaceChildren(content);
-  shown.hidden = false;
-  const room = innerWidth - shown.offsetWidth - 8;
-  shown.style.left = `${Math.max(8, Math.min(x + 14, room))}px`;
-  shown.style.top = `${Math.max(8, Math.min(y + 16, innerHeight - shown.offsetHeight - 8))}px`;
-};
-
-export const hideTip = () => { tip().hidden = true; };
+export const term = (text, says) => (says ? h("button", { type: "button", class: "term", data: { tip: says } }, sentence(text)) : sentence(text));
 
 export const segmented = (label, options, chosen, choose) => h("div", { class: "segments", role: "group", "aria-label": label },
   options.map(([key, text]) => h("button", {

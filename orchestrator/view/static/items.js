@@ -89,6 +89,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     // First: what is hidden has no height.
     scroller.hidden = !total();
     nothing.hidden = total() > 0;
+    if (!total()) reason.replaceChildren(...[whyNone()].flat());
     const from = Math.floor(first());
     const until = Math.min(total(), from + Math.ceil(room() / ROW_()) + 2);
     const shift = scroller.scrollTop - (first() - from) * ROW_();
@@ -294,7 +295,13 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     change();
     search.focus();
   };
-  const nothing = h("div", { class: "none-here no-hit", hidden: true }, h("p", {}, found.of ? "No item matches the search and the conditions." : "This run has no items yet."),
+  const whyNone = () => {
+    if (!found.of) return "This run has no items yet.";
+    if (wanted.get("show") !== "lost") return "No item matches the search and the conditions.";
+    return [name(wanted.get("of")), " did not lose to ", name(wanted.get("to") ?? "any other"), " on these items."];
+  };
+  const reason = h("p", {});
+  const nothing = h("div", { class: "none-here no-hit", hidden: true }, reason,
     found.of > 0 && h("button", { type: "button", click: all }, "Show all items"));
   const said = h("span", { class: "said", role: "status" });
   const files = ["csv", "json"].map((form) => [form, h("a", { class: "save-link", download: "" }, form.toUpperCase())]);

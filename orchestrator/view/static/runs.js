@@ -3,6 +3,8 @@ import { h, name } from "./dom.js";
 import { bytes, count, get, share } from "./data.js";
 
 const WORDS = { complete: "complete", running: "running", stopped: "stopped", foreign: "unreadable" };
+// Names of a run's methods, or of its models, that its row lists.
+const MOST = 5;
 
 export const runs = async ({ go, query }) => {
   const found = await get("/api/runs");
@@ -23,17 +25,18 @@ export const runs = async ({ go, query }) => {
     picked[event.target.checked ? "add" : "delete"](event.target.value);
     button.disabled = picked.size !== 2;
   };
+  const few = (names) => name(names.length > MOST ? `${names.slice(0, MOST - 1).join(", ")} and ${names.length - MOST + 1} more` : names.join(", "));
   const row = (run) => h("tr", {},
     h("td", {}, h("input", { type: "checkbox", value: run.name, change: pick, "aria-label": `Compare ${run.name}` })),
     h("th", { scope: "row" }, h("a", { href: `/run/${encodeURIComponent(run.name)}` }, name(run.name)),
       run.description && h("p", { class: "about" }, name(run.description)),
-      h("p", { class: "brief" }, name([run.methods.join(", "), run.models.join(", ")].filter(Boolean).join(" · ")))),
+      h("p", { class: "brief" }, few(run.methods), run.models.length > 0 && " · ", few(run.models))),
     h("td", {}, h("span", { class: `state ${run.state}`, title: run.fault ?? null }, WORDS[run.state] ?? run.state),
       run.state !== "complete" && run.units_total && run.units_done != null ? h("span", { class: "aside" }, ` ${share(run.units_done / run.units_total)}`) : null),
     h("td", { class: "n" }, count(run.units_total)),
     h("td", { class: "n" }, run.units_failed ? h("b", { class: "bad" }, count(run.units_failed)) : count(run.units_failed)),
-    h("td", { class: "of-run" }, name(run.methods.join(", "))),
-    h("td", { class: "of-run" }, name(run.models.join(", "))),
+    h("td", { class: "of-run" }, few(run.methods)),
+    h("td", { class: "of-run", title: run.models.join(", ") }, few(run.models)),
     h("td", { class: "n of-run" }, run.size ? bytes(run.size) : "–"),
     h("td", { class: "aside last" }, h("time", { datetime: new Date(run.at * 1000).toISOString() }, new Date(run.at * 1000).toLocaleString())));
   const heads = [["", ""], ["run", ""], ["state", ""], ["units", "n"], ["failed", "n"], ["methods", "of-run"], ["models", "of-run"], ["size", "n of-run"], ["last change", "last"]];

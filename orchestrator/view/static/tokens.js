@@ -1,5 +1,6 @@
 // Tokens with what was observed at each: coloured, and told in full under the pointer or the focus.
-import { h, hideTip, segmented, showTip } from "./dom.js";
+import { h, segmented } from "./dom.js";
+import { hideTip, showTip } from "./ways.js";
 import { fixed, share } from "./data.js";
 
 const STEPS = { logprob: [0.05, 0.35, 0.9, 2, 4], entropy: [0.1, 0.5, 1, 1.8, 3] };
@@ -73,12 +74,12 @@ export const tokenView = (tokens, by, label, sentences = tokens.missing) => {
   const at = (event) => Number(event.target.closest?.("[data-token]")?.dataset.token ?? -1);
   const list = h("div", {
     class: `tokens${tokens.pieces ? "" : " unspelled"}`, role: "listbox", "aria-label": label, "aria-orientation": "horizontal", dir: "auto",
-    pointermove: (event) => { const one = at(event); if (one >= 0) showTip(told(tokens, one), event.clientX, event.clientY); },
+    pointermove: (event) => { const one = at(event); if (one >= 0) showTip(told(tokens, one), event.clientX + 14, event.clientY + 16); },
     pointerleave: hideTip,
     focusin: (event) => {
       const one = at(event);
       const box = event.target.getBoundingClientRect();
-      if (one >= 0 && event.target.matches(":focus-visible")) showTip(told(tokens, one), box.left, box.bottom - 8);
+      if (one >= 0 && event.target.matches(":focus-visible")) showTip(told(tokens, one), box.left + 14, box.bottom + 8);
     },
     focusout: hideTip,
     keydown: (event) => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import torch
 
 from launch.embedded.engine import Engine
-from launch.embedded.jobs import Job
+from launch.embedded.jobs import Answer, Job
 from launch.embedded.served import Served
 
 USER = [{"role": "user", "content": "hello world, which is better?"}]
@@ -49,18 +50,28 @@ class Client:
         messages = [{"role": "user", "content": content}]
         return self.post("/v1/chat/completions", status, **{"messages": messages, **fields})
 
-    def events(self, path: str, **fields: Any) -> list[Any]:
-        body = json.dumps({"model": "bos", "stream": True, **fields}).encode()
-        status, text = self.raw("POST", path, body)
-        assert status == 200, text
-        lines = [line[6:] for line in text.decode().split("\n\n") if line]
-        assert lines[-1] == "[DONE]"
-        return [json.loads(line) for line in lines[:-1]]
-
     def metric(self, name: str, model: str = "bos") -> int:
         text = self.raw("GET", "/metrics")[1].decode()
         wanted = f'orchestrator:{name}{{model_name="{model}"}} '
         return int(next(line for line in text.splitlines() if line.startswith(wanted)).split()[-1])
+
+
+class Telling(Answer):
+    """An answer that tells of each of its tokens, on the engine's thread."""
+
+    tell: Callable[[], None]
+
+    def add(self, *arguments: Any) -> bool:
+        self.tell()
+        return super().add(*arguments)
+
+
+def telling(job: Job, tell: Callable[[], None]) -> Job:
+    """Return a job whose answers tell of their tokens."""
+    job.answers = [Telling(answer.draw, answer.stop) for answer in job.answers]
+    for answer in job.answers:
+        answer.tell = tell  # type: ignore[attr-defined]
+    return job
 
 
 def together(calls: list[Any], n_threads: int = 32) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from launch.embedded.drawing import unresolved
+from launch.embedded.chat import unresolved
 from launch.embedded.jobs import Job
 from launch.embedded.prefill import Prefiller, Prefixes
 from launch.embedded.serving import _in_thread

@@ -67,7 +67,7 @@ def test_both_orders_compute_their_common_text_once_and_labels_only_their_own_to
     one, other = (order.job for order in orders)
     run(served.engine, one, other)
     common = shared(one, other)
-    labels = sum(len(order.trie.tokens) for order in orders)
+    labels = sum(len(order.nodes) - 1 for order in orders)
     assert common >= 2 * BLOCK
     assert labels > 0
     assert runner.n_computed == one.n_prompt + other.n_prompt - common + labels
@@ -83,7 +83,7 @@ def test_other_labels_of_a_known_prompt_compute_less_than_a_block_of_it(
     runner.n_computed = 0
     again = judgment(served, FIRST, SECOND, LABELS)
     run(served.engine, again.job)
-    assert runner.n_computed <= BLOCK + len(again.trie.tokens)
+    assert runner.n_computed <= BLOCK + len(again.nodes) - 1
 
 
 def test_revisions_of_an_answer_share_their_prompt(counting: tuple[Served, Counting]) -> None:

@@ -7,12 +7,12 @@ import threading
 import pytest
 import torch
 
-from launch.embedded.drawing import unresolved
+from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, row_key
 from launch.embedded.protocol import ApiError, ClientGoneError
 from launch.embedded.served import Served
-from tests.launch.embedded.client import run
+from tests.launch.embedded.client import run, telling
 
 
 def job(n_tokens: int, *, length: int = 9, n: int = 1, key: int = 1) -> Job:
@@ -22,9 +22,7 @@ def job(n_tokens: int, *, length: int = 9, n: int = 1, key: int = 1) -> Job:
 
 
 def endless(started: threading.Event) -> Job:
-    found = job(480)
-    found.on_token = lambda _index: started.set()
-    return found
+    return telling(job(480), started.set)
 
 
 def engine_of(served: Served, **limits: int) -> Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launch.embedded import layout
-from launch.embedded.chat import chat_job
-from launch.embedded.drawing import unresolved
+from launch.embedded.chat import chat_job, unresolved
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
@@ -25,7 +25,7 @@ from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError
 from tests.crossed import LONG
-from tests.launch.embedded.client import run
+from tests.launch.embedded.client import run, telling
 
 TOKEN = 1024
 """Bytes of a token of the tiny model `bos`."""
@@ -115,7 +115,7 @@ def test_a_job_waits_for_memory_before_later_ones(bos: Served) -> None:
     order: list[str] = []
     jobs = {"long": drawing(1, 300, 100), "longer": drawing(2, 300, 120), "short": drawing(3, 9, 2)}
     for name, job in jobs.items():
-        job.on_token = lambda _index, name=name: order.append(name)
+        telling(job, partial(order.append, name))
     weighed(bos, list(jobs.values()), kv_bytes=1300 * TOKEN)
     assert order[:100] == ["long"] * 100
     assert set(order[100:102]) <= {"longer", "short"}

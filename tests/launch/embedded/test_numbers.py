@@ -7,11 +7,10 @@ import random
 import pytest
 import torch
 
-from launch.embedded.drawing import prompt_reader, unresolved
+from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
-from launch.embedded.runner import Chunk
 from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Served
 from tests.launch.embedded.client import USER, forced, run, taken
@@ -218,19 +217,3 @@ def test_a_choice_about_a_known_head_keeps_its_numbers(served: Served) -> None:
     run(served.engine, second.job)
     assert second.job.n_cached >= 32
     assert second.reply()["logprobs"] == CLOSE(first.reply()["logprobs"], abs=1e-4)
-
-
-@torch.inference_mode()
-def test_ranks_are_counted_only_where_a_reply_states_them(bos: Served) -> None:
-    scored = Scoring.of(ScoreRequest(messages=USER, text="hello world"), bos)
-    prompt = text_job(bos, 20, 1)
-    prompt.reader = ranked = prompt_reader(prompt.ids, 0)
-    prompt.reuse = 0
-    run(bos.engine, scored.job, prompt)
-    assert scored.reader.ranks == []
-    assert len(scored.reader.logprobs) == len(scored.continuation.ids)
-    logits = bos.runner.logits(bos.runner.prefill([Chunk(prompt.ids, range(20))]).states[0, :-1])
-    order = logits.argsort(-1, descending=True).tolist()
-    assert ranked.ranks == [
-        row.index(token) + 1 for row, token in zip(order, ranked.targets, strict=True)
-    ]

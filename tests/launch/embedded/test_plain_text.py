@@ -24,17 +24,14 @@ def test_the_prompt_is_the_text_with_what_the_tokenizer_puts_around_it(
     )
 
 
-def test_a_draw_is_that_of_a_completion(client: Client, served: Served) -> None:
-    wanted: dict[str, Any] = {
-        "model": served.name,
-        "max_tokens": 6,
-        "temperature": 0,
-        "return_token_ids": True,
-    }
-    (chat,) = client.chat(TEXT, **wanted, template="none")["choices"]
-    (legacy,) = client.post("/v1/completions", prompt=TEXT, **wanted)["choices"]
-    assert chat["token_ids"] == legacy["token_ids"]
-    assert chat["message"]["content"] == legacy["text"]
+def test_a_draw_goes_on_from_the_raw_text(client: Client, served: Served) -> None:
+    drawn = client.chat(
+        TEXT, model=served.name, max_tokens=6, temperature=0, return_token_ids=True, template="none"
+    )
+    ids, prompt = drawn["choices"][0]["token_ids"], served.tokens.encode(TEXT, special=True)
+    assert drawn["prompt_token_ids"] == prompt
+    rows = forced(served, prompt + ids)
+    assert ids == rows[len(prompt) - 1 : -1].argmax(-1).tolist()[: len(ids)]
 
 
 def test_scores_are_those_of_a_direct_pass_over_the_raw_text(

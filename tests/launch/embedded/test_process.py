@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from launch.embedded import server
-from tests.launch.embedded.client import Client
+from tests.launch.embedded.client import USER, Client
 
 COMMAND = [sys.executable, "-m", "launch.embedded.server"]
 
@@ -45,9 +45,10 @@ def test_a_signal_lets_what_is_in_flight_finish_and_exits_0(folders: dict[str, P
         assert client.raw("GET", "/v1/models")[0] == 200
         assert Client(f"http://{client.host}:{client.port}").raw("GET", "/v1/models")[0] == 401
         replies = []
-        body = json.dumps({"prompt": [5, 6], "max_tokens": 150, "ignore_eos": True}).encode()
+        asked = {"messages": USER, "max_tokens": 150, "ignore_eos": True}
+        body = json.dumps(asked).encode()
         asking = threading.Thread(
-            target=lambda: replies.append(client.raw("POST", "/v1/completions", body))
+            target=lambda: replies.append(client.raw("POST", "/v1/chat/completions", body))
         )
         asking.start()
         while not client.metric("num_requests_running"):

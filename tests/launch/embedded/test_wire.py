@@ -174,112 +174,6 @@ def test_going_on_with_the_last_message(client: Client) -> None:
     assert reply["prompt_token_ids"] == ids
 
 
-def test_prompt_logprobs_equal_a_direct_pass(client: Client, bos: Served) -> None:
-    ids = [1, 70, 90, 110, 70]
-    reply = client.post(
-        "/v1/completions", prompt=ids, max_tokens=1, prompt_logprobs=2, return_token_ids=True
-    )
-    (choice,) = reply["choices"]
-    rows = forced(bos, ids)
-    first, *others = choice["prompt_logprobs"]
-    assert first is None
-    for place, listed in enumerate(others):
-        row, actual = rows[place], ids[place + 1]
-        assert next(iter(listed)) == str(actual)
-        assert listed[str(actual)]["logprob"] == pytest.approx(float(row[actual]), abs=1e-4)
-        assert listed[str(actual)]["rank"] == int((row > row[actual]).sum()) + 1
-        assert {int(id_) for id_ in listed} == {actual, *row.topk(2).indices.tolist()}
-    assert choice["prompt_token_ids"] == ids
-
-
-def test_prompt_logprobs_of_zero_list_the_actual_token_only(client: Client) -> None:
-    reply = client.post("/v1/completions", prompt=[1, 70, 90], max_tokens=1, prompt_logprobs=0)
-    assert [len(row or ()) for row in reply["choices"][0]["prompt_logprobs"]] == [0, 1, 1]
-
-
-def test_echo_without_tokens_scores_the_prompt(client: Client, bos: Served) -> None:
-    text = "hello world 日本"
-    reply = client.post("/v1/completions", prompt=text, max_tokens=0, echo=True, logprobs=1)
-    (choice,) = reply["choices"]
-    ids = bos.tokens.encode(text)
-    assert choice["text"] == text
-    assert choice["logprobs"]["token_logprobs"][0] is None
-    expected = taken(forced(bos, ids), 1, ids[1:])
-    assert choice["logprobs"]["token_logprobs"][1:] == pytest.approx(expected, abs=1e-4)
-    assert len(choice["logprobs"]["tokens"]) == len(ids)
-    assert reply["usage"]["completion_tokens"] == 0
-
-
-def test_completions_take_several_prompts_in_order(client: Client) -> None:
-    prompts = [[1, 70, 90], [1, 110]]
-    reply = client.post(
-        "/v1/completions", prompt=prompts, n=2, seed=1, max_tokens=3, return_token_ids=True
-    )
-    assert [choice["index"] for choice in reply["choices"]] == [0, 1, 2, 3]
-    assert [choice["prompt_token_ids"] for choice in reply["choices"]] == [
-        prompts[0], prompts[0], prompts[1], prompts[1],
-    ]  # fmt: skip
-    assert reply["usage"]["completion_tokens"] == 12
-
-
-def test_legacy_logprobs_hold_the_drawn_token_and_k_more(client: Client) -> None:
-    reply = client.post(
-        "/v1/completions", prompt="hello", max_tokens=4, logprobs=2, seed=1, temperature=3.0,
-        return_tokens_as_token_ids=True,
-    )  # fmt: skip
-    found = reply["choices"][0]["logprobs"]
-    for token, logprob, top in zip(
-        found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True
-    ):
-        assert token.startswith("token_id:")
-        assert top[token] == logprob
-        assert len(top) in {2, 3}
-
-
-def test_a_stream_is_the_same_text_in_pieces(client: Client) -> None:
-    fields: dict[str, Any] = {
-        "messages": USER,
-        "max_tokens": 25,
-        "seed": 4,
-        "logprobs": True,
-        "return_token_ids": True,
-    }
-    whole = client.post("/v1/chat/completions", **fields)["choices"][0]
-    events = client.events("/v1/chat/completions", **fields, stream_options={"include_usage": True})
-    *pieces, counts = events
-    choices = [piece["choices"][0] for piece in pieces]
-    assert "".join(c["delta"].get("content", "") for c in choices) == whole["message"]["content"]
-    assert [i for c in choices for i in c.get("token_ids", [])] == whole["token_ids"]
-    entries = [e for c in choices for e in (c.get("logprobs") or {}).get("content", [])]
-    assert [e["id"] for e in entries] == whole["token_ids"]
-    assert choices[-1]["finish_reason"] == whole["finish_reason"]
-    assert counts["usage"]["completion_tokens"] == 25
-
-
-def test_a_stream_never_shows_part_of_a_stop_string(client: Client) -> None:
-    text = whole_text(client)
-    place = next(i for i in range(4, len(text) - 3) if "\ufffd" not in text[i : i + 3])
-    stop = text[place : place + 3]
-    events = client.events(
-        "/v1/chat/completions",
-        messages=[{"role": "user", "content": "hello"}],
-        max_tokens=30, temperature=0, stop=stop,
-    )  # fmt: skip
-    shown = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
-    assert shown == text[: text.find(stop)]
-
-
-def test_a_streamed_completion(client: Client) -> None:
-    whole = client.post("/v1/completions", prompt="hello", max_tokens=9, seed=1, logprobs=1)[
-        "choices"
-    ][0]
-    events = client.events("/v1/completions", prompt="hello", max_tokens=9, seed=1, logprobs=1)
-    choices = [event["choices"][0] for event in events]
-    assert "".join(choice["text"] for choice in choices) == whole["text"]
-    tokens = [token for choice in choices for token in choice["logprobs"]["tokens"]]
-    assert tokens == whole["logprobs"]["tokens"]
-
-
 def test_score_and_choose_agree_over_the_wire(client: Client) -> None:
     labels = [["[[>>]]"], ["[[>]]", " [[>]]"], ["[[=]]"]]
     prefix = {"text": "so"}
@@ -315,12 +209,12 @@ def test_tokenize_and_detokenize_are_inverse(client: Client) -> None:
 
 def test_unicode_survives_the_way_there_and_back(client: Client) -> None:
     text = "caf\u00e9 日本語 🙂 \u202e \u0000"
-    reply = client.post("/v1/completions", prompt=text, max_tokens=0, echo=True)
-    assert reply["choices"][0]["text"] == text
+    reply = client.chat(text, max_tokens=1, template="none", return_token_ids=True)
+    ids = reply["prompt_token_ids"]
+    assert client.post("/detokenize", tokens=ids)["prompt"].endswith(text)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_closed_connection_drops_the_request(client: Client, stream: bool) -> None:  # noqa: FBT001
+def test_a_closed_connection_drops_the_request(client: Client) -> None:
     before = client.metric("generation_tokens_total")
     fields = {
         "model": "bos",
@@ -328,7 +222,6 @@ def test_a_closed_connection_drops_the_request(client: Client, stream: bool) -> 
         "max_tokens": 450,
         "ignore_eos": True,
         "n": 8,
-        "stream": stream,
     }
     body = json.dumps(fields).encode()
     head = (

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -51,10 +50,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         self.done.extend(bytes(len(self.plan) - len(self.done)))
 
     def session(self):
-        trust = SimpleNamespace(model_dump=lambda: asdict(DEFAULTS))
         settings = SimpleNamespace(
             window=SimpleNamespace(units=self.max_open, megabytes=self.max_bytes / 1e6),
-            statistics=SimpleNamespace(trust=trust, confidence_level=0.95),
+            statistics=SimpleNamespace(trust=DEFAULTS, confidence_level=0.95),
         )
         recipe = SimpleNamespace(settings=settings)
         models = {

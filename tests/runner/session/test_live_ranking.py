@@ -13,7 +13,8 @@ from orchestrator.columns import PairColumns
 from orchestrator.contracts.method import Combination
 from orchestrator.ranking.trust import of_rows
 from orchestrator.runner.session.progress import LiveRankings
-from orchestrator.statistics.trust import DEFAULTS, Thresholds
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method, nothing
 
