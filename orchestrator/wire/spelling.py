@@ -185,7 +185,7 @@ def _strings(text: Bytes, begins: Places, ends: Places) -> list[bytes] | None:
     stops = np.cumsum(lengths)
     lines = text[np.repeat(begins - stops + lengths, lengths) + np.arange(stops[-1])]
     lines[stops - 1] = ord(_SEPARATOR)
-    found = lines.tobytes().split(_SEPARATOR.encode())[:-1]
+    found: list[bytes] = lines.tobytes().split(_SEPARATOR.encode())[:-1]
     if len(found) != len(begins):
         return None
     escaped = np.searchsorted(stops, np.flatnonzero(lines == ord("\\")), side="right")
