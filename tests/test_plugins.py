@@ -173,7 +173,7 @@ def test_a_summary_has_the_settings_of_its_method_or_of_every_method(kind):
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.DATASETS))
 def test_a_dataset_kind_opens_relative_to_the_recipe(kind):
-    dataset = contracts.dataset(kind)
+    dataset = contracts.load(plugins.DATASETS, kind)
     assert parameters(dataset.open) == ["self", "base"]
     assert all(suffix.startswith(".") for suffix in dataset.suffixes)
 

@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from orchestrator import plugins
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
@@ -36,7 +36,6 @@ from orchestrator.serving import LaunchKind
 # Summaries add the last two beside `item`: what intervals are over, and what is counted.
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})
 
-_PluginT_co = TypeVar("_PluginT_co", bound=Plugin, covariant=True)
 _T = TypeVar("_T")
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
@@ -98,32 +97,9 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
     return found
 
 
-class Load(Protocol[_PluginT_co]):
-    """Gives the class of a kind: `method` or `analysis`."""
-
-    def __call__(self, kind: str, *, allow_code: bool = False) -> type[_PluginT_co]:
-        """Return the class."""
-        ...
-
-
 def method(kind: str, *, allow_code: bool = False) -> type[Method]:
     """Return the class of a method, as `load`."""
     return load(plugins.METHODS, kind, allow_code=allow_code)
-
-
-def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
-    """Return the class of an analysis, as `load`."""
-    return load(plugins.ANALYSES, kind, allow_code=allow_code)
-
-
-def statistic(kind: str, *, allow_code: bool = False) -> type[Statistic]:
-    """Return the class of a statistic, as `load`."""
-    return load(plugins.STATISTICS, kind, allow_code=allow_code)
-
-
-def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
-    """Return the class of a kind of dataset, as `load`."""
-    return load(plugins.DATASETS, kind, allow_code=allow_code)
 
 
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
@@ -153,7 +129,10 @@ def check_class(family: str, found: type[Plugin]) -> None:
         elif fault := fault_of(inspect.getattr_static(found, name)):
             faults.append(f"its {name!r} {fault}")
     if issubclass(found, Method) and not faults:
-        faults = _column_faults(found)
+        if both := sorted(found.unit_columns.keys() & found.columns.keys()):
+            faults = [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
+        elif fault := roles_of(found).fault(schema_of(found)):
+            faults = [f"its {fault}"]
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
@@ -274,14 +253,6 @@ def _columns(value: object) -> str:
     return ""
 
 
-def _column_faults(method: type[Method[MethodSettings]]) -> list[str]:
-    both = sorted(method.unit_columns.keys() & method.columns.keys())
-    if both:
-        return [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
-    fault = roles_of(method).fault(schema_of(method))
-    return [f"its {fault}"] if fault else []
-
-
 def _scores(value: object) -> str:
     if isinstance(value, property):
         return ""
@@ -306,11 +277,6 @@ def _role(type_: type) -> _Fault:
 
 def _of_type(type_: type) -> _Fault:
     return lambda value: "" if isinstance(value, type_) else f"must be a {type_.__name__}"
-
-
-def _property_of(type_: type) -> _Fault:
-    plain = _of_type(type_)
-    return lambda value: "" if isinstance(value, property) else plain(value)
 
 
 def _suffixes(value: object) -> str:
@@ -375,7 +341,9 @@ _PARTS: Final[dict[str, _Names]] = {
         "of": called_with("self", "values"),
     },
     plugins.BACKENDS: {
-        "capabilities": _property_of(Capabilities),
+        "capabilities": lambda value: (
+            "" if isinstance(value, property) else _of_type(Capabilities)(value)
+        ),
         "connect": called_with("self", "endpoint"),
     },
     plugins.LAUNCH: {

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.plugins.base import Settings
-from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
 from orchestrator.recipe.settings import PluginRef as PluginRef
@@ -407,7 +406,7 @@ class Recipe:
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
     methods: tuple[MethodRef, ...]
-    analyses: tuple[AnalysisRef, ...]
+    analyses: tuple[PluginRef, ...]
     reuse: tuple[ReusedRun, ...]
     file: str
 

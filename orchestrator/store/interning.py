@@ -170,7 +170,7 @@ def texts_of(query: Query, servers: Iterable[int]) -> _Tokens:
     found: _Tokens = {}
     differing: set[int] = set()
     for server in (NUMBERED, *servers):
-        for number, text in _of_server(query, server).items():
+        for number, text in _read(query, server)[0].items():
             if found.setdefault(number, text) != text:
                 differing.add(number)
     return {number: text for number, text in found.items() if number not in differing}
@@ -249,7 +249,7 @@ class Vocabulary:
 
     def _known_of(self, server: int) -> set[int]:
         if server not in self._known:
-            self._known[server] = set(_of_server(self._query, server))
+            self._known[server] = set(_read(self._query, server)[0])
         return self._known[server]
 
     def numbers_of(self, names: Sequence[bytes]) -> list[int]:
@@ -320,10 +320,6 @@ def _renumbered(places: IntArray, numbers: IntArray) -> IntArray:
     """Return numbers in the place of -2 - n, the n-th name; others become unknown."""
     found: IntArray = numbers[np.maximum(-places, 0)]
     return found
-
-
-def _of_server(query: Query, server: int) -> _Tokens:
-    return _read(query, server)[0]
 
 
 def _read(query: Query, server: int) -> tuple[_Tokens, bool]:

@@ -48,6 +48,9 @@ class Store(Readings):
 
     All methods may be called from any thread. `put_*`, `server_id` and `set_meta` never wait;
     point reads take about 0.01 ms; the others are for start, end and displays.
+
+    Attributes:
+        vocabulary: Texts of tokens.
     """
 
     def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
@@ -58,7 +61,7 @@ class Store(Readings):
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
-        self._vocabulary = Vocabulary(self._query, self._submit)
+        self.vocabulary = Vocabulary(self._query, self._submit)
         self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, recent)
@@ -165,7 +168,7 @@ class Store(Readings):
             StoreError: If it can't be stored, or an earlier write failed.
         """
         if isinstance(outcome, Generation) and outcome.names:
-            outcome = self._vocabulary.numbered(outcome)
+            outcome = self.vocabulary.numbered(outcome)
         number, packed = self._names.number, codec.pack(outcome)
         failure, content = None, codec.compressible(packed)
         if isinstance(outcome, Failure):
@@ -190,7 +193,7 @@ class Store(Readings):
         """
         number = self._names.number
         if isinstance(lent.outcome, Generation) and lent.outcome.names:
-            outcome = self._vocabulary.numbered(lent.outcome)
+            outcome = self.vocabulary.numbered(lent.outcome)
             lent = lent._replace(outcome=outcome, packed=codec.encode(outcome, key))
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
@@ -226,24 +229,6 @@ class Store(Readings):
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""
         return self._servers.known(model)
-
-    # -- tokens ------------------------------------------------------------------------------------
-
-    def put_tokens(self, server: int, texts: Mapping[int, bytes]) -> None:
-        """Keep the texts of a server's tokens by id; those that are kept stay as they are.
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
-        self._vocabulary.put(server, texts)
-
-    def keep_out(self, secret: str) -> None:
-        """Keep no text of a token that holds a key, or a long part of it; empty for none."""
-        self._vocabulary.keep_out(secret)
-
-    def known_tokens(self, server: int) -> frozenset[int]:
-        """The ids of a server's tokens whose texts are kept."""
-        return self._vocabulary.known(server)
 
     def tokens(self, model: str) -> dict[int, bytes]:
         """The texts of a model's tokens, by the numbers in its outcomes; see `store.interning`."""

@@ -11,8 +11,8 @@ from orchestrator.contracts.method import Combination
 from orchestrator.errors import LaunchError, MethodError, StoreError
 from orchestrator.recipe import schema
 from orchestrator.records import Failure
+from orchestrator.runner.event_loop import unwrapped
 from orchestrator.runner.planning.budget import Budget, Spent
-from orchestrator.runner.session.event_loop import unwrapped
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan

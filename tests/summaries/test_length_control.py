@@ -15,8 +15,8 @@ from orchestrator.dataset import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
 from orchestrator.records import Item, Message
-from orchestrator.runner.results.cache import Keeping
 from orchestrator.runner.results.frames import export_items
+from orchestrator.runner.results.tables import Keeping
 from orchestrator.statistics.length import length_controlled_win_rate
 from orchestrator.store import RunDirectory
 from orchestrator.summaries import alpaca_eval as summary

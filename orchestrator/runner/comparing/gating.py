@@ -28,9 +28,9 @@ from orchestrator.runner.comparing.observed import (
 )
 from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, opened, renamed_points
+from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.runner.interface.loading import load
 from orchestrator.runner.interface.result import GateResult, Result
-from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import PairedDifference, paired_difference

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -33,7 +32,6 @@ from orchestrator.records import Generation
 from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.requests import Replay
-from orchestrator.runner.results.tables import all_sources
 from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 
 READ: Final = {
@@ -47,27 +45,6 @@ Rule = Literal["random", "uncertainty"]
 _ANSWER: Final = ("item", "turn", "model")
 _SPREAD: Final = "std"
 """Column of a judge's scores: the standard deviation of its distribution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """The choice of what people label.
-
-    Attributes:
-        method: Whose scores are to be corrected; the first that judges where None.
-        n_labels: Rows of the sheet, at most all; None for all.
-        seed: Of the choice, of the order, and of the side on which an answer stands.
-        by: "random" gives all rows the same chance; "uncertainty" more to those that the judge is
-            less sure of, and notes each chance.
-        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
-            in the judge's place is no random choice: their key has the probability 1.
-    """
-
-    method: str | None = None
-    n_labels: int | None = 100
-    seed: int = 0
-    by: Rule = "random"
-    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,40 +71,51 @@ class Sheet:
         return "answer_1" in self.rows.columns
 
 
-def draw_sheet(result: Result, draw: Draw) -> Sheet:
-    """Choose what people label, and show it without names of models.
+def sheet_of(
+    context: Context,
+    *,
+    method: str | None = None,
+    n_labels: int | None = 100,
+    seed: int = 0,
+    by: Rule = "random",
+    below: float | None = None,
+) -> Sheet:
+    """Choose what people label from a run's frames, and show it without names of models.
+
+    Args:
+        context: With all methods of the run.
+        method: Whose scores are to be corrected; the first that judges where None.
+        n_labels: Rows of the sheet, at most all; None for all.
+        seed: Of the choice, of the order, and of the side on which an answer stands.
+        by: "random" gives all rows the same chance; "uncertainty" more to those that the judge is
+            less sure of, and notes each chance.
+        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
+            in the judge's place is no random choice: their key has the probability 1.
 
     Raises:
-        UsageError: If nothing was judged, or the judge's uncertainty is not known.
+        UsageError: If nothing was judged, the judge's uncertainty is not known, or no pair is below
+            a margin.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
-    return sheet_of(msgspec.structs.replace(context, name="labels"), draw)
-
-
-def sheet_of(context: Context, draw: Draw) -> Sheet:
-    """Choose what people label from a run's frames; see `draw_sheet`.
-
-    Raises:
-        UsageError: Likewise, or if no pair is below a margin.
-    """
-    source = _source(context, draw.method)
+    source = _source(context, method)
     pairs = source.method.pairs is not None
     if pairs:
         doubt_of = (pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt()
         judged = judged_pairs(context, source).with_columns(doubt=doubt_of)
     else:
         judged = _answers(context, source)
-    if draw.below is not None:
-        judged = _below(judged, draw, source.name)
+    if below is not None:
+        if "score" not in judged.columns or by != "random":
+            raise UsageError("labels: a margin is of pairs, and takes all that are below: no --by")
+        judged = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < below)
+        if judged.is_empty():
+            raise UsageError(f"labels: no pair of {source.name!r} has a margin below {below:g}")
     if judged.is_empty():
         raise UsageError(f"labels: {source.name!r} has judged nothing")
-    rng = np.random.default_rng(draw.seed)
-    by_doubt = draw.by == "uncertainty"
-    is_told = by_doubt or draw.below is not None
+    rng = np.random.default_rng(seed)
+    by_doubt = by == "uncertainty"
+    is_told = by_doubt or below is not None
     doubt = _doubt(judged, source) if by_doubt else np.ones(len(judged))
-    chances = inclusion_probabilities(doubt, min(draw.n_labels or len(judged), len(judged)))
+    chances = inclusion_probabilities(doubt, min(n_labels or len(judged), len(judged)))
     places = systematic_sample(chances, rng)
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     if answers.is_empty():
@@ -183,9 +171,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
     the score, `p_a` is P(A is better) + P(tie) / 2 over both orders, and `reason` what the judge
     wrote about these models and all turns, as far as it wrote any.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
+    context = result.context
     sources = [one for one in context.sources if one.method.pairs or one.scores]
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     written = _written(result) if sources else {}
@@ -293,16 +279,6 @@ def _source(context: Context, name: str | None) -> Source:
     if not (judging or scoring):
         raise UsageError("labels: no method of this run judges answers")
     return (judging or scoring)[0]
-
-
-def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:
-    """Return the pairs that people are to decide."""
-    if "score" not in judged.columns or draw.by != "random":
-        raise UsageError("labels: a margin is of pairs, and takes all that are below: no --by")
-    found = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < draw.below)
-    if found.is_empty():
-        raise UsageError(f"labels: no pair of {source!r} has a margin below {draw.below:g}")
-    return found
 
 
 def _answers(context: Context, source: Source) -> pl.DataFrame:

@@ -15,8 +15,8 @@ from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
+from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.interface.result import Result
-from orchestrator.runner.interrupts import DeferredInterrupts
 from orchestrator.runner.planning.budget import money_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame

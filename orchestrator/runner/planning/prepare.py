@@ -105,11 +105,16 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
         read_as = [dataset.read_as]
         for one in recipe.analyses:
-            one.analysis.check(dataset.keys, recipe.models)
+            analysis = contracts.load(plugins.ANALYSES, one.kind, allow_code=allow_code)
+            analysis(one.config).check(dataset.keys, recipe.models)
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
         if recipe.shard is not None:
-            _refuse_shard(recipe)
+            if settings.statistics.stop_when is not None:
+                raise UsageError(
+                    "statistics.stop_when decides from all items what is asked next, and a shard "
+                    "knows only its own: leave it out, or run all items at once"
+                )
             dataset = dataset.shard(*recipe.shard, settings.seed)
         elif settings.subset is not None:
             dataset = dataset.subset(settings.subset, settings.seed)
@@ -222,14 +227,6 @@ def describe_change(
         who = f" (judge: {', '.join(judges)})" if judges else ""
         changes.append(f"{method_changes(old.get('methods'), new.get('methods'))}{who}")
     return changes
-
-
-def _refuse_shard(recipe: Recipe) -> None:
-    if recipe.settings.statistics.stop_when is not None:
-        raise UsageError(
-            "statistics.stop_when decides from all items what is asked next, and a shard knows "
-            "only its own: leave it out, or run all items at once"
-        )
 
 
 def method_changes(old: object, new: object) -> str:

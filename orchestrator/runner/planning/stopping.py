@@ -122,22 +122,10 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
     return rankings, slots
 
 
-def rule_text(rule: StoppingRule | None) -> str:
-    """The rule as the store has it, so that it can be read without the recipe."""
-    return msgspec.json.encode(rule).decode()
-
-
 def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
     """Keep the number of units that are not needed, for whoever counts what is left."""
     if blocks is not None or store.get_meta(NOT_NEEDED) is not None:
         store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
-
-
-def new_blocks(rule: StoppingRule) -> Blocks:
-    """Return the blocks of a run without a row."""
-    blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
-    blocks.start()
-    return blocks
 
 
 def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:

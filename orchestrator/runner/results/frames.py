@@ -25,8 +25,8 @@ from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import GIVEN, Message
 from orchestrator.report.brief import CUT
 from orchestrator.report.progress import Completeness
-from orchestrator.runner.interrupts import DeferredInterrupts
-from orchestrator.runner.probing.records import likeness_notes
+from orchestrator.runner.event_loop import DeferredInterrupts
+from orchestrator.runner.models.records import likeness_notes
 from orchestrator.runner.results.stored import Record, counted, schemas_of, server_notes
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import DEFAULTS

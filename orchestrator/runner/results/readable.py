@@ -23,7 +23,7 @@ from orchestrator.disk import columnar, files
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import StoreError
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.interrupts import DeferredInterrupts
+from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.results.frames import (
     EXPORTED,
     ITEM_COLUMNS,

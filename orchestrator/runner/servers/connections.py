@@ -14,9 +14,9 @@ from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
 from orchestrator.recipe.schema import ModelSpec, Sent
 from orchestrator.records import Failure
+from orchestrator.runner.models.asking import Http
 from orchestrator.runner.models.identity import launch_of, same_identity
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.runner.probing.asking import Http
 from orchestrator.store import Store
 from orchestrator.wire.failures import LONG_SECRET
 

@@ -17,8 +17,8 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.identity import addresses, provenance_words
+from orchestrator.runner.models.records import Connected, Probes
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.connections import (
     Kinds,
     create_backend,
@@ -444,7 +444,7 @@ class Fleet:
                 return server
             kind = launched.launch.backend
             endpoint = Endpoint(base_url=server.base_url, model=spec.name, api_key=server.api_key)
-        self._store.keep_out(endpoint.secret)
+        self._store.vocabulary.keep_out(endpoint.secret)
         endpoint = msgspec.structs.replace(
             endpoint,
             extra_body=spec.entry.extra_body,

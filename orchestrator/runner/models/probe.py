@@ -16,7 +16,7 @@ from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
-from orchestrator.runner.probing.asking import Asking, Target
+from orchestrator.runner.models.asking import Asking, Target
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
