@@ -50,7 +50,6 @@ REPEATED: Final = Failure(
 )
 _ID: Final = re.compile(rb'"id":\s?"([^"\\]{1,200})"')
 _HEAD: Final = 512
-_TAIL: Final = 4096
 _MOST_KEPT: Final = 1024
 
 
@@ -71,7 +70,7 @@ class Repeats:
         if found is None:
             return False
         # The numbers at its end tell a long reply from any other.
-        number, seen = found[1], (hash(body[-_TAIL:]), hash(request))
+        number, seen = found[1], (hash(body[-8 * _HEAD :]), hash(request))
         self._n_replies += 1
         before = self._seen.setdefault(number, seen)
         if before is seen:

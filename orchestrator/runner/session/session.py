@@ -7,6 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
@@ -162,7 +163,7 @@ class Session(Listener):
             thresholds=statistics.trust,
             confidence_level=statistics.confidence_level,
         )
-        self._came: list[tuple[Request, Outcome | Failure]] = []
+        self._came: deque[tuple[Request, Outcome | Failure]] = deque()
         self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
         # would meet, and where units are played again in another wave all others too: asking anew
@@ -183,7 +184,7 @@ class Session(Listener):
         ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
             await self.scheduler.run(self._pump)
-            self._deliver()
+            self._flush()
         finally:
             if ending is not None:
                 ending.cancel()
@@ -316,7 +317,7 @@ class Session(Listener):
 
     def _pump(self) -> None:
         """Send what units ask for, record units that ended, open others."""
-        self._deliver()
+        self._flush()
         self._open_units()
         if self._window.empty and self._driver.n_open == 0:
             self.scheduler.stop()
@@ -398,14 +399,10 @@ class Session(Listener):
         self._pump_is_due = False
         self._pump()
 
-    def _deliver(self) -> None:
-        """Give units what has come, and record those that ended."""
-        came, self._came = self._came, []
-        for request, outcome in came:
-            self._driver.deliver(request, outcome)
-        self._flush()
-
     def _flush(self) -> None:
+        """Give units what has come; record those that ended, and queue what others ask for."""
+        while self._came:
+            self._driver.deliver(*self._came.popleft())
         outbox, finished = self._driver.outbox, self._driver.finished
         while finished:
             self._record(finished.popleft())
