@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_120,
+    "private functions used once": 1_115,
     "functions with `Any` in the signature": 225,
-    "lines": 104_001,
-    "files": 443,
-    "distinct names": 4_093,
-    "value classes": 556,
-    "fields of value classes": 2_663,
-    "pairs of value classes that share 60 % of their fields": 23,
+    "lines": 103_631,
+    "files": 439,
+    "distinct names": 4_071,
+    "value classes": 551,
+    "fields of value classes": 2_639,
+    "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 181,
+    "files that one run enters": 180,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -394,10 +394,11 @@ class Forcer:
                     lambda body, secret: forced(body, len(before), tokens, secret),
                 )
             except Failed as failed:
-                if not is_of_grammar(failed.failure):
+                failure = failed.failure
+                if failure.status not in {400, 500} or "grammar" not in failure.message.lower():
                     raise
                 # An old server knows no token ids in grammars; a new one may refuse some tokens.
-                self._has_grammar = failed.failure.status != 400
+                self._has_grammar = failure.status != 400
             else:
                 return [together]
         return [
@@ -442,8 +443,3 @@ class Forcer:
             lambda: wire.force_one(before, letter, n_listed, cache=cache),
             lambda body, secret: looked(body, len(before), letter, secret),
         )
-
-
-def is_of_grammar(failure: Failure) -> bool:
-    """Return True if a failure comes from a grammar that the server can't follow."""
-    return failure.status in {400, 500} and "grammar" in failure.message.lower()

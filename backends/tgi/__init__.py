@@ -16,7 +16,7 @@ from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, Extra, Op
 from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import Transport, http_transport
 from backends.tgi import wire
-from backends.tgi.wire import Ids, Listed, Templated
+from backends.tgi.wire import Ids, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored, unsupported
@@ -187,7 +187,7 @@ class Tgi(OpenaiCompatible):
         method = f"{self.kind}.top_n_tokens" + ("+grammar" if n_requests > 1 else "")
         return Choice(logprobs, upper, method, len(prompt.ids), n_requests=n_requests)
 
-    async def _look(self, prompt: Templated, allowed: Sequence[str]) -> Listed:
+    async def _look(self, prompt: Templated, allowed: Sequence[str]) -> by_ids.Reading:
         top_n, special = self._config.top_n_tokens, self._endpoint.plain
         return await self._ask(
             _GENERATE, lambda: wire.look(prompt.text, top_n, allowed, special=special), wire.listed

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import psutil
 import torch
@@ -130,7 +130,16 @@ def clean_length(length: int, capacity: int) -> int:
     return min(capacity, -(-length // _CLEAN_STEP) * _CLEAN_STEP)
 
 
-class Pool:
+class Slots:
+    """The size of a pool: places of each slot, slots, and how many places are in use."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.slots = 0
+        self.n_clean = 0
+
+
+class Pool(Slots):
     """Keys and values of rows that decode together; row `i` of `n` is slot `i`.
 
     A layer's tensors have shape `(slots, capacity, heads, size)`, so that a token's numbers are
@@ -140,10 +149,8 @@ class Pool:
     """
 
     def __init__(self, layout: Layout, capacity: int, like: Tensor) -> None:
+        super().__init__(capacity)
         self.layout = layout
-        self.capacity = capacity
-        self.slots = 0
-        self.n_clean = 0
         self._like = like
         self.keys: dict[int, Tensor] = {}
         self.values: dict[int, Tensor] = {}
@@ -276,26 +283,6 @@ def _left_in_group(folder: Path) -> int:
     return left
 
 
-class Held(Protocol):
-    """The size of a pool."""
-
-    @property
-    def capacity(self) -> int: ...  # noqa: D102
-    @property
-    def slots(self) -> int: ...  # noqa: D102
-    @property
-    def n_clean(self) -> int: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class _Empty:
-    """A pool before its first row."""
-
-    capacity: int
-    slots: int = 0
-    n_clean: int = 0
-
-
 class Need(NamedTuple):
     """Sequences of a job.
 
@@ -327,7 +314,7 @@ class Account:
         pools: In which rows decode, the shortest first.
     """
 
-    def __init__(self, most: int, token_bytes: int, pools: Sequence[Held]) -> None:
+    def __init__(self, most: int, token_bytes: int, pools: Sequence[Slots]) -> None:
         self._most = most
         self._token_bytes = token_bytes
         self._pools = pools
@@ -373,7 +360,7 @@ class Account:
 
 def bytes_of(need: Need, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the bytes that a job takes which is alone."""
-    return Account(0, token_bytes, [_Empty(n) for n in capacities]).n_bytes([need])
+    return Account(0, token_bytes, [Slots(n) for n in capacities]).n_bytes([need])
 
 
 def longest_sequence(most: int, token_bytes: int, capacities: Sequence[int]) -> int:

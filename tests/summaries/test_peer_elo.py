@@ -79,7 +79,7 @@ def test_ratings_are_those_of_bradley_terry_over_all_votes(tables_of):
         i, j = MODELS.index(row["model_a"]), MODELS.index(row["model_b"])
         wins[i, j] += row["wins_a"]
         wins[j, i] += row["wins_b"]
-    expected = to_elo(fit_bradley_terry(wins[None]).strengths[0])
+    expected = to_elo(fit_bradley_terry(wins).strengths)
     table = tables_of(rows)["peer_elo"]
     found = dict(zip(column(table, "model"), column(table, "rating"), strict=True))
     assert [found[model].value for model in MODELS] == pytest.approx(expected)

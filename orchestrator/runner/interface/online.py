@@ -14,8 +14,8 @@ from orchestrator.records import Failure
 from orchestrator.runner.event_loop import run_to_end
 from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.connections import is_reached
 from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.verification import is_reached
 from orchestrator.store import Store
 
 

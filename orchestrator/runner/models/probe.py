@@ -243,8 +243,8 @@ class Probe:
         top = listing.positions[0].top if listing is not None and listing.positions else ()
         listed = []
         for one in top[1:]:
-            if one.token_id is not None and one.logprob is not None:
-                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.token_id,), one.token)
+            if one.id is not None and one.logprob is not None:
+                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.id,), one.token)
                 logprobs = np.array([one.logprob], np.float32)
                 listed.append((Generation(one.token, "listed", logprobs=logprobs), ask))
         return await self._scored(listed)
@@ -252,7 +252,7 @@ class Probe:
     async def sampling(self) -> list[Finding]:
         """Check the effects of temperature and bias."""
         greedy = chat(self._greedy)
-        drawn = greedy.positions[0].drawn.token_id if greedy and greedy.positions else None
+        drawn = greedy.positions[0].drawn.id if greedy and greedy.positions else None
         if greedy and greedy.token_ids:
             drawn = greedy.token_ids[0]
         warm, half, *biased = await _at_once(
