@@ -257,12 +257,10 @@ def fault_of(ask: AnyAsk) -> str:
     for name in _FILLED:
         if getattr(ask, name, None) == ():
             return f"no {name}"
-    if isinstance(ask, GenerateAsk):
-        sampling = ask.sampling
-        if sampling.max_tokens < 1 or ask.top_logprobs < 0:
-            return "max_tokens below 1, or top_logprobs below 0"
-        if not (isfinite(sampling.temperature) and isfinite(sampling.top_p)):
-            return "temperature or top_p is not a finite number"
+    if isinstance(ask, GenerateAsk) and (ask.sampling.max_tokens < 1 or ask.top_logprobs < 0):
+        return "max_tokens below 1, or top_logprobs below 0"
+    if isinstance(ask, GenerateAsk) and not isfinite(ask.sampling.temperature + ask.sampling.top_p):
+        return "temperature or top_p is not a finite number"
     return ""
 
 

@@ -317,6 +317,7 @@ class Session(Listener):
 
     def _pump(self) -> None:
         """Send what units ask for, record units that ended, open others."""
+        self._pump_is_due = False
         self._flush()
         self._open_units()
         if self._window.empty and self._driver.n_open == 0:
@@ -393,11 +394,7 @@ class Session(Listener):
     def _pump_later(self, delay_s: float) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self.scheduler.soon(self._pump_again, delay_s)
-
-    def _pump_again(self) -> None:
-        self._pump_is_due = False
-        self._pump()
+            self.scheduler.soon(self._pump, delay_s)
 
     def _flush(self) -> None:
         """Give units what has come; record those that ended, and queue what others ask for."""
