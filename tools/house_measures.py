@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_105,
+    "private functions used once": 1_098,
     "functions with `Any` in the signature": 225,
-    "lines": 103_424,
-    "files": 439,
-    "distinct names": 4_055,
-    "value classes": 544,
-    "fields of value classes": 2_607,
+    "lines": 103_051,
+    "files": 437,
+    "distinct names": 4_034,
+    "value classes": 540,
+    "fields of value classes": 2_583,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 180,
+    "files that one run enters": 177,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
