@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
-from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn
 from orchestrator.numbers import finite
 from orchestrator.plugin import Generation, ModelName, Row, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
@@ -65,7 +65,7 @@ def of_draw(drawn: Generation) -> Observed:
 def begun_row(columns: Mapping[str, str], turn: Turn, observe: str) -> Row:
     """Return a row of a turn's answer; empty answers have no tokens, and nothing to observe."""
     row: Row = {
-        **blank_row(columns),
+        **dict.fromkeys(columns),
         "turn": turn.number,
         "answer": turn.answer.text,
         "truncated": turn.answer.finish_reason == "length",

@@ -150,12 +150,7 @@ class GlassBox(OfAnswers[Config]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, model and who reads its answers."""
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "model": unit.models[0],
-            "scorer": _scorer(unit),
-        }
+        return {**super().identify(unit), "scorer": _scorer(unit)}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The features of the model's answer, one row a turn."""
