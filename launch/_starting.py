@@ -44,7 +44,6 @@ async def _waited(server: Server, spec: ServerSpec) -> str | None:
     # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
     import aiohttp  # noqa: PLC0415
 
-    await server.read_pid()
     lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
     with contextlib.suppress(TimeoutError):
         async with (

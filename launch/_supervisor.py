@@ -146,12 +146,12 @@ class Server:
         """Note that it is ready: what it complained of until now did not keep it from that."""
         self._log.mark()
 
-    async def read_pid(self) -> None:
-        """Learn the server's pid from the watchdog; it stays 0 where the server can't be run."""
-        self.pid = int(await self._said(_watchdog.PID) or b"0")
-
     async def is_proved(self) -> bool:
-        """Wait until nobody but the server is reached at its port; False if it ends before."""
+        """Wait until nobody but the server is reached at its port; False if it ends before.
+
+        The watchdog tells the server's pid before; it stays 0 where the server can't be run.
+        """
+        self.pid = int(await self._said(_watchdog.PID) or b"0")
         listens = bool(await self._said(_watchdog.LISTENS))
         self._is_heard = True
         return listens

@@ -39,6 +39,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Reading
+from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
 
 _NOT_FOUND: Final = (404, 405)
@@ -88,14 +89,14 @@ class _Server(msgspec.Struct, frozen=True):
 
     Attributes:
         props: What it says of itself.
-        model: What it says of the model.
+        meta: What it says of the model.
         forcer: Makes it draw given tokens.
         turns: For texts that take several steps; more of them than the server has slots would push
             each other's prompts out of its cache.
     """
 
     props: wire.Props
-    model: wire.Served
+    meta: wire.Meta
     forcer: "Forcer"
     turns: asyncio.Semaphore
 
@@ -172,10 +173,10 @@ class Llamacpp(ByIds):
         if reply.status != 200:
             return self._classified(reply)
         # A short hash of the known facts about weights and template.
-        model, props = server.model, server.props
-        stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
+        meta, props = server.meta, server.props
+        stated = (props.model_ftype, meta.n_vocab, meta.n_params, meta.size, props.chat_template)
         fingerprint = hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
-        return self._stated(props.build, fingerprint)
+        return self._stated(text_of(props.build_info), fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where the server was started without them."""
@@ -204,7 +205,7 @@ class Llamacpp(ByIds):
         found = await self._labels(ask, self._config.choose_negligible)
         async with server.turns:
             walk, whole = found.walk, found.whole
-            n_vocab = server.model.n_vocab
+            n_vocab = server.meta.n_vocab
             usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
             n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
             reading, n_cached = await server.forcer.look(whole, n_listed)
@@ -239,21 +240,22 @@ class Llamacpp(ByIds):
         reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
         if reply.status in _NOT_FOUND:
             raise Failed(_PYTHON_SERVER)
-        props = known(self._read(reply, wire.props))
+        secret = self._endpoint.secret
+        props = known(self._read(reply, lambda body: wire.props(body, secret)))
         if props.drafts != "none":
             raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))
         listed = known(await self._transport.get("/v1/models", CONTROL_TIMEOUT_S))
-        models = known(self._read(listed, wire.served))
+        models = known(self._read(listed, lambda body: wire.served(body, secret)))
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
         if model is None:
             have = ", ".join(other for one in models for other in one.names) or "none"
             said = failures.clean(f"the server has no model {name!r}; it has {have}")
             raise Failed(Failure("not_found", said, permanent=True))
-        forcer = Forcer(
-            self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
-        )
-        return _Server(props, model, forcer, asyncio.Semaphore(props.n_slots))
+        eos = props.eos_token.encode("utf-8", "replace")
+        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
+        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
+        return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
 class LlamacppKind(BackendKind[Config]):

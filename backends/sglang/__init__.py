@@ -13,7 +13,7 @@ from jinja2 import Template, TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
-from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, unratable, without_route
+from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport, http_transport
@@ -116,7 +116,7 @@ class Sglang(ByIds):
     @as_outcome
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the conversation is rendered here."""
-        if (refused := unratable(ask.messages, self._endpoint)) is not None:
+        if (refused := self._unratable(ask.messages)) is not None:
             return refused
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
@@ -131,7 +131,7 @@ class Sglang(ByIds):
             lambda: rating.classify(model, ids),
             lambda body: rating.classified(body, method, secret),
         )
-        return without_route(found, self._endpoint, rating.CLASSIFY)
+        return self._with_route(found, rating.CLASSIFY)
 
     async def provenance(self) -> Provenance | Failure:
         """Version; a failure without the model, or while the server is not ready."""

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
-from backends._openai_compatible import TRIED, Extra, RatedBy, rated
+from backends._openai_compatible import TRIED, Extra, RatedBy
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport, http_transport
@@ -120,8 +120,7 @@ class Vllm(ByIds):
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        template, by = self._dialect.template, self._config.rated_by
-        return await rated(self._post_to, self._endpoint, self.kind, ask, template=template, by=by)
+        return await self._rated(ask, self._config.rated_by)
 
     @as_outcome
     async def provenance(self) -> Provenance | Failure:
