@@ -5,16 +5,17 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 
 import difflib
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field
 
 from backends._tokens import known
-from backends._transport import KEEPALIVE_S, Reply, Transport
+from backends._transport import KEEPALIVE_S, Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
+    Backend,
     BackendKind,
     Capabilities,
     Endpoint,
@@ -333,11 +334,27 @@ class OpenaiCompatible:
         )
 
 
+class ChatConfig(Settings):
+    """Settings of a connection to a server of chat models."""
+
+    system_role: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="False for a model whose template refuses the role system: a system prompt is "
+        "then put before the user's first message.",
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
+    )
+
+
 class Native(OpenaiCompatible):
     """A server with our own routes: exact scores and exact label probabilities."""
 
     kind = "embedded"
     knows_template = True
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: ChatConfig) -> None:
+        super().__init__(endpoint, transport, native_dialect(config), raw=True)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -375,20 +392,26 @@ class Native(OpenaiCompatible):
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
 
-class ChatConfig(Settings):
-    """Settings of a connection to a server of chat models."""
-
-    system_role: bool = Field(
-        True,  # noqa: FBT003 (a pydantic default)
-        description="False for a model whose template refuses the role system: a system prompt is "
-        "then put before the user's first message.",
-    )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
+H = TypeVar("H", bound=ChatConfig)
 
 
-class NativeKind(BackendKind[ChatConfig]):
+class HttpKind(BackendKind[H]):
+    """Connections to models of a kind of server that is reached by aiohttp.
+
+    Attributes:
+        made: Class of the connections, made from an endpoint, a transport and settings.
+    """
+
+    made: ClassVar[type[Any]]
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """See `orchestrator.backend.BackendKind.connect`."""
+        transport = http_transport(endpoint, self.config.keepalive_s)
+        made: Backend = self.made(endpoint, transport, self.config)
+        return made
+
+
+class NativeKind(HttpKind[ChatConfig]):
     """Connections to models of servers with our own routes."""
 
     capabilities = Capabilities(

@@ -20,20 +20,22 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._openai_compatible import CONTROL_TIMEOUT_S
+from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
-    BackendKind,
     Capabilities,
     Endpoint,
     Provenance,
     ServerLoad,
+)
+from orchestrator.backend import (
+    BackendKind as BackendKind,
 )
 from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
@@ -258,10 +260,11 @@ class Llamacpp(ByIds):
         return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
-class LlamacppKind(BackendKind[Config]):
+class LlamacppKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("llamacpp",)
+    made = Llamacpp
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
@@ -270,7 +273,7 @@ class LlamacppKind(BackendKind[Config]):
             _check(dict(endpoint.extra_body))
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
-        return Llamacpp(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+        return super().connect(endpoint)
 
 
 COMPLETION: Final = "/completion"

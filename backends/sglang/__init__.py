@@ -13,13 +13,15 @@ from jinja2 import Template, TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
-from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra
+from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, HttpKind
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
+from orchestrator.backend import Backend as Backend
+from orchestrator.backend import BackendKind as BackendKind
+from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
 from orchestrator.prompts.files import TemplateText
@@ -186,17 +188,14 @@ class Sglang(ByIds):
         return looked.n_cached
 
 
-class SglangKind(BackendKind[Config]):
+class SglangKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("zheng2024sglang",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        return Sglang(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+    made = Sglang
 
 
 GENERATE: Final = "/generate"

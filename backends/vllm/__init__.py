@@ -16,15 +16,19 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
-from backends._openai_compatible import TRIED, Extra, RatedBy
+from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
-    Backend,
-    BackendKind,
+    Backend as Backend,
+)
+from orchestrator.backend import (
+    BackendKind as BackendKind,
+)
+from orchestrator.backend import (
     Capabilities,
     Endpoint,
     Provenance,
@@ -307,17 +311,14 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     )
 
 
-class VllmKind(BackendKind[Config]):
+class VllmKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("kwon2023efficient",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        return Vllm(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+    made = Vllm
 
 
 class VllmTokenizer(TokenizerRoutes):
