@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from launch import _spec, _watchdog
-from launch._log import ADDRESS_IN_USE, ServerLog, likely_cause
 from launch._spec import HOST, ServerSpec, server_env
-from launch._supervisor import Server
+from launch._supervisor import ADDRESS_IN_USE, Server, ServerLog, likely_cause
 from orchestrator import network
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.records import Failure
