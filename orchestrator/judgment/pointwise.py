@@ -7,7 +7,6 @@ Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inferenc
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,20 +21,11 @@ SPREAD_GUARD: Final = 1e-3
 QUANTILE_TOLERANCE: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreSummary:
-    """Location and spread of n score distributions, on the scale of the scores; shape (n,)."""
+def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> dict[str, Floats]:
+    """Location and spread of n score distributions, on the scale of the scores; shape (n,).
 
-    mode: Floats
-    mean: Floats
-    median: Floats
-    variance: Floats
-    lower_semideviation: Floats
-    entropy_nats: Floats
-
-
-def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummary:
-    """Statistics of score distributions.
+    By the names of `describe_scores`: "mode", "mean", "median", "variance", "lower_semideviation"
+    and "entropy".
 
     `probabilities` have shape (n, K), rows that sum to 1; one with nan gives nan. `scores` are
     ascending, shape (K,).
@@ -51,15 +41,15 @@ def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> ScoreSummar
     deviation = values - mean[:, None]
     entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1)
     top = p == p.max(axis=1, keepdims=True)
-    columns = (
-        (top @ values) / np.maximum(top.sum(axis=1), 1),
-        mean,
-        _quantile(p, values, 0.5),
-        (p * deviation**2).sum(axis=1),
-        np.sqrt((p * np.minimum(deviation, 0.0) ** 2).sum(axis=1)),
-        entropy,
-    )
-    return ScoreSummary(*(np.where(missing, np.nan, column) for column in columns))
+    columns = {
+        "mode": (top @ values) / np.maximum(top.sum(axis=1), 1),
+        "mean": mean,
+        "median": _quantile(p, values, 0.5),
+        "variance": (p * deviation**2).sum(axis=1),
+        "lower_semideviation": np.sqrt((p * np.minimum(deviation, 0.0) ** 2).sum(axis=1)),
+        "entropy": entropy,
+    }
+    return {name: np.where(missing, np.nan, column) for name, column in columns.items()}
 
 
 def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, float]:
@@ -129,15 +119,15 @@ def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> dict[str, Floats]:
     first, second = summarise_scores(one, support), summarise_scores(two, support)
     joint = one[:, :, None] * two[:, None, :]
     gaps = support[:, None] - support[None, :]
-    std = np.sqrt(first.variance + second.variance)
-    raw = first.mean - second.mean
-    risk = first.lower_semideviation - second.lower_semideviation
+    std = np.sqrt(first["variance"] + second["variance"])
+    raw = first["mean"] - second["mean"]
+    risk = first["lower_semideviation"] - second["lower_semideviation"]
     shifted = np.abs(gaps - risk[:, None, None])
     worst = _quantile(one, support, 0.01) - _quantile(two, support, 0.01)
     found = {
-        "mode": np.sign(at_1.mode - at_2.mode),
-        "rounded_mean": np.sign(np.rint(at_1.mean) - np.rint(at_2.mean)),
-        "median": np.sign(at_1.median - at_2.median),
+        "mode": np.sign(at_1["mode"] - at_2["mode"]),
+        "rounded_mean": np.sign(np.rint(at_1["mean"]) - np.rint(at_2["mean"])),
+        "median": np.sign(at_1["median"] - at_2["median"]),
         "first_percentile": np.sign(worst),
         "mean": _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
         "ram": _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),

@@ -13,8 +13,8 @@ import msgspec
 from pydantic import Field
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.harness._reading import NONE, Reading
-from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
+from orchestrator.judgment.harness._reading import NONE, Reading, Winner
+from orchestrator.judgment.harness.mt_bench import swapped, two_games
 from orchestrator.methods._drawing import (
     Drawing,
     OfAnswers,

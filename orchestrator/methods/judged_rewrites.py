@@ -191,10 +191,10 @@ def _row(judged: tuple[Order, Order] | None) -> Row:
         "p_ba": list(reversed(ba.levels)),
         "coverage_ab": ab.coverage,
         "coverage_ba": ba.coverage,
-        "prefer_rewriting_ab": found.prefer_ab,
-        "prefer_rewriting_ba": found.prefer_ba,
-        "prefer_rewriting": found.prefer,
-        "verdict": found.mode_pre,
+        "prefer_rewriting_ab": found["prefer_a_ab"],
+        "prefer_rewriting_ba": found["prefer_a_ba"],
+        "prefer_rewriting": found["prefer_a"],
+        "verdict": found["mode_pre"],
         "exact": ab.exact and ba.exact,
     }
 

@@ -127,8 +127,7 @@ class Config(PairwiseSettings):
         """The template of the mode that is asked for."""
         if self.prompt not in PAIRWISE_NAMES or not isinstance(self.labels, str):
             return self.prompt
-        named = pairwise_prompt(self.prompt, self.labels)
-        return named.form(chain_of_thought=self.chain_of_thought)
+        return pairwise_prompt(self.prompt, self.labels)[self.chain_of_thought]
 
 
 class PairwiseRanking(PairwiseJudge[Config]):

@@ -65,7 +65,8 @@ REMOVED: Final[Mapping[str, str]] = {
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
     "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
-    "padded_answers": "see what length is worth with style_control",
+    "padded_answers": "see what length is worth in the ratings at equal style of each report",
+    "style_control": "every report of judged pairs has ratings at equal style",
 }
 """Kinds and settings that are gone, and what to do instead."""
 

@@ -21,9 +21,8 @@ from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, 
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
-from orchestrator.statistics.correlation import METHOD, correlate
+from orchestrator.statistics.correlation import METHOD, Correlation, correlate
 from orchestrator.statistics.resampling import Resampling, bootstrapped
-from orchestrator.statistics.results import Estimate
 from orchestrator.tables import (
     Cell,
     Column,
@@ -233,7 +232,7 @@ class Aligned:
     names: Sequence[str]
     gold: bool
 
-    def correlation(self, one: str, two: str, level: float) -> Estimate:
+    def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
         return correlate(
             self._values(one),

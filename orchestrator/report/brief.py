@@ -263,8 +263,8 @@ def _of_answers(
         is_judged = any(check.about in ("form", "order") for check in first.checks)
         if is_judged and not advice[0]:
             yield phrase(
-                f"Check the judge against people: `orchestrator labels {run} --by uncertainty --to "
-                "labels.csv` puts first what it is least sure of."
+                f"Check the judge against people: `orchestrator labels {run} --to labels.csv` "
+                "draws what they label."
             )
 
 

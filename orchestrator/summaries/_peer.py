@@ -255,7 +255,7 @@ def _left_out(votes: Votes, families: list[str]) -> Table:
 def _strengths(votes: Votes, kept: NDArray[np.bool_]) -> Floats:
     if not kept.any():
         return np.full(len(votes.models), np.nan)
-    return to_elo(fit_bradley_terry(votes.win_matrix(kept)[None]).strengths[0])
+    return to_elo(fit_bradley_terry(votes.win_matrix(kept)).strengths)
 
 
 def _cell(value: float) -> Measured:

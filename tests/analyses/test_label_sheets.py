@@ -256,8 +256,6 @@ def test_a_margin_draws_all_pairs_below_it_as_no_random_choice():
     assert {round(one["probability"], 9) for one in drawn.key} == {1.0}
     with pytest.raises(UsageError, match="no pair of 'pairwise_ranking' has a margin below"):
         sheet_of(context, below=0.0)
-    with pytest.raises(UsageError, match="takes all that are below"):
-        sheet_of(context, below=0.3, by="uncertainty")
 
 
 def test_a_verdict_that_is_kept_at_a_margin_is_not_drawn_below_it():
@@ -265,18 +263,6 @@ def test_a_verdict_that_is_kept_at_a_margin_is_not_drawn_below_it():
     # By rounding, the margin of items 83 and 317 is the least bit below 0.468, as they are shown.
     drawn = sheet_of(context, n_labels=None, below=0.468)
     assert sorted(int(one["item"][1:]) for one in drawn.key) == list(range(84, 317))
-
-
-def test_uncertain_pairs_are_drawn_more_often_with_their_chance():
-    context = context_of(["a", "b"], LONG, n_items=40)
-    drawn = sheet_of(context, n_labels=10, by="uncertainty")
-    chances = {one["item"]: one["probability"] for one in drawn.key}
-    assert all(0 < chance <= 1 for chance in chances.values())
-    # The judge's share of item i is 0.1 + 0.02 i, so that it is least sure of item 20.
-    by_doubt = sorted(chances, key=lambda item: abs(int(item[1:]) - 20))
-    drawn_chances = [chances[item] for item in by_doubt]
-    assert drawn_chances == sorted(drawn_chances, reverse=True)
-    assert drawn_chances[0] > drawn_chances[-1]
 
 
 @given(TEXT)

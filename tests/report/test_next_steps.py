@@ -125,7 +125,7 @@ def test_the_page_and_the_notebook_have_it_with_commands_as_code():
     about = hostile.material(rankings=[analysis], brief=brief(rankings=[analysis]))
     for shown in (html.render(about), html.summary(about)):
         assert "More prompts to tell <bdi>" in shown
-        assert "<code>orchestrator labels RUN --by uncertainty --to labels.csv</code>" in shown
+        assert "<code>orchestrator labels RUN --to labels.csv</code>" in shown
 
 
 def test_two_measured_models_are_told_how_many_prompts_they_need():

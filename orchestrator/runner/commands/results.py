@@ -175,7 +175,6 @@ def compare(options: argparse.Namespace) -> int:
     """Compare runs, or parts of runs, on common items."""
     found = api.compare(
         *map(run_path, options.compared),
-        by=options.by,
         match=options.match,
         scores=options.score,
         baseline=options.baseline,
@@ -249,7 +248,6 @@ def labels(options: argparse.Namespace) -> int:
         method=options.method,
         n_labels=n,
         seed=options.seed,
-        by=options.by,
         below=options.below,
     )
     path, key = write_sheet(sheet, Path(options.to), force=options.force)

@@ -35,7 +35,7 @@ from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.scores import Estimates, ScoresSummary
-from orchestrator.ranking.style import EqualStyle
+from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.frames import analyse
@@ -189,10 +189,7 @@ def summarise(
         trust = of_frames(frames, clusters, thresholds_of(settings), level)
         trust = followable_of(trust, settings, allow_code=allow_code)
     sources, found = _sources(settings, allow_code=allow_code, run=run)
-    # An analysis of the recipe may have other features.
-    styled = settings.get("statistics", {}).get("style_control", True) and all(
-        entry.get("kind") != "style_control" for entry in settings.get("analyses", ())
-    )
+    styled = settings.get("statistics", {}).get("style_control", True)
     for source in sources:
         summary = contracts.summary(source.kind, type(source.method))
         if summary is None and source.kind not in plugins.kinds(plugins.METHODS):
@@ -256,7 +253,7 @@ def _at_equal_style(source: Source, context: Context, keeping: Keeping | None) -
 
     def compute() -> list[Table]:
         try:
-            tables = EqualStyle(source).summarise(context)
+            tables = equal_style(context, source)
         except UsageError:
             # The run has no answers, or no judgments.
             return []

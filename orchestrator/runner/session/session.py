@@ -7,6 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
@@ -162,7 +163,8 @@ class Session(Listener):
             thresholds=statistics.trust,
             confidence_level=statistics.confidence_level,
         )
-        self._pumping = self._pump_is_due = self._turning = False
+        self._came: deque[tuple[Request, Outcome | Failure]] = deque()
+        self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
         # would meet, and where units are played again in another wave all others too: asking anew
         # what has failed would take them to and fro for ever.
@@ -182,6 +184,7 @@ class Session(Listener):
         ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
             await self.scheduler.run(self._pump)
+            self._flush()
         finally:
             if ending is not None:
                 ending.cancel()
@@ -302,8 +305,9 @@ class Session(Listener):
             if len(self._recent) >= _RECENT:
                 del self._recent[next(iter(self._recent))]
             self._recent[request.key] = outcome
-        self._driver.deliver(request, outcome)
-        self._pump()
+        # Units that go on together, once a turn of the event loop, cost less than one by one.
+        self._came.append((request, outcome))
+        self._pump_later(0.0)
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
@@ -313,14 +317,9 @@ class Session(Listener):
 
     def _pump(self) -> None:
         """Send what units ask for, record units that ended, open others."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            self._flush()
-            self._open_units()
-        finally:
-            self._pumping = False
+        self._pump_is_due = False
+        self._flush()
+        self._open_units()
         if self._window.empty and self._driver.n_open == 0:
             self.scheduler.stop()
         elif self._waves is not None and not (self._turning or self.stopping):
@@ -395,13 +394,12 @@ class Session(Listener):
     def _pump_later(self, delay_s: float) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self.scheduler.soon(self._pump_again, delay_s)
-
-    def _pump_again(self) -> None:
-        self._pump_is_due = False
-        self._pump()
+            self.scheduler.soon(self._pump, delay_s)
 
     def _flush(self) -> None:
+        """Give units what has come; record those that ended, and queue what others ask for."""
+        while self._came:
+            self._driver.deliver(*self._came.popleft())
         outbox, finished = self._driver.outbox, self._driver.finished
         while finished:
             self._record(finished.popleft())
