@@ -12,7 +12,7 @@ from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.health import Restarts
 from orchestrator.runner.servers.launched import Launched
-from orchestrator.scheduler.ready import RetryPolicy
+from orchestrator.scheduler.core import Limits
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
 
@@ -190,7 +190,7 @@ def test_waits_double_up_to_a_bound_and_end():
 
 
 def test_a_request_that_ends_its_server_runs_out_of_attempts_first():
-    assert Restarts().at_most > RetryPolicy().max_attempts
+    assert Restarts().at_most > Limits().max_attempts
 
 
 class Far(Process):
