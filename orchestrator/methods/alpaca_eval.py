@@ -89,21 +89,6 @@ _COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
 """Preference for the output shown second, by label."""
 
 
-class Leaderboard(Settings):
-    """Judgments that a leaderboard publishes, from which difficulties are fitted."""
-
-    predictions: tuple[GivenFile, ...] = Field(
-        description="Judgments of one model a file, as AlpacaEval's annotations.json: instruction "
-        "(or item, index), generator_2 and glm_preference.",
-        min_length=1,
-    )
-    weights: GivenFile | None = Field(
-        None,
-        description="The models' coefficients, as AlpacaEval's baseline_….csv: with them the "
-        "difficulties have their published scale.",
-    )
-
-
 class LengthControl(Settings):
     """Inputs of the length-controlled win rate beside the judgments."""
 
@@ -111,9 +96,6 @@ class LengthControl(Settings):
         None,
         description="CSV or JSON lines: item (or index, instruction) and difficulty, as "
         "AlpacaEval's instruction_difficulty.csv.",
-    )
-    leaderboard: Leaderboard | None = Field(
-        None, description="Or difficulties fitted from a leaderboard's own predictions."
     )
     gamed: GivenFile | None = Field(
         None,
@@ -124,9 +106,8 @@ class LengthControl(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> "LengthControl":
-        named = (self.difficulties is not None) + (self.leaderboard is not None)
-        if named > 1 or (not named and self.gamed is None):
-            raise ValueError("give 'difficulties' or 'leaderboard', or 'gamed' with difficulties")
+        if self.difficulties is None and self.gamed is None:
+            raise ValueError("give 'difficulties', or 'gamed' with difficulties")
         return self
 
 

@@ -89,10 +89,7 @@ class Config(OfAnswersSettings):
     elo_orders: int = Field(
         1000,
         ge=0,
-        description=(
-            "Number of resamples of the votes for Elo as published, and of random orders for Elo "
-            "over orders; 0 for no Elo ratings."
-        ),
+        description="Number of resamples of the votes for Elo as published; 0 for no Elo ratings.",
     )
 
 

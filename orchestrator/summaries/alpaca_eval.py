@@ -38,7 +38,6 @@ from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     Gamed,
     LengthControlled,
-    difficulties_from_predictions,
     head_to_head,
     length_controlled_win_rate,
     standardised_length,
@@ -63,8 +62,6 @@ _KEYS: Final = {"item": "item", "key": "item", "index": "index", "": "index",
 _DIFFICULTY: Final = ("difficulty", "instruction_difficulty")
 _LENGTH: Final = ("std_delta_len",)
 _PREFERENCE: Final = ("preference",)
-_PREDICTED: Final = ("glm_preference",)
-_WEIGHTS: Final = ("not_gamed_baseline.astype(float)", "instruction_difficulty")
 
 
 class Difficulties:
@@ -107,24 +104,6 @@ class Difficulties:
 
 
 def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
-    if settings.leaderboard is not None:
-        board = settings.leaderboard
-        # Difficulties from the predictions of one or more models, a file each.
-        files = [_rows(file) for file in board.predictions]
-        tables = [{_key(row): _number(row, _PREDICTED) for row in rows} for rows in files]
-        keys = [key for key in tables[0] if all(key in table for table in tables)]
-        predicted = np.array([[table[key] for key in keys] for table in tables], dtype=np.float64)
-        own = None
-        if board.weights is not None:
-            # Coefficients of the model and of the difficulty for each file, shape (M, 2)
-            by_model = {str(row.get("") or row.get("model")): row for row in _rows(board.weights)}
-            models = [str(rows[0].get("generator_2")) for rows in files]
-            if unknown := [model for model in models if model not in by_model]:
-                said = f"no weights of {', '.join(unknown)}"
-                raise StatisticsError(f"{Path(board.weights).name}: {said}")
-            own = np.array([[_number(by_model[m], (name,)) for name in _WEIGHTS] for m in models])
-        found = difficulties_from_predictions(predicted, own)
-        return dict(zip(keys, found.tolist(), strict=True))
     rows = gamed if settings.difficulties is None else _rows(settings.difficulties)
     return {_key(row): _number(row, _DIFFICULTY) for row in rows}
 

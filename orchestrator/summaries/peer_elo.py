@@ -26,8 +26,9 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import mean_of
+from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.elo import EloRatings, bootstrap_elo, expected_score, rate_elo
+from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
@@ -42,8 +43,7 @@ _RATINGS: Final = table_columns(
     "length: number 0",
 )
 _ELO: Final = table_columns(
-    "model | as published: rating | Elo: rating | over orders only: rating",
-    "wins: count | ties: count",
+    "model | as published: rating | wins: count | ties: count",
 )
 _PREDICTED: Final = table_columns("model | against | predicted win rate: percent")
 _WINS: Final = table_columns("model | against | win rate: percent | votes: count")
@@ -134,7 +134,7 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
 
 
 def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) -> list[Table]:
-    """Tabulate Elo as published and over orders, and wins; [] if it was not asked for."""
+    """Tabulate Elo and wins as published; [] if it was not asked for."""
     if not n_orders:
         return []
     title, basis = "Elo and wins, as published", _basis(votes)
@@ -146,49 +146,38 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     if len(votes.prompts) > MOST_BATTLES:
         none = Measured(None, why="too many votes")
         rows: list[list[Cell]] = [
-            [votes.models[i], none, none, none, int(wins[i]), int(ties[i])] for i in order
+            [votes.models[i], none, int(wins[i]), int(ties[i])] for i in order
         ]
         notes = [
             f"{len(votes.prompts):,} votes in sequence are too many for a report; use "
-            f"orchestrator.statistics.elo.rate_elo and bootstrap_elo"
+            f"orchestrator.statistics.elo.bootstrap_elo"
         ]
         return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
-    battles, level = votes.battles(), context.confidence_level
-    published = bootstrap_elo(battles, Resampling(n_orders, context.rng(), level))
-    elo = rate_elo(battles, Resampling(n_orders, context.rng(), level))
+    resampling = Resampling(n_orders, context.rng(), context.confidence_level)
+    elo, low, high = bootstrap_elo(votes.battles(), resampling)
+    fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
-        fought = [
-            _cell(one.values[i], low[i], high[i], one.n_prompts, votes)
-            for one, low, high in (
-                (published, published.order_low, published.order_high),
-                (elo, elo.low, elo.high),
-                (elo, elo.order_low, elo.order_high),
-            )
-        ]
-        if not elo.n_battles[i]:
-            fought = [Measured(None, why="no votes")] * len(fought)
-        rows.append([votes.models[i], *fought, int(wins[i]), int(ties[i])])
+        cell = _cell(elo[i], low[i], high[i], votes.n_prompts, votes)
+        if not fought[i]:
+            cell = Measured(None, why="no votes")
+        rows.append([votes.models[i], cell, int(wins[i]), int(ties[i])])
     notes = [
-        f"as published: K = 4, median over {published.n_orders:,} resamples of single votes; the "
-        f"percentiles take votes on one prompt as independent",
-        f"Elo: median over {elo.n_orders:,} orders of all votes, with the interval over prompts "
-        f"and with the spread over orders only",
+        f"as published: K = 4, median over {n_orders:,} resamples of single votes; the percentiles "
+        "take votes on one prompt as independent",
         "wins exclude ties",
-        *elo.notes,
     ]
     return [
         make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes),
-        _predicted(votes, published, order),
+        _predicted(votes, elo, [i for i in order if fought[i]]),
     ]
 
 
-def _predicted(votes: Votes, elo: EloRatings, order: Sequence[int]) -> Table:
+def _predicted(votes: Votes, elo: Floats, order: Sequence[int]) -> Table:
     """Tabulate the win rates that the published ratings predict."""
     rows: list[list[Cell]] = [
-        [votes.models[i], votes.models[j], expected_score(elo.values[i], elo.values[j])]
+        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
         for i, j in combinations(order, 2)
-        if elo.n_battles[i] and elo.n_battles[j]
     ]
     notes = ["of the ratings as published; the shares of votes are in the table of win rates"]
     title = "Win rates predicted by Elo"

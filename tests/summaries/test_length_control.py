@@ -141,37 +141,6 @@ def test_an_index_is_a_place_in_the_dataset_also_where_a_stopping_rule_shuffles_
     assert "200 of 200 judged items have no difficulty" in none["length-controlled"].why
 
 
-def test_difficulties_are_fitted_from_a_leaderboards_own_predictions(
-    world, context_of, by_item, tmp_path
-):
-    weights = {"big": (-0.6, 1.0), "small": (-2.4, 0.7)}
-    files = []
-    for name, (model, slope) in weights.items():
-        judged = [
-            {"instruction": f"Do {i}.", "generator_2": name,
-             "glm_preference": float(sigmoid(model + slope * d))}
-            for i, d in enumerate(world[2])
-        ]  # fmt: skip
-        files.append(str(tmp_path / f"{name}.json"))
-        (tmp_path / f"{name}.json").write_text(json.dumps(judged))
-    known = write_csv(
-        tmp_path / "baseline.csv",
-        (
-            "",
-            "np.tanh(std_delta_len)",
-            "instruction_difficulty",
-            "not_gamed_baseline.astype(float)",
-        ),
-        [(name, -1.5, slope, model) for name, (model, slope) in weights.items()],
-    )
-    (truth,) = lines(table(world, {"difficulties": by_item}, context_of))
-    for board, near in (({"predictions": files, "weights": known}, 1e-9),
-                        ({"predictions": files[:1]}, 0.01)):  # fmt: skip
-        (line,) = lines(table(world, {"leaderboard": board}, context_of))
-        expected = truth["length-controlled"].value
-        assert line["length-controlled"].value == pytest.approx(expected, abs=near)
-
-
 @pytest.mark.parametrize(
     ("heading", "row", "words"),
     [
@@ -214,12 +183,9 @@ def test_one_cluster_of_prompts_gives_no_interval_and_says_so(world, context_of,
     assert cell.value is not None
 
 
-@pytest.mark.parametrize(
-    "control", [{}, {"difficulties": "a", "leaderboard": {"predictions": ["b"]}}]
-)
-def test_difficulties_come_from_one_place(control):
-    with pytest.raises(ValidationError, match="give 'difficulties' or 'leaderboard'"):
-        alpaca_eval.LengthControl.model_validate(control)
+def test_difficulties_come_from_a_file():
+    with pytest.raises(ValidationError, match="give 'difficulties', or 'gamed'"):
+        alpaca_eval.LengthControl.model_validate({})
 
 
 def test_the_setting_makes_no_rows_stale(by_item):
