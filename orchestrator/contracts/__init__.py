@@ -143,7 +143,7 @@ def check_class(family: str, found: type[Plugin]) -> None:
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
-        raise PluginError(f"{place} is not a {plugins.word_of(family)}: {said}")
+        raise PluginError(f"{place} is not a {plugins.WORDS[family]}: {said}")
 
 
 def place_of(plugin: type) -> str:
